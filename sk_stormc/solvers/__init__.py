@@ -1,0 +1,116 @@
+"""The methods, by name, and `minimize`."""
+
+from sklearn.base import clone
+
+from sk_stormc.solvers.asc_pg import ASCPG
+from sk_stormc.solvers.base import CompositionalSolver, SolverResult, StopReason
+from sk_stormc.solvers.lbfgs import LBFGS
+from sk_stormc.solvers.sarah import SARAHCompositional
+from sk_stormc.solvers.scgd import SCGD
+from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
+from sk_stormc.solvers.vrsc_pg import VRSCPG
+
+__all__ = [
+    "ASCPG",
+    "LBFGS",
+    "SCGD",
+    "SOLVERS",
+    "VRSCPG",
+    "CompositionalSolver",
+    "SARAHCompositional",
+    "STORMCompositional",
+    "SolverResult",
+    "StopReason",
+    "get_solver",
+    "minimize",
+]
+
+SOLVERS = {
+    "storm-c": STORMCompositional,
+    "storm-c-paper": PaperSTORMCompositional,
+    "sarah-c": SARAHCompositional,
+    "vrsc-pg": VRSCPG,
+    "scgd": SCGD,
+    "asc-pg": ASCPG,
+    "lbfgs": LBFGS,
+}
+
+
+def get_solver(solver):
+    """A fresh solver: of the class a name stands for, or a clone of an instance.
+
+    Parameters
+    ----------
+    solver : str or CompositionalSolver
+
+    Returns
+    -------
+    CompositionalSolver
+
+    Raises
+    ------
+    ValueError
+        For a name that is not known (the known ones are listed), or an object that is no solver.
+    """
+    if isinstance(solver, CompositionalSolver):
+        return clone(solver)
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {solver!r}")
+    return SOLVERS[solver]()
+
+
+def minimize(
+    problem,
+    solver="storm-c",
+    x0=None,
+    *,
+    random_state=None,
+    state=None,
+    record_every=None,
+    on_record=None,
+    **solver_params,
+):
+    """Minimise a compositional problem.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+    solver : str or CompositionalSolver, default="storm-c"
+        A name ("storm-c", "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs") or an instance,
+        which is cloned.
+    x0 : array-like of shape (n_variables,), default=None
+        Start; None means the problem's own.
+    random_state : int, RandomState instance or None, default=None
+        Of the batches; the same seed gives the same bits.
+    state : RunState, default=None
+        ``state`` of an earlier result, to go on from. Budgets count from the start of that run.
+    record_every : int, default=None
+        IFO between two records of ``loss_curve``; None means one pass.
+    on_record : callable, default=None
+        Called with each record (attributes iteration, ifo, fun, x); a true return value stops the run.
+    **solver_params
+        Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``anchor=None``.
+
+    Returns
+    -------
+    SolverResult
+
+    Raises
+    ------
+    ValueError
+        For an unknown solver or parameter, or a value out of its range.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 5, random_state=0))
+    >>> result = minimize(problem, "sarah-c", random_state=0, max_ifo=60_000)
+    >>> result.loss_curve[0] > result.fun
+    True
+    """
+    solver = get_solver(solver).set_params(**solver_params)
+    return solver.solve(
+        problem, x0, random_state=random_state, state=state, record_every=record_every, on_record=on_record
+    )

@@ -1,0 +1,54 @@
+"""Checks of parameters: each raises a ValueError that names the parameter, the value and what was expected."""
+
+import math
+from numbers import Integral, Real
+
+__all__ = ["check_batch_size", "check_choice", "check_int", "check_number"]
+
+
+def _fail(name, value, expected):
+    raise ValueError(f"{name} must be {expected}, got {value!r}")
+
+
+def _words(words):
+    return "".join(f", or {word!r}" for word in words)
+
+
+def _is_word(value, words):
+    return any(value is word or (isinstance(value, str) and value == word) for word in words)
+
+
+def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, words=()):
+    """A finite real number between low and high (low itself only if inclusive), or one of the words."""
+    if _is_word(value, words):
+        return
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < low or value > high or (value == low and not inclusive):
+        bounds = [] if low == -math.inf else [f"{'>=' if inclusive else '>'} {low}"]
+        bounds += [] if high == math.inf else [f"<= {high}"]
+        _fail(name, value, " ".join(["a finite number", " and ".join(bounds)]).strip() + _words(words))
+
+
+def check_int(name, value, low, words=()):
+    """An integer >= low, or one of the words."""
+    if _is_word(value, words):
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        _fail(name, value, f"an integer >= {low}{_words(words)}")
+
+
+def check_choice(name, value, choices):
+    """One of the choices."""
+    if not _is_word(value, choices):
+        _fail(name, value, "one of " + ", ".join(repr(c) for c in choices))
+
+
+def check_batch_size(name, value):
+    """An integer >= 1, None for all, "auto", or a triple (B_g, B_dg, B_f) of integers and None."""
+    if isinstance(value, (tuple, list)):
+        if len(value) != 3:
+            _fail(name, value, "one number or a triple (B_g, B_dg, B_f)")
+        for part in value:
+            check_int(name, part, low=1, words=(None,))
+    else:
+        check_int(name, value, low=1, words=(None, "auto"))

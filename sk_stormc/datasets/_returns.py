@@ -1,0 +1,68 @@
+"""Synthetic returns for the portfolio problems."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+
+def make_gaussian_returns(
+    n_periods=2000, n_assets=200, *, mean=4.0, condition_number=20.0, random_state=None
+):
+    """Draw independent Gaussian returns whose covariance has one eigenvalue apart.
+
+    Each row is drawn from the normal law with expectation ``mean`` and covariance
+    :math:`I + (\\kappa - 1) q q^\\top`, where :math:`\\kappa` is `condition_number` and :math:`q` a unit
+    vector drawn uniformly at random: the eigenvalue along :math:`q` is :math:`\\kappa`, all the others
+    are 1.
+
+    Parameters
+    ----------
+    n_periods : int, default=2000
+        Number of rows, at least 1.
+    n_assets : int, default=200
+        Number of columns, at least 1.
+    mean : float or array-like of shape (n_assets,), default=4.0
+        Expected return of every asset, or of each one.
+    condition_number : float, default=20.0
+        The eigenvalue apart, positive. It is the condition number of the covariance when it is at least
+        1 and `n_assets` at least 2; below 1 the condition number is its inverse.
+    random_state : int, RandomState instance or None, default=None
+        Pass an int for reproducible output across calls.
+
+    Returns
+    -------
+    returns : ndarray of shape (n_periods, n_assets)
+        The returns, float64, in the unit of `mean`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range or `mean` has another shape.
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(n_periods=500, n_assets=3, random_state=0)
+    >>> returns.shape
+    (500, 3)
+    """
+    for name, value in (("n_periods", n_periods), ("n_assets", n_assets)):
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name}={value!r} found; expected an integer >= 1.")
+    if not isinstance(condition_number, Real) or not 0 < condition_number < np.inf:
+        raise ValueError(f"condition_number={condition_number!r} found; expected a finite number > 0.")
+    mean = np.asarray(mean, dtype=np.float64)
+    if mean.shape not in ((), (n_assets,)):
+        raise ValueError(f"mean of shape {mean.shape} found; expected a scalar or shape ({n_assets},).")
+    if not np.isfinite(mean).all():
+        raise ValueError(f"mean={mean} found; expected finite values.")
+
+    rng = check_random_state(random_state)
+    direction = rng.standard_normal(n_assets)
+    direction /= np.linalg.norm(direction)
+    returns = rng.standard_normal((n_periods, n_assets))
+    # Stretching the component along the direction spares the n_assets x n_assets covariance.
+    returns += np.outer(returns @ direction, (np.sqrt(condition_number) - 1) * direction)
+    returns += mean
+    return returns

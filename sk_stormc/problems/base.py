@@ -1,0 +1,229 @@
+"""The contract of a compositional problem: what is minimised, and nothing of how."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+__all__ = ["CompositionalProblem"]
+
+
+class CompositionalProblem(ABC):
+    """Minimise Phi(x) = (1/n) sum_i f_i(x, u) + R(x) with u = g(x) = (1/m) sum_j g_j(x).
+
+    A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
+    oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
+
+    Attributes
+    ----------
+    n_inner, n_outer, n_variables : int
+        m, n and the length of the flat x.
+    n_blocks : int, default=1
+        x as (n_blocks, n_variables // n_blocks), for the normalised step per block.
+    jacobian_kind : {"sampled", "constant", "operator"}
+        "sampled": an array, tracked by step 9 of Algorithm 1. "constant": does not depend on x; taken exactly
+        once where the solver's B_dg is None. "operator": any plain data, used through `vjp` only, taken anew
+        on each inner batch.
+    metric : None or ndarray of shape (n_variables,) or (n_variables, n_variables)
+        About the inverse Hessian: steps use ``metric @ F``.
+    inner_floor : None or float
+        f is defined for u > inner_floor only.
+    penalty : None or an object of `sk_stormc.penalties`
+        R.
+    defaults : dict
+        What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
+        "record_every" (IFO) may be among them.
+    paper : dict
+        STORM-C's published constants for this problem, by parameter name.
+    """
+
+    n_inner: int
+    n_outer: int
+    n_variables: int
+    n_blocks = 1
+    jacobian_kind = "sampled"
+    metric = None
+    inner_floor = None
+    penalty = None
+    defaults = {}  # noqa: RUF012 - read only, replaced as a whole
+    paper = {}  # noqa: RUF012
+
+    def initial_point(self, rng):
+        """A start x_0: zeros; its dtype is the run's.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return np.zeros(self.n_variables)
+
+    def draw_inner(self, rng, shape):
+        """Draws of inner components: indices j, uniform with replacement.
+
+        Weights, a successor for every state or a stream are an override of this.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+            The leading axes of the result, (n_batches, batch_size).
+
+        Returns
+        -------
+        ndarray
+            Of which ``draws[k]`` is handed to `inner_batch`.
+        """
+        return rng.integers(self.n_inner, size=shape)
+
+    def draw_outer(self, rng, shape):
+        """Draws of outer components: indices i, uniform with replacement.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray
+        """
+        return rng.integers(self.n_outer, size=shape)
+
+    @abstractmethod
+    def inner_batch(self, draws):
+        """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
+
+        Parameters
+        ----------
+        draws : ndarray or None
+            What `draw_inner` drew; None means all components, without a copy.
+
+        Returns
+        -------
+        object
+            Anything that `inner` and `jacobian` understand.
+        """
+
+    @abstractmethod
+    def outer_batch(self, draws):
+        """Gather a batch of outer components.
+
+        Parameters
+        ----------
+        draws : ndarray or None
+
+        Returns
+        -------
+        object
+            Anything that `outer_gradient` understands.
+        """
+
+    @abstractmethod
+    def inner(self, x, batch):
+        """g(x, B), the batch's mean.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : object
+            From `inner_batch`.
+
+        Returns
+        -------
+        ndarray of shape (l,)
+        """
+
+    @abstractmethod
+    def jacobian(self, x, batch):
+        """dg(x, B), the batch's mean: plain data, with no reference to the problem.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : object
+            From `inner_batch`.
+
+        Returns
+        -------
+        ndarray of shape (l, n_variables)
+            Or what `vjp` understands.
+        """
+
+    def vjp(self, J, v):
+        """J.T @ v.
+
+        Parameters
+        ----------
+        J : ndarray of shape (l, n_variables)
+        v : ndarray of shape (l,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return v @ J
+
+    @abstractmethod
+    def outer_gradient(self, x, u, batch):
+        """Gradient of f in its direct argument and in the inner value, the batch's mean.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        batch : object
+            From `outer_batch`.
+
+        Returns
+        -------
+        f_x : ndarray of shape (n_variables,) or None
+            None where f does not use x directly.
+        f_u : ndarray of shape (l,)
+        """
+
+    @abstractmethod
+    def outer(self, x, u):
+        """f(x, u) over all components, exact, without R.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+
+        Returns
+        -------
+        float
+        """
+
+    def objective(self, x):
+        """Phi(x), exact, R included.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def gradient(self, x):
+        """The exact gradient of Phi without R: F at full batches.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        everything = self.inner_batch(None)
+        f_x, f_u = self.outer_gradient(x, self.inner(x, everything), self.outer_batch(None))
+        F = self.vjp(self.jacobian(x, everything), f_u)
+        return F if f_x is None else f_x + F

@@ -1,0 +1,217 @@
+"""Mean-risk portfolios: utility against variance, semivariance, or entropic risk."""
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sk_stormc._validation import check_choice, check_number
+from sk_stormc.problems.base import CompositionalProblem
+
+__all__ = ["PortfolioProblem"]
+
+CHUNK = 4096  # rows whose products are summed in the returns' own precision
+LARGEST_EXPONENT = {np.dtype(np.float64): 300.0, np.dtype(np.float32): 40.0}
+
+
+class PortfolioProblem(CompositionalProblem):
+    """Minimise -mean <r_i, x> + lambda risk(x) over portfolios x, r_i the returns of a period.
+
+    With u = <mean r, x> the inner value, the risk is
+
+    - "variance": mean (<r_i, x> - u)^2 (PAPER.md section 7),
+    - "semivariance": mean min(<r_i, x> - u, 0)^2,
+
+    both with the constant Jacobian mean r. "entropic" is (1/lambda) log mean exp(-lambda <r_j, x>), the mean
+    return within it: the inner value is the mean of the exponentials, its Jacobian depends on x, and f is one
+    component.
+
+    Parameters
+    ----------
+    returns : array-like of shape (n_periods, n_assets)
+        In any unit; float32 stays float32, with means accumulated in float64.
+    risk_aversion : float, default=1.0
+        lambda > 0, in the inverse unit of the returns.
+    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+    sample_weight : array-like of shape (n_periods,), default=None
+        Weights of the periods, in all means; a batch draws periods with these probabilities.
+    penalty : object of `sk_stormc.penalties`, default=None
+    metric : "variance", ndarray or None, default=None
+        Scale of the steps. "variance" is 1 / Var(r_j) for each asset: steps then do not depend on the assets'
+        units. None is the plain step of the papers.
+
+    Raises
+    ------
+    ValueError
+        For returns that are not finite or not two-dimensional, weights that are negative or all zero, and
+        parameters out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[0.1, 0.0], [-0.1, 0.2]]), risk_aversion=2.0)
+    >>> round(problem.objective(np.array([1.0, 1.0])), 10)
+    -0.1
+    """
+
+    paper = {  # noqa: RUF012 - PAPER.md section 8
+        "learning_rate": 0.1,
+        "precision": 0.1,
+        "momentum": 0.01,
+        "batch_size": 100,
+        "init_batch_size": 100,
+        "normalization": "global",
+    }
+
+    def __init__(
+        self, returns, risk_aversion=1.0, *, risk_measure="variance", sample_weight=None, penalty=None, metric=None
+    ):
+        check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
+        check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
+        R = np.ascontiguousarray(returns, dtype=None if np.asarray(returns).dtype == np.float32 else np.float64)
+        if R.ndim != 2 or not R.size:
+            raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
+        if not np.isfinite(R).all():
+            raise ValueError(f"returns must be finite, got {R[~np.isfinite(R)][0]}")
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, dtype=float)
+            if weights.shape != (len(R),) or not np.isfinite(weights).all() or (weights < 0).any():
+                raise ValueError(f"sample_weight must be {len(R)} finite numbers >= 0, got {sample_weight!r}")
+            if not weights.any():
+                raise ValueError("sample_weight must have a positive entry, got only zeros")
+            if not weights.all():  # a period without weight is not there
+                R, weights = R[weights > 0], weights[weights > 0]
+            weights = weights / weights.sum()
+            self._cumulative = np.cumsum(weights)
+            self._cumulative[-1] = 1.0
+        self.returns, self.weights = R, weights
+        self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
+        self.entropic = risk_measure == "entropic"
+        self.n_inner, self.n_variables = R.shape
+        self.n_outer = 1 if self.entropic else len(R)
+        self.jacobian_kind = "sampled" if self.entropic else "constant"
+        self.inner_floor = float(np.finfo(R.dtype).tiny) if self.entropic else None
+        self.penalty = penalty
+        self.mean = self._weighted_sum(self._weight(R), R)
+        self.metric = self._inverse_variance() if isinstance(metric, str) and metric == "variance" else metric
+
+    def initial_point(self, rng):
+        """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
+        return np.zeros(self.n_variables, dtype=self.returns.dtype)
+
+    # periods are drawn with their weights
+
+    def draw_inner(self, rng, shape):
+        """Indices of periods, with probability proportional to their weights."""
+        if self.weights is None:
+            return rng.integers(len(self.returns), size=shape)
+        return np.searchsorted(self._cumulative, rng.random(shape), side="right")
+
+    def draw_outer(self, rng, shape):
+        """As `draw_inner`; the entropic f has one component."""
+        return np.zeros(shape, dtype=np.intp) if self.entropic else self.draw_inner(rng, shape)
+
+    def inner_batch(self, draws):
+        """The batch's mean return, of shape (1, n_assets): all that g needs; (rows, weight) if entropic."""
+        if self.entropic:
+            return self._rows(draws)
+        if draws is None:
+            return self.mean[None]
+        rows, weight = self._rows(draws)
+        return (np.full((1, len(rows)), weight, rows.dtype)) @ rows
+
+    def outer_batch(self, draws):
+        """(rows, weight), weight a number or one for each row."""
+        return None if self.entropic else self._rows(draws)
+
+    # g, dg, f and its gradient
+
+    def inner(self, x, batch):
+        """u = <mean r, x>, of shape (1,); entropic: mean exp(-lambda <r_j, x>)."""
+        if not self.entropic:
+            return batch @ x
+        rows, weight = batch
+        e = self._exponentials(rows, x)
+        return np.array([np.sum(e * weight, dtype=float)], dtype=e.dtype)
+
+    def jacobian(self, x, batch):
+        """mean r, of shape (1, n_assets); entropic: -lambda mean exp(-lambda <r_j, x>) r_j."""
+        if not self.entropic:
+            return batch
+        rows, weight = batch
+        return -self.risk_aversion * self._weighted_sum(self._exponentials(rows, x) * weight, rows)[None]
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
+        if self.entropic:
+            return None, 1 / (self.risk_aversion * u)
+        rows, weight = batch
+        d = rows @ x
+        d -= u
+        if self.risk_measure == "semivariance":
+            d = np.minimum(d, 0)
+        d *= 2 * self.risk_aversion
+        f_u = -np.sum(d * weight, keepdims=True)
+        d -= 1
+        d *= weight
+        return self._weighted_sum(d, rows), f_u
+
+    def outer(self, x, u):
+        """f(x, u) over all periods."""
+        if self.entropic:
+            return np.log(u[0]) / self.risk_aversion
+        y = self.returns @ x
+        d = y - u[0]
+        if self.risk_measure == "semivariance":
+            d = np.minimum(d, 0)
+        return self._average(self.risk_aversion * d.astype(float) ** 2 - y)
+
+    def objective(self, x):
+        """Phi(x), R included; the entropic one in the log domain, where it cannot overflow."""
+        if not self.entropic:
+            return super().objective(x)
+        exponent = -self.risk_aversion * (self.returns @ x).astype(float)
+        weight = np.full(len(exponent), 1 / len(exponent)) if self.weights is None else self.weights
+        value = float(logsumexp(exponent, b=weight)) / self.risk_aversion
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    # means
+
+    def _exponentials(self, rows, x):
+        # clipped well inside the range, so that sums and ratios of them stay finite wherever x strays
+        bound = LARGEST_EXPONENT[rows.dtype]
+        return np.exp(np.clip(-self.risk_aversion * (rows @ x), -bound, bound))
+
+    def _rows(self, draws):
+        if draws is None:
+            return self.returns, self._weight(self.returns)
+        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
+
+    def _weight(self, rows):
+        return 1.0 / len(rows) if self.weights is None else self.weights.astype(rows.dtype)
+
+    def _average(self, values):
+        return float(values.mean() if self.weights is None else self.weights @ values)
+
+    def _weighted_sum(self, c, rows):
+        """c @ rows; over many rows in float64."""
+        if np.ndim(c) == 0:
+            c = np.full(len(rows), c, rows.dtype)
+        if rows.dtype == np.float64 or len(rows) <= CHUNK // 16:
+            return c @ rows
+        total = np.zeros(rows.shape[1])
+        for i in range(0, len(rows), CHUNK // 16):
+            total += c[i : i + CHUNK // 16] @ rows[i : i + CHUNK // 16]
+        return total.astype(rows.dtype)
+
+    def _inverse_variance(self):
+        second = np.zeros(self.n_variables)
+        variance = np.zeros(self.n_variables)
+        for i in range(0, len(self.returns), CHUNK):
+            rows = self.returns[i : i + CHUNK].astype(float)
+            weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
+            second += (weight * rows**2).sum(0)
+            variance += (weight * (rows - self.mean) ** 2).sum(0)
+        constant = variance <= 1e-12 * second  # rounding, or no risk at all
+        usual = variance[~constant].mean() if not constant.all() else 1.0
+        return (1 / np.where(constant, usual, variance)).astype(self.returns.dtype)

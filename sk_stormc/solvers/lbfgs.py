@@ -1,0 +1,192 @@
+"""L-BFGS on the full objective: the honest yardstick while the data fit in memory."""
+
+import contextlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import Bounds, minimize
+
+from sk_stormc._validation import check_int
+from sk_stormc.penalties import L1, Box
+from sk_stormc.solvers.base import CompositionalSolver, MethodState, StopReason
+from sk_stormc.solvers.steps import ALL, start
+
+__all__ = ["LBFGS"]
+
+NO_LIMIT = 10**9  # scipy's own budgets: the loop's count
+
+
+class _OutOfBudget(Exception):
+    """Raised out of scipy where the next evaluation is not affordable."""
+
+
+@dataclass
+class LBFGSState(MethodState):
+    """x_0 and the number of evaluations: scipy keeps its memory to itself, so a resumption repeats the way."""
+
+    x_start: np.ndarray = None
+    n_calls: int = 0
+
+
+class LBFGS(CompositionalSolver):
+    """scipy's L-BFGS-B with exact objective and gradient; an evaluation is charged one pass.
+
+    Bounds are scipy's own; an l1 norm is split into positive and negative parts. A budget and the simplex are
+    not within L-BFGS-B's reach. One iteration is one of scipy's, whatever its line search evaluates.
+    A problem's metric scales the variables. A resumed run repeats the earlier iterations, uncharged.
+
+    Parameters
+    ----------
+    memory : int, default=10
+        Number of gradient differences kept (scipy's maxcor).
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when the projected gradient, in the metric's norm, has fallen to tol times its first value.
+
+    References
+    ----------
+    Liu & Nocedal, "On the limited memory BFGS method for large scale optimization", 1989.
+
+    Examples
+    --------
+    >>> from sk_stormc import LBFGS, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> minimize(problem, LBFGS(tol=1e-8)).stop_reason
+    'converged'
+    """
+
+    learning_rate = "auto"  # scipy's line search
+    batch_size = None
+
+    def __init__(self, memory=10, max_iter=None, max_ifo=None, tol=1e-4):
+        self.memory = memory
+        self.max_iter = max_iter
+        self.max_ifo = max_ifo
+        self.tol = tol
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        super().validate()
+        check_int("memory", self.memory, low=1)
+
+    def init_state(self, oracle, x):
+        """Nothing is evaluated before scipy asks for it."""
+        penalty = oracle.problem.penalty
+        if not (penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None)):
+            raise ValueError(
+                "solver 'lbfgs' takes bounds and an l1 norm, not a budget or the simplex "
+                f"(got {type(penalty).__name__}); use 'storm-c'"
+            )
+        return LBFGSState(x, x_start=x, at_anchor=True)
+
+    def cost(self, oracle, s):
+        """At least one evaluation: a pass."""
+        return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
+
+    def step(self, oracle, s):
+        """Not called: `iterate` hands the loop to scipy."""
+        raise NotImplementedError
+
+    def iterate(self, oracle, s, loop):
+        """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
+        problem, variables = oracle.problem, _Variables(oracle.problem)
+        paid_calls, paid_iterations = s.n_calls, s.t
+        calls = iterations = 0
+        length = math.nan
+
+        def objective(z):
+            nonlocal calls, length
+            calls += 1
+            paid = calls <= paid_calls
+            if not paid and not loop.afford(self.cost(oracle, s)):
+                raise _OutOfBudget
+            counters = oracle.ifo, dict(oracle.n_evaluations)
+            x = variables.to_x(z).astype(s.x_start.dtype)
+            F = start(oracle, x, ALL, exact_jacobian=False).F
+            if paid:
+                oracle.ifo, oracle.n_evaluations = counters
+            s.n_calls = max(calls, paid_calls)
+            slope = variables.gradient(F)
+            length = variables.projected_length(z, slope)
+            return oracle.objective(x) + variables.excess(z, x), slope
+
+        def callback(intermediate_result):
+            nonlocal iterations
+            iterations += 1
+            if iterations > paid_iterations:
+                s.x = variables.to_x(intermediate_result.x).astype(s.x_start.dtype)
+                s.t, s.residual = iterations, length
+                if not loop.proceed():
+                    raise StopIteration
+
+        if not loop.proceed():
+            return
+        options = {"maxcor": self.memory, "maxiter": NO_LIMIT, "maxfun": NO_LIMIT, "ftol": 0.0, "gtol": 0.0}
+        with contextlib.suppress(_OutOfBudget):
+            minimize(
+                objective,
+                variables.to_z(s.x_start),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=variables.bounds,
+                callback=callback,
+                options=options,
+            )
+        if loop.reason is None:  # scipy finds no step that lowers the objective any further
+            loop.reason = StopReason.CONVERGED if math.isfinite(length) else StopReason.NON_FINITE
+
+
+class _Variables:
+    """scipy's variables z: x in the metric's scale, split into positive and negative parts for an l1 norm."""
+
+    def __init__(self, problem):
+        metric, penalty = problem.metric, problem.penalty
+        if metric is None:
+            self.scale = np.ones(problem.n_variables)
+        else:
+            self.scale = np.sqrt(metric) if metric.ndim == 1 else np.linalg.cholesky(metric)
+        self.alpha = getattr(penalty, "alpha", 0.0)
+        self.bounds = None
+        low, high = getattr(penalty, "low", -np.inf), getattr(penalty, "high", np.inf)
+        if penalty is not None:
+            low, high = (np.broadcast_to(b, problem.n_variables) / self.scale for b in (low, high))
+            if self.alpha:
+                low, high = (
+                    np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)]),
+                    np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)]),
+                )
+            self.bounds = Bounds(low, high)
+
+    def to_x(self, z):
+        if self.alpha:
+            z = np.subtract(*np.split(z, 2))
+        return self.scale * z if self.scale.ndim == 1 else self.scale @ z
+
+    def to_z(self, x):
+        x = x.astype(float)
+        z = x / self.scale if self.scale.ndim == 1 else solve_triangular(self.scale, x, lower=True)
+        return np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)]) if self.alpha else z
+
+    def gradient(self, F):
+        F = F.astype(float)
+        slope = self.scale * F if self.scale.ndim == 1 else self.scale.T @ F
+        if self.alpha:
+            slope = np.concatenate([self.alpha * self.scale + slope, self.alpha * self.scale - slope])
+        return slope
+
+    def excess(self, z, x):
+        """What the l1 norm of the parts has above that of x, while both parts of a coordinate are positive."""
+        if not self.alpha:
+            return 0.0
+        return self.alpha * float(np.tile(self.scale, 2) @ z - np.abs(x).sum(dtype=float))
+
+    def projected_length(self, z, slope):
+        if self.bounds is not None:
+            blocked = (z <= self.bounds.lb) & (slope > 0) | (z >= self.bounds.ub) & (slope < 0)
+            slope = np.where(blocked, 0.0, slope)
+        return float(np.linalg.norm(slope))

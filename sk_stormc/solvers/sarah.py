@@ -1,0 +1,122 @@
+"""SARAH-Compositional: recursive differences to the previous iterate, between checkpoints."""
+
+from dataclasses import dataclass
+
+from sk_stormc._validation import check_batch_size, check_int
+from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.schedules import at
+from sk_stormc.solvers.steps import Estimate, advance, cost, is_exact, move, start
+
+__all__ = ["SARAHCompositional"]
+
+
+@dataclass
+class EpochState(MethodState):
+    """u, J, F at x and at the checkpoint, and the method's constants."""
+
+    now: Estimate = None
+    checkpoint: Estimate = None
+    steps: int = 0  # since the checkpoint
+    learning_rate: object = None
+    batch_size: tuple = None
+    checkpoint_batch_size: tuple = None
+    epoch_length: int = None
+
+
+class SARAHCompositional(CompositionalSolver):
+    """SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and epoch_length recursive steps.
+
+    At a checkpoint u = g(x, S), J = dg(x, S), F = J^T grad f(u, S); at every other iterate
+    u <- u + g(x_new, B) - g(x, B), the same for J, and F <- F + J_new^T grad f(u_new, B) - J^T grad f(u, B).
+    Every iterate, the checkpoint included, is followed by a step x <- prox_{eta R}(x - eta F).
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta. "auto" is 0.7 / L, L a charged probe of the curvature of minibatches.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
+    checkpoint_batch_size : int, None or tuple of three, default=None
+        Batch sizes at a checkpoint.
+    epoch_length : int or "auto", default="auto"
+        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
+
+    References
+    ----------
+    Yuan, Lian & Liu, "Stochastic Recursive Variance Reduction for Efficient Smooth Non-Convex Compositional
+    Optimization", 2019.
+
+    Examples
+    --------
+    >>> from sk_stormc import SARAHCompositional, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> minimize(problem, SARAHCompositional(), random_state=0).stop_reason
+    'converged'
+    """
+
+    def __init__(
+        self,
+        learning_rate="auto",
+        batch_size="auto",
+        checkpoint_batch_size=None,
+        epoch_length="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+    ):
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.checkpoint_batch_size = checkpoint_batch_size
+        self.epoch_length = epoch_length
+        self.max_iter = max_iter
+        self.max_ifo = max_ifo
+        self.tol = tol
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        super().validate()
+        check_batch_size("checkpoint_batch_size", self.checkpoint_batch_size)
+        check_int("epoch_length", self.epoch_length, low=1, words=("auto",))
+
+    def init_state(self, oracle, x):
+        """The first checkpoint."""
+        size = self.sizes("batch_size", oracle, rule=16)
+        large = self.sizes("checkpoint_batch_size", oracle, rule=None)
+        now = start(oracle, x, large, is_exact(oracle, size))
+        return EpochState(
+            x,
+            at_anchor=True,
+            now=now,
+            checkpoint=now,
+            learning_rate=self.step_size(oracle, x, size, 0.7),
+            batch_size=size,
+            checkpoint_batch_size=large,
+            epoch_length=self.auto("epoch_length", oracle.problem, -(-oracle.problem.n_inner // (size[0] or oracle.problem.n_inner))),
+        )
+
+    def cost(self, oracle, s):
+        """IFO of the coming `step`."""
+        due = s.steps == s.epoch_length
+        return cost(oracle, s.checkpoint_batch_size if due else s.batch_size, is_exact(oracle, s.batch_size))
+
+    def step(self, oracle, s):
+        """A step, then the estimates at the new point."""
+        s.at_anchor = s.steps == 0
+        x, s.residual = move(oracle.problem, s.x, s.now.F, at(s.learning_rate, s.t))
+        if s.steps == s.epoch_length:
+            s.now = s.checkpoint = start(oracle, x, s.checkpoint_batch_size, is_exact(oracle, s.batch_size))
+            s.steps = 0
+        else:
+            s.now = advance(oracle, self.reference(s), x, (0, 0, 0), s.batch_size)
+            s.steps += 1
+        s.x = x
+
+    def reference(self, s):
+        """The point that differences are taken to: the previous iterate."""
+        return s.now

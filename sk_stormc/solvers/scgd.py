@@ -1,0 +1,107 @@
+"""SCGD: a moving average of the inner value."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc._validation import check_number
+from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.schedules import Power, at
+from sk_stormc.solvers.steps import is_exact, keep_in_domain, move
+
+__all__ = ["SCGD"]
+
+
+@dataclass
+class AverageState(MethodState):
+    """The moving average u of the inner value, and the method's constants."""
+
+    u: np.ndarray = None
+    x_old: np.ndarray = None
+    learning_rate: object = None
+    beta: object = None
+    batch_size: tuple = None
+
+
+class SCGD(CompositionalSolver):
+    """Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
+
+    u <- (1 - beta) u + beta g(x, B_g), then x <- prox_{eta R}(x - eta dg(x, B_dg)^T grad f(u, B_f)).
+    The first batch sets u.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-3/4), L a charged probe of the curvature of
+        minibatches, k the iteration.
+    beta : float, callable or "auto", default="auto"
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-1/2).
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value.
+
+    References
+    ----------
+    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for minimizing compositions of
+    expected-value functions", Mathematical Programming 161, 2017.
+
+    Examples
+    --------
+    >>> from sk_stormc import SCGD, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> minimize(problem, SCGD(max_ifo=60_000), random_state=0).stop_reason
+    'max_ifo'
+    """
+
+    exponents = (-3 / 4, -1 / 2)  # of learning_rate and beta
+
+    def __init__(self, learning_rate="auto", beta="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+        self.learning_rate = learning_rate
+        self.beta = beta
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_ifo = max_ifo
+        self.tol = tol
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        super().validate()
+        if not callable(self.beta):
+            check_number("beta", self.beta, low=0, high=1, inclusive=False, words=("auto",))
+
+    def init_state(self, oracle, x):
+        """The constants; no batch is drawn but the probe's."""
+        size = self.sizes("batch_size", oracle, rule=16)
+        rate, beta = self.exponents
+        return AverageState(
+            x,
+            x_old=x,
+            learning_rate=self.step_size(oracle, x, size, 0.7, lambda eta: Power(eta, rate)),
+            beta=self.auto("beta", oracle.problem, Power(1.0, beta)),
+            batch_size=size,
+        )
+
+    def step(self, oracle, s):
+        """One iteration of the algorithm box."""
+        beta = at(s.beta, s.t)
+        batch = oracle.draw("inner", s.batch_size[0])
+        value = oracle.inner(self.query(s, beta), batch)
+        u_old, s.u = s.u, value if s.u is None else (1 - beta) * s.u + beta * value
+        s.u = keep_in_domain(oracle.problem, s.u, u_old)
+        J = None
+        if oracle.problem.jacobian_kind == "operator":
+            J = oracle.jacobian(s.x, oracle.share(batch))
+        elif not is_exact(oracle, s.batch_size):
+            J = oracle.jacobian(s.x, oracle.draw("jacobian", s.batch_size[1]))
+        F = oracle.gradient(s.x, s.u, J, oracle.draw("outer", s.batch_size[2]))
+        s.x_old = s.x
+        s.x, s.residual = move(oracle.problem, s.x, F, at(s.learning_rate, s.t))
+
+    def query(self, s, beta):
+        """Where g is evaluated: the iterate."""
+        return s.x

@@ -1,0 +1,247 @@
+"""The steps that the methods share, as functions: start, move, advance, probe, extrapolate.
+
+The paper's letters: u = g_t (bold), J = G_t, F = F_t, eta the learning rate, a_g, a_dg, a_Phi the momenta.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.solvers.oracle import KINDS
+
+__all__ = ["ALL", "Estimate", "advance", "cost", "curvature", "extrapolate", "is_exact", "is_full", "move", "residual", "start"]
+
+ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
+PROBES, POWER_ITERATIONS = 16, 6
+
+
+@dataclass
+class Estimate:
+    """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
+
+    J is None where the oracle's exact constant Jacobian serves.
+    """
+
+    x: np.ndarray
+    u: np.ndarray
+    J: object
+    F: np.ndarray
+
+
+def keep_in_domain(problem, u, u_old):
+    """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f (FINDINGS.md 6)."""
+    if problem.inner_floor is None:
+        return u
+    return np.maximum(u, problem.inner_floor if u_old is None else np.maximum(0.8 * u_old, problem.inner_floor))
+
+
+def is_exact(oracle, size):
+    """Whether J is the constant exact one: the kind is "constant" and B_dg is None."""
+    return oracle.problem.jacobian_kind == "constant" and size[1] is None
+
+
+def is_full(oracle, size):
+    """Whether batches of these sizes leave nothing to estimate: `advance` is then exact."""
+    free = oracle.problem.jacobian_kind == "operator"  # taken on the inner batch
+    return size[0] is None and size[2] is None and (size[1] is None or free)
+
+
+def cost(oracle, size, exact_jacobian):
+    """IFO of one `advance` or `start` with batches of these sizes (B_g, B_dg, B_f)."""
+    sizes = [oracle.n_components(kind) if s is None else s for kind, s in zip(KINDS, size, strict=True)]
+    if oracle.problem.jacobian_kind == "operator":
+        sizes[1] = sizes[0]
+    return sizes[0] + sizes[2] + (0 if exact_jacobian else sizes[1])
+
+
+def start(oracle, x, size, exact_jacobian):
+    """Steps 2 and 3 of Algorithm 1: u, J, F at x from batches of sizes (S_g, S_dg, S_f)."""
+    batch = oracle.draw("inner", size[0])
+    u = keep_in_domain(oracle.problem, oracle.inner(x, batch), None)
+    J = None
+    if not exact_jacobian:
+        operator = oracle.problem.jacobian_kind == "operator"
+        J = oracle.jacobian(x, oracle.share(batch) if operator else oracle.draw("jacobian", size[1]))
+    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def advance(oracle, old, x, momentum, size):
+    """Steps 7 to 10 of Algorithm 1: u, J, F at x from those at ``old.x`` and batches of sizes (B_g, B_dg, B_f).
+
+    With momentum 0 this is the step of SARAH-C (``old`` the previous iterate) and of VRSC-PG (``old`` the
+    checkpoint). A batch of all components needs no correction: its estimate is exact. The old point is
+    evaluated first, so that what a batch remembers of its last x serves both.
+    """
+    a_g, a_dg, a_phi = momentum
+    problem = oracle.problem
+
+    batch = oracle.draw("inner", size[0])
+    if batch.full:
+        u = oracle.inner(x, batch)
+    else:
+        u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
+        u = u + oracle.inner(x, batch)
+    u = keep_in_domain(problem, u, old.u)
+
+    if problem.jacobian_kind == "operator":
+        J = oracle.jacobian(x, oracle.share(batch))
+    elif is_exact(oracle, size):
+        J = None
+    else:
+        batch = oracle.draw("jacobian", size[1])
+        if batch.full:
+            J = oracle.jacobian(x, batch)
+        else:
+            J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, batch))  # step 9
+            J = J + oracle.jacobian(x, batch)
+
+    batch = oracle.draw("outer", size[2])
+    if batch.full:
+        F = oracle.gradient(x, u, J, batch)
+    else:
+        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old.J, batch))  # step 10
+        F = F + oracle.gradient(x, u, J, batch)
+    return Estimate(x, u, J, F)
+
+
+def precondition(metric, F):
+    """metric @ F."""
+    return F if metric is None else metric * F if metric.ndim == 1 else metric @ F
+
+
+def proximal_point(problem, x, F, eta):
+    """x~ = prox_{eta R}(x - eta metric F) and the direction metric F."""
+    direction = precondition(problem.metric, F)
+    x_tilde = x - eta * direction
+    if problem.penalty is not None:
+        x_tilde = problem.penalty.prox(x_tilde, eta if problem.metric is None else eta * problem.metric)
+    return x_tilde, direction
+
+
+def residual(problem, x, F, eta):
+    """|x~ - x| / eta, in the norm of the metric's inverse: |F| where there is no penalty.
+
+    Returns
+    -------
+    length : float
+    q, p : ndarray of shape (n_variables,)
+        q = (x - x~) / eta and p = metric^-1 q, so that length^2 = <q, p>.
+    """
+    x_tilde, q = proximal_point(problem, x, F, eta)
+    p = F
+    if problem.penalty is not None:
+        q = (x - x_tilde) / eta
+        p = q if problem.metric is None else q / problem.metric
+    return math.sqrt(max(q @ p, 0.0)), q, p
+
+
+def move(problem, x, F, eta, normalization=None, precision=None):
+    """Steps 5 and 6 of Algorithm 1: x_{t+1} = x_t + gamma_t (x~_{t+1} - x_t).
+
+    gamma_t is min(eta eps / |x~ - x|, 1/2) with "global", that of each block of x with "block", 1 with None.
+
+    Returns
+    -------
+    x_new : ndarray of shape (n_variables,)
+    length : float
+        |x~ - x| / eta in the metric, before gamma.
+    """
+    if problem.penalty is None:
+        direction = precondition(problem.metric, F)
+        q, p = direction, F
+    else:
+        _, q, p = residual(problem, x, F, eta)
+        direction = q
+    square = float(q @ p)
+    length = math.sqrt(square) if square >= 0 else math.nan
+    if normalization is None:
+        return x - eta * direction, length
+    if normalization == "global":
+        gamma = min(0.5, precision / length) if length else 0.5
+        return x - (gamma * eta) * direction, length
+    blocks = (problem.n_blocks, -1)
+    lengths = np.sqrt(np.einsum("ij,ij->i", q.reshape(blocks), p.reshape(blocks)))
+    gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
+    return x - eta * (gamma[:, None] * direction.reshape(blocks)).ravel(), length
+
+
+def curvature(oracle, x, size):
+    """The charged probe of every automatic learning rate: the root mean square curvature of a minibatch.
+
+    Top eigenvalues of metric @ Hessian, by power iterations on differences of the minibatch gradient,
+    the vector carried from batch to batch; g and f on independent batches. One probe where all batches are
+    full, since they are all the same.
+
+    Returns
+    -------
+    float
+        L; 0 where the objective is linear at x.
+    """
+    problem = oracle.problem
+    exact = is_exact(oracle, size)
+    operator = problem.jacobian_kind == "operator"
+    v = oracle.rng.standard_normal(x.size).astype(x.dtype)
+    v /= np.linalg.norm(v)
+    h = math.sqrt(np.finfo(x.dtype).eps) * (1 + float(np.linalg.norm(x)))
+    squares = []
+    for _ in range(1 if is_full(oracle, size) else PROBES):
+        inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
+        slope = None if exact else oracle.share(inner) if operator else oracle.draw("jacobian", size[1])
+
+        def gradient(x, inner=inner, outer=outer, slope=slope):
+            u = keep_in_domain(problem, oracle.inner(x, inner), None)
+            return oracle.gradient(x, u, None if slope is None else oracle.jacobian(x, slope), outer)
+
+        F = gradient(x)
+        length = math.sqrt(F @ precondition(problem.metric, F))
+        top = 0.0
+        for _ in range(POWER_ITERATIONS):
+            w = (gradient(x + h * v) - F) / h
+            v_new = precondition(problem.metric, w)
+            top = math.sqrt(max(w @ v_new, 0.0))
+            if not (math.isfinite(top) and top > 0):
+                break
+            v = v_new / top
+            if length:
+                h = 1e-3 * length / top  # changes F by a thousandth, whatever the units
+        squares.append(top**2)
+    return math.sqrt(np.mean(squares))
+
+
+def extrapolate(history, penalty):
+    """Anderson's combination of the last anchors: where their gradients, taken as affine, are smallest.
+
+    Parameters
+    ----------
+    history : list of (Estimate, q, p)
+        Anchors, newest last, with what `residual` returned for them.
+    penalty : object or None
+
+    Returns
+    -------
+    Estimate
+        The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
+    """
+    last, q, p = history[-1]
+    Q = np.array([q - q_old for _, q_old, _ in history[:-1]], dtype=float)
+    P = np.array([p - p_old for _, _, p_old in history[:-1]], dtype=float)
+    scale = np.sqrt(np.einsum("ij,ij->i", Q, P))
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        return last
+    gram = (Q / scale[:, None]) @ (P / scale[:, None]).T
+    # the ridge keeps nearly parallel differences from throwing x far out
+    gram[np.diag_indices_from(gram)] += 1e-10 * len(gram)
+    weights = np.linalg.solve(gram, (Q @ p.astype(float)) / scale) / scale
+
+    def combine(new, olds):
+        return (new - sum(w * (new - old) for w, old in zip(weights.tolist(), olds, strict=True))).astype(new.dtype)
+
+    olds = [old for old, _, _ in history[:-1]]
+    x = combine(last.x, [old.x for old in olds])
+    return Estimate(
+        x if penalty is None else penalty.project(x),
+        combine(last.u, [old.u for old in olds]),
+        None if last.J is None else combine(last.J, [old.J for old in olds]),
+        combine(last.F, [old.F for old in olds]),
+    )

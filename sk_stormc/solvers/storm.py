@@ -1,0 +1,284 @@
+"""STORM-Compositional (Yuan & Hu, Algorithm 1) and its anchored form, which needs no tuning."""
+
+import copy
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
+from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.schedules import Power, at
+from sk_stormc.solvers.steps import (
+    ALL,
+    Estimate,
+    advance,
+    cost,
+    extrapolate,
+    is_exact,
+    is_full,
+    move,
+    proximal_point,
+    residual,
+    start,
+)
+
+__all__ = ["PaperSTORMCompositional", "STORMCompositional"]
+
+MEMORY = 6  # anchors that are combined
+
+
+@dataclass
+class StormState(MethodState):
+    """Algorithm 1's u, J and F at x, its constants as resolved for the problem, and the anchors."""
+
+    now: Estimate = None
+    learning_rate: object = None
+    automatic: bool = False  # the learning rate is the rule's, which may halve it
+    batch_size: tuple = None
+    momentum: tuple = None
+    normalization: str | None = None
+    precision: float = None
+    anchor: object = None
+    anchors: list = field(default_factory=list)  # of (Estimate, q, p), the newest last
+    combined: bool = False  # the iterations since the last anchor began at a combination
+    steps: int = 0  # since the last anchor
+    refresh: bool = False  # the coming iteration ends in an anchor
+    x_hat: np.ndarray = None
+
+
+class STORMCompositional(CompositionalSolver):
+    """STORM-Compositional: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
+
+    ``anchor=None`` is Algorithm 1 of the paper, exactly. ``anchor="auto"`` (the default) is for finite sums:
+    momentum 0 and plain steps between anchors, where u, J and F are taken on all data; see Notes.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L with an anchor and 0.5 / L
+        without, L a charged probe of the curvature of minibatches.
+    precision : float or "auto", default="auto"
+        epsilon of step 6. "auto" is 0.1, the value of all the paper's experiments.
+    momentum : float, callable, tuple of three or "auto", default="auto"
+        a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 0 with an anchor and 1 / (t + 1) without.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
+        "auto" is all for up to 1024 components, else 16 with an anchor and 32 without; a constant Jacobian
+        is taken exactly, once.
+    init_batch_size : int, None, tuple of three or "auto", default="auto"
+        S, or (S_g, S_dg, S_f). "auto" is all with an anchor and B without.
+    normalization : {"global", "block", "auto"} or None, default="auto"
+        gamma_t of step 6: one for all x, one for each of the problem's blocks, or 1. "auto" is None.
+    anchor : int, "auto" or None, default="auto"
+        A full refresh of (u, J, F) every so many iterations; None for never.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta has fallen to tol times its first value, at an anchor where there are
+        anchors, else on its average over one pass. 0 means never.
+    output : {"last", "random"}, default="last"
+        "random" returns the theorem's x-hat, uniform among x_1, ..., x_T, drawn from its own generator.
+
+    Notes
+    -----
+    The anchored rule: an anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the anchor's,
+    after 3n/B in any case, and at once where |F| has grown a hundredfold. Each anchor starts the next stretch
+    from Anderson's combination of the last six. An anchor whose |F| is more than twice that of the one before is
+    discarded and the run goes back; if no combination was to blame, an automatic learning rate is halved.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization", Algorithm 1.
+
+    Examples
+    --------
+    >>> from sk_stormc import STORMCompositional, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> result = minimize(problem, STORMCompositional(tol=1e-6), random_state=0)
+    >>> result.stop_reason
+    'converged'
+    """
+
+    def __init__(
+        self,
+        learning_rate="auto",
+        precision="auto",
+        momentum="auto",
+        batch_size="auto",
+        init_batch_size="auto",
+        normalization="auto",
+        anchor="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+        output="last",
+    ):
+        self.learning_rate = learning_rate
+        self.precision = precision
+        self.momentum = momentum
+        self.batch_size = batch_size
+        self.init_batch_size = init_batch_size
+        self.normalization = normalization
+        self.anchor = anchor
+        self.max_iter = max_iter
+        self.max_ifo = max_ifo
+        self.tol = tol
+        self.output = output
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        super().validate()
+        check_number("precision", self.precision, low=0, inclusive=False, words=("auto",))
+        for a in self.momentum if isinstance(self.momentum, (tuple, list)) else (self.momentum,):
+            if not callable(a):
+                check_number("momentum", a, low=0, high=1, words=("auto",))
+        if isinstance(self.momentum, (tuple, list)) and len(self.momentum) != 3:
+            raise ValueError(f"momentum must be one value or (a_g, a_dg, a_Phi), got {self.momentum!r}")
+        check_batch_size("init_batch_size", self.init_batch_size)
+        check_choice("normalization", self.normalization, ("global", "block", None, "auto"))
+        check_int("anchor", self.anchor, low=1, words=(None, "auto"))
+        check_choice("output", self.output, ("last", "random"))
+
+    def init_state(self, oracle, x):
+        """Steps 1 to 3: resolve the constants, take u, J and F at x_0."""
+        problem = oracle.problem
+        anchor = self.auto("anchor", problem, "auto")
+        ruled = anchor == "auto"
+        size = self.sizes("batch_size", oracle, rule=16 if ruled else 32)
+        first = ALL if ruled else size
+        if self.auto("init_batch_size", problem, "auto") != "auto":
+            first = self.sizes("init_batch_size", oracle, rule=None)
+        momentum = self.auto("momentum", problem, 0.0 if ruled else Power(1.0, -1.0))
+        eta = self.step_size(oracle, x, size, 0.7 if ruled else 0.5)
+        s = StormState(
+            x,
+            now=start(oracle, x, first, is_exact(oracle, size)),
+            learning_rate=eta,
+            automatic=self.auto("learning_rate", problem, None) is None,
+            batch_size=size,
+            momentum=tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3,
+            normalization=self.auto("normalization", problem, None),
+            precision=float(self.auto("precision", problem, 0.1)),
+            anchor=anchor,
+        )
+        if ruled:
+            s.at_anchor, s.refresh = True, is_full(oracle, size)
+            s.residual, q, p = residual(problem, x, s.now.F, at(eta, 0))
+            s.anchors = [(s.now, q, p)]
+        elif anchor is not None:
+            s.refresh = anchor == 1
+        return s
+
+    def cost(self, oracle, s):
+        """IFO of the coming `step`."""
+        return cost(oracle, ALL if s.refresh else s.batch_size, is_exact(oracle, s.batch_size))
+
+    def step(self, oracle, s):
+        """Steps 5 to 10, or an iteration of the anchored rule."""
+        if s.anchor == "auto":
+            self._ruled_step(oracle, s)
+        else:
+            x, s.residual = self._move(oracle, s)
+            s.at_anchor = None if s.anchor is None else s.steps == 0
+            s.now = self._estimate(oracle, s, x)
+            s.steps = 0 if s.refresh else s.steps + 1
+            s.refresh = s.anchor is not None and s.steps == s.anchor - 1
+        s.x = s.now.x
+        if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # x-hat, step 12
+            s.x_hat = s.x
+
+    def _move(self, oracle, s):
+        eta = at(s.learning_rate, s.t)
+        return move(oracle.problem, s.now.x, s.now.F, eta, s.normalization, at(s.precision, s.t))  # steps 5, 6
+
+    def _estimate(self, oracle, s, x):
+        if s.refresh:
+            return start(oracle, x, ALL, is_exact(oracle, s.batch_size))
+        return advance(oracle, s.now, x, [at(a, s.t + 1) for a in s.momentum], s.batch_size)  # steps 7 to 10
+
+    def _ruled_step(self, oracle, s):
+        problem = oracle.problem
+        combined = s.at_anchor and len(s.anchors) > 1 and problem.jacobian_kind != "operator"
+        if s.at_anchor:
+            s.steps, s.combined = 0, combined
+            s.now = extrapolate(s.anchors, problem.penalty) if combined else s.now
+        x, length = self._move(oracle, s)
+        s.now = self._estimate(oracle, s, x)
+        s.steps += 1
+        s.at_anchor = s.refresh
+        if s.refresh:
+            self._judge_anchor(oracle, s)
+        else:
+            n_over_b = problem.n_inner / (s.batch_size[0] or problem.n_inner)
+            fallen = length <= 0.1 * s.residual and s.steps >= 0.25 * n_over_b
+            s.refresh = fallen or s.steps >= 3 * n_over_b or not length < 100 * s.residual
+
+    def _judge_anchor(self, oracle, s):
+        length, q, p = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
+        if length <= 2 * s.residual or not (s.combined or s.automatic):
+            s.anchors = [*s.anchors[1 - MEMORY :], (s.now, q, p)]
+            s.residual = length
+        else:  # back to the anchor before
+            s.now = s.anchors[-1][0]
+            s.anchors = s.anchors[-1:]
+            if not s.combined:
+                s.learning_rate /= 2
+        s.refresh = is_full(oracle, s.batch_size)
+
+    def finish(self, problem, s):
+        """x-hat of step 12: x_T, or the one drawn from x_1, ..., x_T."""
+        if s.x_hat is not None:
+            return s.x_hat
+        if problem.penalty is not None and s.normalization is not None:
+            # between feasible points x has no exact zeros; x~ has
+            return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))[0]
+        return s.x
+
+
+class PaperSTORMCompositional(STORMCompositional):
+    """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
+
+    "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
+    Parameters are those of `STORMCompositional`.
+    """
+
+    def __init__(
+        self,
+        learning_rate="auto",
+        precision="auto",
+        momentum="auto",
+        batch_size="auto",
+        init_batch_size="auto",
+        normalization="auto",
+        anchor=None,
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+        output="last",
+    ):
+        super().__init__(
+            learning_rate,
+            precision,
+            momentum,
+            batch_size,
+            init_batch_size,
+            normalization,
+            anchor,
+            max_iter,
+            max_ifo,
+            tol,
+            output,
+        )
+
+    def auto(self, name, problem, rule):
+        """A parameter's value: the user's, else the published one, else the solver's rule."""
+        value = getattr(self, name)
+        return problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value
+
+    def solve(self, problem, x0=None, **kwargs):
+        """As `STORMCompositional.solve`, on the problem without its metric."""
+        problem = copy.copy(problem)
+        problem.metric = None
+        return super().solve(problem, x0, **kwargs)
