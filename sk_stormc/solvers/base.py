@@ -391,5 +391,10 @@ def _falls_for_ever(problem, run, x, fun):
     way = x - run.milestone_x
     if not way.any():
         way = x - run.best_x
-    near, far = (fun - problem.objective(x + s * way) for s in (30.0, 900.0))
-    return bool(way.any()) and near > 0 and far > 10 * near
+
+    def fall(s):
+        point = x + s * way
+        return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
+
+    near, far = fall(30.0), fall(900.0)
+    return near > 0 and far > 10 * near

@@ -129,6 +129,11 @@ class Oracle:
         """Phi(x), R included: for the record, not charged."""
         return self.problem.objective(x)
 
+    def value(self, x, u):
+        """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
+        problem = self.problem
+        return float(problem.outer(x, u)) + (0.0 if problem.penalty is None else problem.penalty.value(x))
+
     def snapshot(self):
         """Generators, draws ahead and counters: all that a resumed run needs, without the problem."""
         kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "_exact_charged")

@@ -10,7 +10,7 @@ import numpy as np
 
 from sk_stormc.solvers.oracle import KINDS
 
-__all__ = ["ALL", "Estimate", "advance", "cost", "curvature", "extrapolate", "is_exact", "is_full", "move", "residual", "start"]
+__all__ = ["ALL", "Estimate", "advance", "cost", "curvature", "extrapolate", "is_exact", "is_full", "move", "residual", "shorten", "start"]
 
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 PROBES, POWER_ITERATIONS = 16, 6
@@ -111,12 +111,11 @@ def precondition(metric, F):
 
 
 def proximal_point(problem, x, F, eta):
-    """x~ = prox_{eta R}(x - eta metric F) and the direction metric F."""
-    direction = precondition(problem.metric, F)
-    x_tilde = x - eta * direction
-    if problem.penalty is not None:
-        x_tilde = problem.penalty.prox(x_tilde, eta if problem.metric is None else eta * problem.metric)
-    return x_tilde, direction
+    """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
+    x_tilde = x - eta * precondition(problem.metric, F)
+    if problem.penalty is None:
+        return x_tilde
+    return problem.penalty.prox(x_tilde, eta if problem.metric is None else eta * problem.metric)
 
 
 def residual(problem, x, F, eta):
@@ -128,18 +127,32 @@ def residual(problem, x, F, eta):
     q, p : ndarray of shape (n_variables,)
         q = (x - x~) / eta and p = metric^-1 q, so that length^2 = <q, p>.
     """
-    x_tilde, q = proximal_point(problem, x, F, eta)
-    p = F
-    if problem.penalty is not None:
-        q = (x - x_tilde) / eta
+    if problem.penalty is None:
+        q, p = precondition(problem.metric, F), F
+    else:
+        q = (x - proximal_point(problem, x, F, eta)) / eta
         p = q if problem.metric is None else q / problem.metric
-    return math.sqrt(max(q @ p, 0.0)), q, p
+    square = float(q @ p)
+    return (math.sqrt(square) if square >= 0 else math.nan), q, p
+
+
+def shorten(problem, q, p, length, normalization, precision):
+    """gamma_t q, step 6 of Algorithm 1: gamma_t = min(eta eps / |x~ - x|, 1/2), eta |q| being |x~ - x|.
+
+    One gamma with "global", that of each block of x with "block", 1 with None.
+    """
+    if normalization is None:
+        return q
+    if normalization == "global":
+        return (min(0.5, precision / length) if length else 0.5) * q
+    blocks = (problem.n_blocks, -1)
+    lengths = np.sqrt(np.einsum("ij,ij->i", q.reshape(blocks), p.reshape(blocks)))
+    gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
+    return (gamma[:, None] * q.reshape(blocks)).ravel()
 
 
 def move(problem, x, F, eta, normalization=None, precision=None):
     """Steps 5 and 6 of Algorithm 1: x_{t+1} = x_t + gamma_t (x~_{t+1} - x_t).
-
-    gamma_t is min(eta eps / |x~ - x|, 1/2) with "global", that of each block of x with "block", 1 with None.
 
     Returns
     -------
@@ -147,23 +160,8 @@ def move(problem, x, F, eta, normalization=None, precision=None):
     length : float
         |x~ - x| / eta in the metric, before gamma.
     """
-    if problem.penalty is None:
-        direction = precondition(problem.metric, F)
-        q, p = direction, F
-    else:
-        _, q, p = residual(problem, x, F, eta)
-        direction = q
-    square = float(q @ p)
-    length = math.sqrt(square) if square >= 0 else math.nan
-    if normalization is None:
-        return x - eta * direction, length
-    if normalization == "global":
-        gamma = min(0.5, precision / length) if length else 0.5
-        return x - (gamma * eta) * direction, length
-    blocks = (problem.n_blocks, -1)
-    lengths = np.sqrt(np.einsum("ij,ij->i", q.reshape(blocks), p.reshape(blocks)))
-    gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-    return x - eta * (gamma[:, None] * direction.reshape(blocks)).ravel(), length
+    length, q, p = residual(problem, x, F, eta)
+    return x - eta * shorten(problem, q, p, length, normalization, precision), length
 
 
 def curvature(oracle, x, size):
@@ -194,12 +192,12 @@ def curvature(oracle, x, size):
             return oracle.gradient(x, u, None if slope is None else oracle.jacobian(x, slope), outer)
 
         F = gradient(x)
-        length = math.sqrt(F @ precondition(problem.metric, F))
+        length = math.sqrt(float(F @ precondition(problem.metric, F)))
         top = 0.0
         for _ in range(POWER_ITERATIONS):
             w = (gradient(x + h * v) - F) / h
             v_new = precondition(problem.metric, w)
-            top = math.sqrt(max(w @ v_new, 0.0))
+            top = math.sqrt(max(float(w @ v_new), 0.0))
             if not (math.isfinite(top) and top > 0):
                 break
             v = v_new / top
@@ -209,13 +207,13 @@ def curvature(oracle, x, size):
     return math.sqrt(np.mean(squares))
 
 
-def extrapolate(history, penalty):
+def extrapolate(anchors, penalty):
     """Anderson's combination of the last anchors: where their gradients, taken as affine, are smallest.
 
     Parameters
     ----------
-    history : list of (Estimate, q, p)
-        Anchors, newest last, with what `residual` returned for them.
+    anchors : list
+        Objects with ``estimate`` (Estimate) and ``pull`` (what `residual` returned for it), newest last.
     penalty : object or None
 
     Returns
@@ -223,25 +221,21 @@ def extrapolate(history, penalty):
     Estimate
         The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
     """
-    last, q, p = history[-1]
-    Q = np.array([q - q_old for _, q_old, _ in history[:-1]], dtype=float)
-    P = np.array([p - p_old for _, _, p_old in history[:-1]], dtype=float)
+    last, (_, q, p) = anchors[-1].estimate, anchors[-1].pull
+    Q = np.array([q - old.pull[1] for old in anchors[:-1]], dtype=float)
+    P = np.array([p - old.pull[2] for old in anchors[:-1]], dtype=float)
     scale = np.sqrt(np.einsum("ij,ij->i", Q, P))
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         return last
     gram = (Q / scale[:, None]) @ (P / scale[:, None]).T
     # the ridge keeps nearly parallel differences from throwing x far out
     gram[np.diag_indices_from(gram)] += 1e-10 * len(gram)
-    weights = np.linalg.solve(gram, (Q @ p.astype(float)) / scale) / scale
+    weights = (np.linalg.solve(gram, (Q @ p.astype(float)) / scale) / scale).tolist()
 
-    def combine(new, olds):
-        return (new - sum(w * (new - old) for w, old in zip(weights.tolist(), olds, strict=True))).astype(new.dtype)
+    def combine(name):
+        new = getattr(last, name)
+        shift = sum(w * (new - getattr(old.estimate, name)) for w, old in zip(weights, anchors[:-1], strict=True))
+        return (new - shift).astype(new.dtype)
 
-    olds = [old for old, _, _ in history[:-1]]
-    x = combine(last.x, [old.x for old in olds])
-    return Estimate(
-        x if penalty is None else penalty.project(x),
-        combine(last.u, [old.u for old in olds]),
-        None if last.J is None else combine(last.J, [old.J for old in olds]),
-        combine(last.F, [old.F for old in olds]),
-    )
+    x = combine("x") if penalty is None else penalty.project(combine("x"))
+    return Estimate(x, combine("u"), None if last.J is None else combine("J"), combine("F"))

@@ -19,12 +19,22 @@ from sk_stormc.solvers.steps import (
     move,
     proximal_point,
     residual,
+    shorten,
     start,
 )
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
 MEMORY = 6  # anchors that are combined
+
+
+@dataclass
+class Anchor:
+    """A point where u, J and F were taken on all data, with its `residual` and Phi."""
+
+    estimate: Estimate
+    pull: tuple
+    value: float
 
 
 @dataclass
@@ -39,10 +49,12 @@ class StormState(MethodState):
     normalization: str | None = None
     precision: float = None
     anchor: object = None
-    anchors: list = field(default_factory=list)  # of (Estimate, q, p), the newest last
+    anchors: list = field(default_factory=list)  # the newest last
+    pull: tuple = None  # (length, q, p) of `residual` at x
     combined: bool = False  # the iterations since the last anchor began at a combination
     steps: int = 0  # since the last anchor
     refresh: bool = False  # the coming iteration ends in an anchor
+    stay: bool = False  # and does not move before
     x_hat: np.ndarray = None
 
 
@@ -83,8 +95,9 @@ class STORMCompositional(CompositionalSolver):
     -----
     The anchored rule: an anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the anchor's,
     after 3n/B in any case, and at once where |F| has grown a hundredfold. Each anchor starts the next stretch
-    from Anderson's combination of the last six. An anchor whose |F| is more than twice that of the one before is
-    discarded and the run goes back; if no combination was to blame, an automatic learning rate is halved.
+    from Anderson's combination of the last six. An anchor whose |F| is more than twice that of the one before,
+    or whose Phi is higher after a combination, is discarded and the run goes back; if no combination was to
+    blame, an automatic learning rate is halved. With full batches every iteration is an anchor.
 
     References
     ----------
@@ -165,8 +178,9 @@ class STORMCompositional(CompositionalSolver):
         )
         if ruled:
             s.at_anchor, s.refresh = True, is_full(oracle, size)
-            s.residual, q, p = residual(problem, x, s.now.F, at(eta, 0))
-            s.anchors = [(s.now, q, p)]
+            s.pull = residual(problem, x, s.now.F, at(eta, 0))
+            s.residual = s.pull[0]
+            s.anchors = [Anchor(s.now, s.pull, oracle.value(x, s.now.u))]
         elif anchor is not None:
             s.refresh = anchor == 1
         return s
@@ -180,7 +194,8 @@ class STORMCompositional(CompositionalSolver):
         if s.anchor == "auto":
             self._ruled_step(oracle, s)
         else:
-            x, s.residual = self._move(oracle, s)
+            eta = at(s.learning_rate, s.t)
+            x, s.residual = move(oracle.problem, s.x, s.now.F, eta, s.normalization, at(s.precision, s.t))
             s.at_anchor = None if s.anchor is None else s.steps == 0
             s.now = self._estimate(oracle, s, x)
             s.steps = 0 if s.refresh else s.steps + 1
@@ -189,43 +204,48 @@ class STORMCompositional(CompositionalSolver):
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # x-hat, step 12
             s.x_hat = s.x
 
-    def _move(self, oracle, s):
-        eta = at(s.learning_rate, s.t)
-        return move(oracle.problem, s.now.x, s.now.F, eta, s.normalization, at(s.precision, s.t))  # steps 5, 6
-
     def _estimate(self, oracle, s, x):
         if s.refresh:
             return start(oracle, x, ALL, is_exact(oracle, s.batch_size))
         return advance(oracle, s.now, x, [at(a, s.t + 1) for a in s.momentum], s.batch_size)  # steps 7 to 10
 
     def _ruled_step(self, oracle, s):
-        problem = oracle.problem
-        combined = s.at_anchor and len(s.anchors) > 1 and problem.jacobian_kind != "operator"
+        problem, eta = oracle.problem, at(s.learning_rate, s.t)
         if s.at_anchor:
-            s.steps, s.combined = 0, combined
-            s.now = extrapolate(s.anchors, problem.penalty) if combined else s.now
-        x, length = self._move(oracle, s)
+            s.steps = 0
+            s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator"
+            if s.combined:
+                s.now = extrapolate(s.anchors, problem.penalty)
+                s.pull = residual(problem, s.now.x, s.now.F, eta)
+        x = s.now.x
+        if not s.stay:
+            length, q, p = s.pull
+            x = x - eta * shorten(problem, q, p, length, s.normalization, at(s.precision, s.t))
         s.now = self._estimate(oracle, s, x)
+        s.pull = residual(problem, x, s.now.F, eta)
         s.steps += 1
         s.at_anchor = s.refresh
         if s.refresh:
             self._judge_anchor(oracle, s)
         else:
-            n_over_b = problem.n_inner / (s.batch_size[0] or problem.n_inner)
+            length, n_over_b = s.pull[0], problem.n_inner / (s.batch_size[0] or problem.n_inner)
             fallen = length <= 0.1 * s.residual and s.steps >= 0.25 * n_over_b
-            s.refresh = fallen or s.steps >= 3 * n_over_b or not length < 100 * s.residual
+            s.stay = not length < 100 * s.residual  # do not follow such an F
+            s.refresh = fallen or s.stay or s.steps >= 3 * n_over_b
 
     def _judge_anchor(self, oracle, s):
-        length, q, p = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
-        if length <= 2 * s.residual or not (s.combined or s.automatic):
-            s.anchors = [*s.anchors[1 - MEMORY :], (s.now, q, p)]
+        length, anchor = s.pull[0], Anchor(s.now, s.pull, oracle.value(s.now.x, s.now.u))
+        good = length <= 2 * s.residual and (not s.combined or anchor.value <= s.anchors[-1].value)
+        if good or not (s.combined or s.automatic):
+            s.anchors = [*s.anchors[1 - MEMORY :], anchor]
             s.residual = length
         else:  # back to the anchor before
-            s.now = s.anchors[-1][0]
             s.anchors = s.anchors[-1:]
             if not s.combined:
                 s.learning_rate /= 2
-        s.refresh = is_full(oracle, s.batch_size)
+            s.now = s.anchors[-1].estimate
+            s.pull = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
+        s.stay, s.refresh = False, is_full(oracle, s.batch_size)
 
     def finish(self, problem, s):
         """x-hat of step 12: x_T, or the one drawn from x_1, ..., x_T."""
