@@ -1,5 +1,6 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
+from sk_stormc.estimators import CompositionalPortfolio, sharpe_ratio
 from sk_stormc.solvers import ASCPG, LBFGS, SCGD, VRSCPG, SARAHCompositional, STORMCompositional, minimize
 
 __version__ = "0.1.0"
@@ -9,7 +10,9 @@ __all__ = [
     "LBFGS",
     "SCGD",
     "VRSCPG",
+    "CompositionalPortfolio",
     "SARAHCompositional",
     "STORMCompositional",
     "minimize",
+    "sharpe_ratio",
 ]

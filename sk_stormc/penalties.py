@@ -144,7 +144,9 @@ class Box:
             If the bounds have another length, or the budget cannot be reached.
         """
         if self.low.ndim and self.low.shape != (n_variables,):
-            raise ValueError(f"low and high must be scalars or of shape ({n_variables},), got {self.low.shape}")
+            raise ValueError(
+                f"low and high must be scalars or of shape ({n_variables},), got {self.low.shape}"
+            )
         if self.budget is not None:
             least, most = (float(np.broadcast_to(b, n_variables).sum()) for b in (self.low, self.high))
             if not least <= self.budget <= most:
@@ -189,7 +191,9 @@ class Box:
             return at(0.0).astype(x.dtype, copy=False)
         # sum(at(nu)) falls in nu and is linear between the values where a coordinate meets a bound or a kink:
         # bisection over those, then one interpolation, is exact
-        kinks = [x - z for bound in (self.low, self.high) for z in (bound - alpha * step, bound + alpha * step)]
+        kinks = [
+            x - z for bound in (self.low, self.high) for z in (bound - alpha * step, bound + alpha * step)
+        ]
         kinks += [x - alpha * step, x + alpha * step] if alpha else []
         kinks = np.concatenate([(k / step).ravel() for k in kinks])
         kinks = np.sort(kinks[np.isfinite(kinks)])

@@ -44,8 +44,8 @@ class CompositionalProblem(ABC):
     metric = None
     inner_floor = None
     penalty = None
-    defaults = {}  # noqa: RUF012 - read only, replaced as a whole
-    paper = {}  # noqa: RUF012
+    defaults = {}
+    paper = {}
 
     def initial_point(self, rng):
         """A start x_0: zeros; its dtype is the run's.

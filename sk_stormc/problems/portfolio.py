@@ -53,7 +53,7 @@ class PortfolioProblem(CompositionalProblem):
     -0.1
     """
 
-    paper = {  # noqa: RUF012 - PAPER.md section 8
+    paper = {
         "learning_rate": 0.1,
         "precision": 0.1,
         "momentum": 0.01,
@@ -63,11 +63,20 @@ class PortfolioProblem(CompositionalProblem):
     }
 
     def __init__(
-        self, returns, risk_aversion=1.0, *, risk_measure="variance", sample_weight=None, penalty=None, metric=None
+        self,
+        returns,
+        risk_aversion=1.0,
+        *,
+        risk_measure="variance",
+        sample_weight=None,
+        penalty=None,
+        metric=None,
     ):
         check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
-        R = np.ascontiguousarray(returns, dtype=None if np.asarray(returns).dtype == np.float32 else np.float64)
+        R = np.ascontiguousarray(
+            returns, dtype=None if np.asarray(returns).dtype == np.float32 else np.float64
+        )
         if R.ndim != 2 or not R.size:
             raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
         if not np.isfinite(R).all():

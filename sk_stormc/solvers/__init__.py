@@ -3,8 +3,9 @@
 from sklearn.base import clone
 
 from sk_stormc.solvers.asc_pg import ASCPG
-from sk_stormc.solvers.base import CompositionalSolver, SolverResult, StopReason
+from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.lbfgs import LBFGS
+from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
@@ -107,7 +108,7 @@ def minimize(
     >>> from sk_stormc.problems import PortfolioProblem
     >>> problem = PortfolioProblem(make_gaussian_returns(2000, 5, random_state=0))
     >>> result = minimize(problem, "sarah-c", random_state=0, max_ifo=60_000)
-    >>> result.loss_curve[0] > result.fun
+    >>> bool(result.fun < result.loss_curve[0])
     True
     """
     solver = get_solver(solver).set_params(**solver_params)

@@ -1,10 +1,9 @@
-"""The solvers' base class, with the only loop, and what a run returns."""
+"""The solvers' base class, with the only loop."""
 
 import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,176 +12,12 @@ from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_batch_size, check_int, check_number
 from sk_stormc.solvers.oracle import KINDS, Oracle
+from sk_stormc.solvers.run import Loop, MethodState, RunState, SolverResult, StopReason, falls_for_ever
 from sk_stormc.solvers.steps import cost, curvature, is_exact
 
-__all__ = ["CompositionalSolver", "MethodState", "SolverResult", "StopReason"]
+__all__ = ["CompositionalSolver"]
 
-PASSES = 100  # the budget where neither max_iter nor max_ifo is given
 SMALL = 1024  # up to so many components "auto" batches hold all of them
-
-
-class StopReason:
-    """Why a run ended: the values of ``stop_reason``."""
-
-    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value
-    MAX_ITER = "max_iter"  #: max_iter iterations were made
-    MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    NON_FINITE = "non_finite"  #: a value overflowed or was NaN; x is the best finite iterate recorded
-    CALLBACK = "callback"  #: on_record returned a true value
-
-
-@dataclass
-class MethodState:
-    """What every method's state has; arrays are rebound, never written into.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n_variables,)
-        The iterate x_t.
-    t : int
-        Iterations made.
-    residual : float or None
-        |x~ - x| / eta where it was last measured, for the stopping rule.
-    at_anchor : bool or None
-        Whether it was measured with full gradients; None for a method without anchors.
-    """
-
-    x: np.ndarray
-    t: int = 0
-    residual: float | None = None
-    at_anchor: bool | None = None
-
-
-@dataclass
-class RunState:
-    """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
-
-    method: str
-    state: MethodState = None
-    oracle: dict = None
-    records: list = field(default_factory=list)  # (iteration, ifo, fun)
-    best_x: np.ndarray = None
-    best_fun: float = math.inf
-    milestone_x: np.ndarray = None  # x_t at the last t that is a power of two
-    next_record: float = 0
-    seen: int = -1  # the last iteration that was looked at
-    first_residual: float | None = None
-    window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
-
-
-@dataclass
-class SolverResult:
-    """What a run found.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n_variables,)
-    fun : float
-        Phi(x), R included.
-    loss_curve : ndarray of shape (n_records,)
-        Phi at the records: at x_0 first, at the returned x last.
-    ifo : ndarray of shape (n_records,)
-        Cumulative IFO at the records; 0 first, the total last.
-    n_evaluations : dict
-        Component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter : int
-        Iterations, those before a resumption included.
-    stop_reason : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
-    state : RunState
-        For ``state=`` of another run; picklable, free of the data.
-    """
-
-    x: np.ndarray
-    fun: float
-    loss_curve: np.ndarray
-    ifo: np.ndarray
-    n_evaluations: dict
-    n_iter: int
-    stop_reason: str
-    state: RunState = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Record:
-    """What ``on_record`` is given: iteration, ifo, fun, x."""
-
-    iteration: int
-    ifo: int
-    fun: float
-    x: np.ndarray
-
-
-class Loop:
-    """Bookkeeping of one run: budgets, records, stopping. `proceed` is asked before every iteration."""
-
-    def __init__(self, solver, oracle, run, record_every, on_record):
-        problem = oracle.problem
-        self.solver, self.oracle, self.run, self.on_record = solver, oracle, run, on_record
-        self.a_pass = 2 * problem.n_inner + problem.n_outer
-        self.record_every = record_every or problem.defaults.get("record_every", self.a_pass)
-        unlimited = solver.max_iter is None and solver.max_ifo is None
-        self.max_ifo = PASSES * self.a_pass if unlimited else solver.max_ifo or math.inf
-        self.max_iter = solver.max_iter or math.inf
-        self.reason = None
-
-    def record(self, x, fun=None):
-        """Record Phi(x); True where the run must stop."""
-        fun = self.oracle.objective(x) if fun is None else fun
-        run, t = self.run, self.run.state.t if self.run.state else 0
-        ifo = self.oracle.ifo if run.state else 0
-        run.records.append((t, ifo, fun))
-        run.next_record = (ifo // self.record_every + 1) * self.record_every
-        if fun < run.best_fun:
-            run.best_x, run.best_fun = x, fun
-        if not math.isfinite(fun):
-            self.reason = StopReason.NON_FINITE
-        elif self.on_record is not None and self.on_record(Record(t, ifo, fun, x)):
-            self.reason = StopReason.CALLBACK
-
-    def proceed(self):
-        """Whether to make another iteration, from the state the last one left."""
-        s = self.run.state
-        if s.t > self.run.seen:
-            self._look(s)
-            self.run.seen = s.t
-        if self.reason is None and s.t >= self.max_iter:
-            self.reason = StopReason.MAX_ITER
-        return self.reason is None and self.afford(self.solver.cost(self.oracle, s))
-
-    def _look(self, s):
-        run = self.run
-        if s.t and not (s.residual is None or math.isfinite(s.residual)):
-            self.reason = StopReason.NON_FINITE
-            return
-        if s.t and self.oracle.ifo >= run.next_record:
-            self.record(s.x)
-        if s.t & (s.t - 1) == 0:
-            run.milestone_x = s.x
-        if s.residual is not None and self._converged() and self.reason is None:
-            self.reason = StopReason.CONVERGED
-
-    def afford(self, ifo):
-        """Whether so much more IFO stays within max_ifo."""
-        if self.oracle.ifo + ifo > self.max_ifo:
-            self.reason = StopReason.MAX_IFO
-        return self.reason is None
-
-    def _converged(self):
-        run, s = self.run, self.run.state
-        value = s.residual
-        if s.at_anchor is None:  # no exact value anywhere: the average over a pass
-            total, number, end = run.window
-            end = self.oracle.ifo + self.a_pass if end is None else end
-            run.window = (total + value, number + 1, end)
-            if self.oracle.ifo < end:
-                return False
-            value = (total + value) / (number + 1)
-            run.window = (0.0, 0, None)
-        elif not s.at_anchor:
-            return False
-        if run.first_residual is None:
-            run.first_residual = value
-        return self.solver.tol > 0 and s.t > 0 and value <= self.solver.tol * run.first_residual
 
 
 class CompositionalSolver(BaseEstimator, ABC):
@@ -272,7 +107,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         check_int("record_every", record_every, low=1, words=(None,))
         penalty, metric = problem.penalty, problem.metric
         if penalty is not None and metric is not None and np.ndim(metric) == 2:
-            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+            raise ValueError(
+                "a penalty needs a diagonal metric (or None): its proximal step has no closed form"
+            )
         if penalty is not None and hasattr(penalty, "check"):
             penalty.check(problem.n_variables)
         seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
@@ -316,7 +153,9 @@ class CompositionalSolver(BaseEstimator, ABC):
             found = getattr(state, "method", type(state).__name__)
             raise ValueError(f"state must come from a run of {type(self).__name__}, got one of {found}")
         if state.state.x.shape != (problem.n_variables,):
-            raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
+            raise ValueError(
+                f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}"
+            )
         return copy.deepcopy(state)
 
     def _result(self, problem, oracle, run, loop):
@@ -339,8 +178,12 @@ class CompositionalSolver(BaseEstimator, ABC):
             )
         else:
             x = self.finish(problem, run.state)
-            fun = final.records[-1][2] if x is run.state.x and final.records[-1][0] == t else problem.objective(x)
-            if loop.reason != StopReason.CALLBACK and _falls_for_ever(problem, run, x, fun):
+            fun = (
+                final.records[-1][2]
+                if x is run.state.x and final.records[-1][0] == t
+                else problem.objective(x)
+            )
+            if loop.reason != StopReason.CALLBACK and falls_for_ever(problem, run, x, fun):
                 warnings.warn(
                     f"the objective still falls without slowing down when {type(self).__name__} stops "
                     f"({fun:.6g} at IFO {oracle.ifo}): it seems unbounded below. Add a constraint or a penalty, "
@@ -373,7 +216,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             value = (inner, None if exact else inner, None if oracle.problem.n_outer <= SMALL else rule)
         triple = tuple(value) if isinstance(value, (tuple, list)) else (value,) * 3
         return tuple(
-            None if b is None or b >= oracle.n_components(k) else b for b, k in zip(triple, KINDS, strict=True)
+            None if b is None or b >= oracle.n_components(k) else b
+            for b, k in zip(triple, KINDS, strict=True)
         )
 
     def step_size(self, oracle, x, size, factor, schedule=lambda eta: eta):
@@ -384,17 +228,3 @@ class CompositionalSolver(BaseEstimator, ABC):
         curve = curvature(oracle, x, size)
         # a linear objective has no scale: any step goes down, and the run ends at its budget
         return schedule(factor / curve if curve > 0 else 1.0)
-
-
-def _falls_for_ever(problem, run, x, fun):
-    """Whether Phi falls in proportion along the last half of the way, 900 times as far as the run went."""
-    way = x - run.milestone_x
-    if not way.any():
-        way = x - run.best_x
-
-    def fall(s):
-        point = x + s * way
-        return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
-
-    near, far = fall(30.0), fall(900.0)
-    return near > 0 and far > 10 * near

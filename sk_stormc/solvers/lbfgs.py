@@ -10,12 +10,14 @@ from scipy.optimize import Bounds, minimize
 
 from sk_stormc._validation import check_int
 from sk_stormc.penalties import L1, Box
-from sk_stormc.solvers.base import CompositionalSolver, MethodState, StopReason
+from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.run import MethodState, StopReason
 from sk_stormc.solvers.steps import ALL, start
 
 __all__ = ["LBFGS"]
 
 NO_LIMIT = 10**9  # scipy's own budgets: the loop's count
+FAR, STEEP = 1e4, 30  # bounded objectives of condition below 1e4 do not come there
 
 
 class _OutOfBudget(Exception):
@@ -77,7 +79,11 @@ class LBFGS(CompositionalSolver):
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
         penalty = oracle.problem.penalty
-        if not (penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None)):
+        if not (
+            penalty is None
+            or isinstance(penalty, L1)
+            or (isinstance(penalty, Box) and penalty.budget is None)
+        ):
             raise ValueError(
                 "solver 'lbfgs' takes bounds and an l1 norm, not a budget or the simplex "
                 f"(got {type(penalty).__name__}); use 'storm-c'"
@@ -94,51 +100,75 @@ class LBFGS(CompositionalSolver):
 
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
-        problem, variables = oracle.problem, _Variables(oracle.problem)
-        paid_calls, paid_iterations = s.n_calls, s.t
-        calls = iterations = 0
-        length = math.nan
-
-        def objective(z):
-            nonlocal calls, length
-            calls += 1
-            paid = calls <= paid_calls
-            if not paid and not loop.afford(self.cost(oracle, s)):
-                raise _OutOfBudget
-            counters = oracle.ifo, dict(oracle.n_evaluations)
-            x = variables.to_x(z).astype(s.x_start.dtype)
-            F = start(oracle, x, ALL, exact_jacobian=False).F
-            if paid:
-                oracle.ifo, oracle.n_evaluations = counters
-            s.n_calls = max(calls, paid_calls)
-            slope = variables.gradient(F)
-            length = variables.projected_length(z, slope)
-            return oracle.objective(x) + variables.excess(z, x), slope
-
-        def callback(intermediate_result):
-            nonlocal iterations
-            iterations += 1
-            if iterations > paid_iterations:
-                s.x = variables.to_x(intermediate_result.x).astype(s.x_start.dtype)
-                s.t, s.residual = iterations, length
-                if not loop.proceed():
-                    raise StopIteration
-
         if not loop.proceed():
             return
+        run = _ScipyRun(self, oracle, s, loop)
         options = {"maxcor": self.memory, "maxiter": NO_LIMIT, "maxfun": NO_LIMIT, "ftol": 0.0, "gtol": 0.0}
         with contextlib.suppress(_OutOfBudget):
             minimize(
-                objective,
-                variables.to_z(s.x_start),
+                run.objective,
+                run.z_start,
                 jac=True,
                 method="L-BFGS-B",
-                bounds=variables.bounds,
-                callback=callback,
+                bounds=run.variables.bounds,
+                callback=run.callback,
                 options=options,
             )
         if loop.reason is None:  # scipy finds no step that lowers the objective any further
-            loop.reason = StopReason.CONVERGED if math.isfinite(length) else StopReason.NON_FINITE
+            loop.reason = StopReason.CONVERGED if math.isfinite(run.length) else StopReason.NON_FINITE
+
+
+class _ScipyRun:
+    """The two functions that scipy calls, and what passes between them."""
+
+    def __init__(self, solver, oracle, s, loop):
+        self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
+        self.variables = _Variables(oracle.problem)
+        self.z_start = self.variables.to_z(s.x_start)
+        self.length = self.first_length = math.nan  # of the projected gradient, at the last point and the first
+        self.first_step = math.inf
+        self.calls = self.iterations = 0
+        self.calls_before, self.iterations_before = s.n_calls, s.t  # of the run that is resumed
+
+    def objective(self, z):
+        oracle, self.calls = self.oracle, self.calls + 1
+        paid = self.calls <= self.calls_before
+        if not paid and not self.loop.afford(self.solver.cost(oracle, self.s)):
+            raise _OutOfBudget
+        counters = oracle.ifo, dict(oracle.n_evaluations)
+        x = self.to_x(z)
+        slope = self.variables.gradient(start(oracle, x, ALL, exact_jacobian=False).F)
+        if paid:
+            oracle.ifo, oracle.n_evaluations = counters
+        self.s.n_calls = max(self.calls, self.calls_before)
+        self.length = self.variables.projected_length(z, slope)
+        if self.calls == 1:
+            self.first_length = self.length
+        elif self._endless(z):
+            self.loop.reason = StopReason.MAX_IFO
+            raise _OutOfBudget
+        return oracle.objective(x) + self.variables.excess(z, x), slope
+
+    def callback(self, intermediate_result):
+        self.iterations += 1
+        z = intermediate_result.x
+        if self.iterations == 1:
+            self.first_step = np.linalg.norm(z - self.z_start)
+        if self.iterations > self.iterations_before:
+            self.s.x, self.s.t, self.s.residual = self.to_x(z), self.iterations, self.length
+            if not self.loop.proceed():
+                raise StopIteration
+
+    def to_x(self, z):
+        return self.variables.to_x(z).astype(self.s.x_start.dtype)
+
+    def _endless(self, z):
+        """Whether the objective falls far beyond the first step, ever more steeply: no minimum bounds |F| there.
+
+        Unbounded below, it would be followed to the end of the number range; no budget completes that.
+        """
+        far = np.linalg.norm(z - self.z_start) > FAR * self.first_step
+        return far and self.length > STEEP * self.first_length
 
 
 class _Variables:

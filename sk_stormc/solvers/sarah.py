@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from sk_stormc._validation import check_batch_size, check_int
-from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import at
 from sk_stormc.solvers.steps import Estimate, advance, cost, is_exact, move, start
 
@@ -97,7 +98,11 @@ class SARAHCompositional(CompositionalSolver):
             learning_rate=self.step_size(oracle, x, size, 0.7),
             batch_size=size,
             checkpoint_batch_size=large,
-            epoch_length=self.auto("epoch_length", oracle.problem, -(-oracle.problem.n_inner // (size[0] or oracle.problem.n_inner))),
+            epoch_length=self.auto(
+                "epoch_length",
+                oracle.problem,
+                -(-oracle.problem.n_inner // (size[0] or oracle.problem.n_inner)),
+            ),
         )
 
     def cost(self, oracle, s):

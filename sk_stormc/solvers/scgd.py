@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_number
-from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import Power, at
 from sk_stormc.solvers.steps import is_exact, keep_in_domain, move
 
@@ -60,7 +61,9 @@ class SCGD(CompositionalSolver):
 
     exponents = (-3 / 4, -1 / 2)  # of learning_rate and beta
 
-    def __init__(self, learning_rate="auto", beta="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self, learning_rate="auto", beta="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4
+    ):
         self.learning_rate = learning_rate
         self.beta = beta
         self.batch_size = batch_size

@@ -10,10 +10,24 @@ import numpy as np
 
 from sk_stormc.solvers.oracle import KINDS
 
-__all__ = ["ALL", "Estimate", "advance", "cost", "curvature", "extrapolate", "is_exact", "is_full", "move", "residual", "shorten", "start"]
+__all__ = [
+    "ALL",
+    "Estimate",
+    "advance",
+    "cost",
+    "curvature",
+    "extrapolate",
+    "is_exact",
+    "is_full",
+    "move",
+    "residual",
+    "shorten",
+    "start",
+]
 
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 PROBES, POWER_ITERATIONS = 16, 6
+FLAT, PARALLEL = 1e-3, 1e-4  # of `extrapolate`
 
 
 @dataclass
@@ -33,7 +47,9 @@ def keep_in_domain(problem, u, u_old):
     """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f (FINDINGS.md 6)."""
     if problem.inner_floor is None:
         return u
-    return np.maximum(u, problem.inner_floor if u_old is None else np.maximum(0.8 * u_old, problem.inner_floor))
+    return np.maximum(
+        u, problem.inner_floor if u_old is None else np.maximum(0.8 * u_old, problem.inner_floor)
+    )
 
 
 def is_exact(oracle, size):
@@ -194,15 +210,16 @@ def curvature(oracle, x, size):
         F = gradient(x)
         length = math.sqrt(float(F @ precondition(problem.metric, F)))
         top = 0.0
-        for _ in range(POWER_ITERATIONS):
+        for k in range(POWER_ITERATIONS + 1):
             w = (gradient(x + h * v) - F) / h
             v_new = precondition(problem.metric, w)
             top = math.sqrt(max(float(w @ v_new), 0.0))
             if not (math.isfinite(top) and top > 0):
                 break
-            v = v_new / top
+            if k or not length:
+                v = v_new / top
             if length:
-                h = 1e-3 * length / top  # changes F by a thousandth, whatever the units
+                h = 1e-3 * length / top  # changes F by a thousandth, whatever the units; k = 0 only finds it
         squares.append(top**2)
     return math.sqrt(np.mean(squares))
 
@@ -221,21 +238,36 @@ def extrapolate(anchors, penalty):
     Estimate
         The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
     """
-    last, (_, q, p) = anchors[-1].estimate, anchors[-1].pull
-    Q = np.array([q - old.pull[1] for old in anchors[:-1]], dtype=float)
-    P = np.array([p - old.pull[2] for old in anchors[:-1]], dtype=float)
-    scale = np.sqrt(np.einsum("ij,ij->i", Q, P))
-    if not (np.isfinite(scale).all() and (scale > 0).all()):
-        return last
-    gram = (Q / scale[:, None]) @ (P / scale[:, None]).T
-    # the ridge keeps nearly parallel differences from throwing x far out
-    gram[np.diag_indices_from(gram)] += 1e-10 * len(gram)
-    weights = (np.linalg.solve(gram, (Q @ p.astype(float)) / scale) / scale).tolist()
+    last, (length, q, _) = anchors[-1].estimate, anchors[-1].pull
+    names = ("x", "u", "F") if last.J is None else ("x", "u", "F", "J")
 
-    def combine(name):
-        new = getattr(last, name)
-        shift = sum(w * (new - getattr(old.estimate, name)) for w, old in zip(weights, anchors[:-1], strict=True))
-        return (new - shift).astype(new.dtype)
+    def pack(anchor):
+        _, q, p = anchor.pull
+        parts = [q, p, *(getattr(anchor.estimate, name) for name in names)]
+        return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
-    x = combine("x") if penalty is None else penalty.project(combine("x"))
-    return Estimate(x, combine("u"), None if last.J is None else combine("J"), combine("F"))
+    d, here, basis = q.size, pack(anchors[-1]), []
+
+    def dot(v, w):
+        return float(v[:d] @ w[d : 2 * d])  # <q, p>
+
+    # Gram-Schmidt on the differences, the newest first: the normal equations would square their condition
+    for old in reversed(anchors[:-1]):
+        v = here - pack(old)
+        size = math.sqrt(max(dot(v, v), 0.0))
+        for b in basis:
+            v = v - dot(v, b) * b
+        left = math.sqrt(max(dot(v, v), 0.0))
+        if left > PARALLEL * size and left > FLAT * length:  # else it says nothing new of the curvature
+            basis.append(v / left)
+    for b in basis:
+        here = here - dot(here, b) * b
+
+    x = here[2 * d : 3 * d].astype(last.x.dtype)
+    u, F, J = np.split(here[3 * d :], [last.u.size, last.u.size + d])
+    return Estimate(
+        x if penalty is None else penalty.project(x),
+        u.reshape(last.u.shape).astype(last.u.dtype),
+        None if last.J is None else J.reshape(last.J.shape).astype(last.J.dtype),
+        F.astype(last.F.dtype),
+    )

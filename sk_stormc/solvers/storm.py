@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
-from sk_stormc.solvers.base import CompositionalSolver, MethodState
+from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import Power, at
 from sk_stormc.solvers.steps import (
     ALL,
@@ -25,7 +26,7 @@ from sk_stormc.solvers.steps import (
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
-MEMORY = 6  # anchors that are combined
+MEMORY = 10  # anchors that are combined
 
 
 @dataclass
@@ -95,8 +96,8 @@ class STORMCompositional(CompositionalSolver):
     -----
     The anchored rule: an anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the anchor's,
     after 3n/B in any case, and at once where |F| has grown a hundredfold. Each anchor starts the next stretch
-    from Anderson's combination of the last six. An anchor whose |F| is more than twice that of the one before,
-    or whose Phi is higher after a combination, is discarded and the run goes back; if no combination was to
+    from Anderson's combination of the last ten. An anchor whose |F| is more than twice that of the one before,
+    or whose Phi is above all of a combination's, is discarded and the run goes back; if no combination was to
     blame, an automatic learning rate is halved. With full batches every iteration is an anchor.
 
     References
@@ -235,7 +236,9 @@ class STORMCompositional(CompositionalSolver):
 
     def _judge_anchor(self, oracle, s):
         length, anchor = s.pull[0], Anchor(s.now, s.pull, oracle.value(s.now.x, s.now.u))
-        good = length <= 2 * s.residual and (not s.combined or anchor.value <= s.anchors[-1].value)
+        good = length <= 2 * s.residual
+        if s.combined:  # |F| alone may fall on the way up
+            good = good and anchor.value <= max(old.value for old in s.anchors)
         if good or not (s.combined or s.automatic):
             s.anchors = [*s.anchors[1 - MEMORY :], anchor]
             s.residual = length

@@ -1,0 +1,111 @@
+"""The command line: ``python -m sk_stormc reproduce portfolio``."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from sk_stormc import __version__
+from sk_stormc.experiments import EXPERIMENTS
+
+__all__ = ["main"]
+
+_FORMATS = (".png", ".pdf", ".svg")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line; its sub-parsers are of the same class."""
+
+    def error(self, message):
+        self.exit(2, f"error: {message}\n")
+
+
+def _positive(text):
+    if not (text.replace("_", "").isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
+    return int(text)
+
+
+def _names(text):
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def _picture(text):
+    path = Path(text)
+    path = path if path.suffix or not path.name else path.with_suffix(".png")
+    # found out now, not after the runs
+    if path.suffix not in _FORMATS or path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"expected a {', '.join(_FORMATS)} file in an existing directory, got {text!r}"
+        )
+    return path
+
+
+def _make_parser():
+    parser = _Parser(prog="python -m sk_stormc", description="Stochastic compositional optimisation.")
+    parser.add_argument("--version", action="version", version=f"sk_stormc {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    reproduce = commands.add_parser(
+        "reproduce", help="run an experiment of the paper: prints a table, writes a picture"
+    )
+    experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
+    for name, experiment in EXPERIMENTS.items():
+        lines = experiment.__doc__.strip().splitlines()
+        one = experiments.add_parser(name, help=lines[0].rstrip("."), description=experiment.__doc__)
+        one.add_argument(
+            "--ifo",
+            type=_positive,
+            default=experiment.MAX_IFO,
+            metavar="N",
+            help="budget of a run in IFO (default: %(default)s)",
+        )
+        one.add_argument(
+            "--seeds", type=_positive, default=3, metavar="K", help="number of seeds (default: %(default)s)"
+        )
+        one.add_argument(
+            "--methods",
+            type=_names,
+            default=list(experiment.METHODS),
+            metavar="A,B,...",
+            help=f"some of {','.join(experiment.METHODS)} (default: all)",
+        )
+        one.add_argument(
+            "--out",
+            type=_picture,
+            default=f"{name}.png",
+            metavar="PATH",
+            help="where the picture goes (default: %(default)s)",
+        )
+        experiment.add_arguments(one)
+        one.set_defaults(report=experiment.report)
+    return parser
+
+
+def main(argv=None):
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : list of str, default=None
+        Arguments without the program's name; None means those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 2 after one line on stderr where the input or a file is at fault.
+
+    Raises
+    ------
+    SystemExit
+        From argparse: code 0 for --help and --version, 2 for arguments it cannot read.
+    """
+    args = _make_parser().parse_args(argv)
+    try:
+        args.report(args)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

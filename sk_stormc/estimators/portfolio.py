@@ -1,0 +1,261 @@
+"""A portfolio of assets from a history of returns."""
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from sk_stormc._validation import check_number
+from sk_stormc.estimators.base import CompositionalEstimator
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import PortfolioProblem
+
+__all__ = ["CompositionalPortfolio", "sharpe_ratio"]
+
+
+class CompositionalPortfolio(CompositionalEstimator):
+    """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
+
+    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 over the history of returns r_i.
+
+    Parameters
+    ----------
+    solver : str or CompositionalSolver, default="storm-c"
+        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs", or an
+        instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets'
+        inverse variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
+    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+        "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
+        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return.
+    risk_aversion : float, default=1.0
+        lambda > 0, in the inverse unit of the returns.
+    constraint : None, "long_only" or (low, high), default=None
+        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,).
+    budget : float, default=None
+        Sum of the weights, with bounds or without any constraint; "long_only" has the sum 1, or this one.
+    l1 : float, default=0.0
+        Weight of an l1 norm; an error with "long_only", where the norm is constant.
+    max_iter, tol : default=None
+        Passed to the solver; None keeps the solver's own.
+    warm_start : bool, default=False
+        Start from ``weights_`` of the last fit.
+    random_state : int, RandomState instance or None, default=None
+        Of the batches; the same seed gives the same bits.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_assets,)
+        float32 for float32 returns.
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the records, the l1 norm included.
+    ifo_ : ndarray of shape (n_records,)
+        Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total.
+    n_evaluations_ : dict
+        Component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    solver_ : CompositionalSolver
+        The solver that was run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_assets,)
+        Only for returns with string column names.
+
+    See Also
+    --------
+    sharpe_ratio : A scorer that is comparable across values of risk_aversion; `score` is not.
+
+    Notes
+    -----
+    While the data fit in memory, the variance problem is solved faster by `solver="lbfgs"` or, with
+    constraints, a QP solver. "semivariance" and "entropic" have no closed form.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization".
+
+    Examples
+    --------
+    >>> from sk_stormc import CompositionalPortfolio
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(500, 4, mean=0.1, random_state=0)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> print(round(portfolio.weights_.sum(), 10))
+    1.0
+    """
+
+    def __init__(
+        self,
+        solver="storm-c",
+        *,
+        risk_measure="variance",
+        risk_aversion=1.0,
+        constraint=None,
+        budget=None,
+        l1=0.0,
+        max_iter=None,
+        tol=None,
+        warm_start=False,
+        random_state=None,
+    ):
+        self.solver = solver
+        self.risk_measure = risk_measure
+        self.risk_aversion = risk_aversion
+        self.constraint = constraint
+        self.budget = budget
+        self.l1 = l1
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+            Returns, in any unit; at least two periods.
+        y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+            Weights of the periods; weighting one k times equals repeating it.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, returns that are not finite, weights that are negative or all
+            zero; nothing already fitted is lost.
+        """
+        solver = self._make_solver()
+        returns = _check_returns(X, ensure_min_samples=2)
+        problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
+        x0 = None
+        if self.warm_start and hasattr(self, "weights_"):
+            if len(self.weights_) != returns.shape[1]:
+                raise ValueError(
+                    f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
+                    f"got {returns.shape[1]}"
+                )
+            x0 = self.weights_
+        result = solver.solve(problem, x0, random_state=self.random_state)
+        validate_data(self, X, skip_check_array=True)  # names and number of the assets
+        self.weights_ = result.x
+        self._keep(solver, result)
+        return self
+
+    def predict(self, X):
+        """The portfolio's return in each period.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+
+        Returns
+        -------
+        ndarray of shape (n_periods,)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return X @ self.weights_
+
+    def score(self, X, y=None, sample_weight=None):
+        """The utility: minus the objective without the l1 norm, on the returns of X. Higher is better.
+
+        It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
+        constraints, not values of risk_aversion; for those use `sharpe_ratio`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+        y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return -self._problem(X, sample_weight).objective(self.weights_)
+
+    def _problem(self, returns, sample_weight, penalty=None, metric=None):
+        return PortfolioProblem(
+            returns,
+            self.risk_aversion,
+            risk_measure=self.risk_measure,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+        )
+
+    def _penalty(self, n_assets):
+        check_number("l1", self.l1, low=0)
+        if self.budget is not None:
+            check_number("budget", self.budget)
+        if isinstance(self.constraint, str) and self.constraint == "long_only":
+            if self.l1:
+                raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}")
+            return Simplex(1.0 if self.budget is None else self.budget)
+        if self.constraint is None and self.budget is None:
+            return L1(self.l1) if self.l1 else None
+        if self.constraint is not None and (
+            isinstance(self.constraint, str) or not hasattr(self.constraint, "__len__") or len(self.constraint) != 2
+        ):
+            raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {self.constraint!r}")
+        low, high = (-np.inf, np.inf) if self.constraint is None else self.constraint
+        box = Box(low, high, budget=self.budget, alpha=self.l1)
+        box.check(n_assets)
+        return box
+
+
+def _check_returns(X, **kwargs):
+    """Returns as a float array; an error that names the columns where any is not finite."""
+    names = np.asarray(getattr(X, "columns", []), dtype=object)
+    returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
+    finite = np.isfinite(returns)
+    if not finite.all():
+        wrong = np.flatnonzero(~finite.all(axis=0))
+        found = "NaN" if np.isnan(returns[:, wrong]).any() else "infinity (inf)"
+        where = [names[j] if len(names) else int(j) for j in wrong[:10]]
+        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise ValueError(f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}")
+    return returns
+
+
+def sharpe_ratio(estimator, X, y=None):
+    """Scorer: mean over standard deviation of the portfolio's return per period.
+
+    It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
+    judge each value by its own measure. With returns ordered in time, split them in time as well.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Whose ``predict(X)`` are returns.
+    X : array-like of shape (n_periods, n_assets)
+    y : Ignored
+
+    Returns
+    -------
+    float
+        In the unit of X's periods, not annualised; 0 where the returns do not vary.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+    >>> from sk_stormc import CompositionalPortfolio, sharpe_ratio
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(600, 5, mean=0.1, random_state=0)
+    >>> search = GridSearchCV(
+    ...     CompositionalPortfolio(constraint="long_only", random_state=0),
+    ...     {"risk_aversion": [0.1, 1.0, 10.0]},
+    ...     scoring=sharpe_ratio,
+    ...     cv=TimeSeriesSplit(3),
+    ... ).fit(returns)
+    >>> search.best_params_["risk_aversion"] > 0
+    True
+    """
+    returns = np.asarray(estimator.predict(X), dtype=float)
+    deviation = returns.std()
+    return float(returns.mean() / deviation) if deviation > 0 else 0.0

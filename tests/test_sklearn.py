@@ -1,0 +1,16 @@
+"""scikit-learn's own checks, for every estimator x solver."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.solvers import SOLVERS
+
+
+@parametrize_with_checks(
+    [CompositionalPortfolio(solver=name) for name in SOLVERS]
+    + [CompositionalPortfolio(solver=solver()) for solver in SOLVERS.values()]
+    + [CompositionalPortfolio(risk_measure="semivariance"), CompositionalPortfolio(risk_measure="entropic")]
+    + [CompositionalPortfolio(constraint="long_only"), CompositionalPortfolio(constraint=(-0.5, 0.5), l1=0.01)]
+)
+def test_check_estimator(estimator, check):
+    check(estimator)
