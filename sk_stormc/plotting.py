@@ -13,7 +13,7 @@ __all__ = ["plot_curves"]
 _STYLES = {
     "scgd": {"color": "#E69F00", "linestyle": "-", "linewidth": 4.5, "zorder": 1.8},
     "asc-pg": {"color": "#000000", "linestyle": (0, (1, 2)), "linewidth": 1.6},
-    "vrsc-pg": {"color": "#56B4E9", "linestyle": "-", "linewidth": 4.5, "zorder": 1.8},
+    "vrsc-pg": {"color": "#56B4E9", "linestyle": (0, (2.5, 0.5)), "linewidth": 4.5, "zorder": 1.8},
     "sarah-c": {"color": "#000000", "linestyle": (0, (5, 3)), "linewidth": 1.3},
     "storm-c-paper": {"color": "#009E73", "linestyle": (0, (6, 1.5, 1, 1.5)), "linewidth": 2.2},
     "storm-c": {"color": "#D55E00", "linestyle": "-", "linewidth": 2.2},
@@ -87,6 +87,7 @@ def plot_curves(panels, labels):
         ax.set_title(label, fontsize="medium")
     for ax in axes[-1]:
         ax.set_xlabel("IFO")
+    figure.align_ylabels(axes[:, 0])
     _scale_x(axes[0, 0], [run[0] for methods in panels.values() for runs in methods.values() for run in runs])
     handles = {line.get_label(): line for ax in axes[:, 0] for line in ax.get_lines()}
     figure.legend(handles=[handles[name] for name in styles], loc="outside lower center", ncols=4, handlelength=4)

@@ -72,7 +72,7 @@ def _read_npz(path):
             f"{path}: expected {keys[0]!r} to hold real numbers, of shape (n_periods, n_assets), found "
             f"{array.dtype} of shape {array.shape}"
         )
-    names, array = [str(i) for i in range(array.shape[1])], array.astype(float)
+    names, array = _numbered(array.shape[1]), array.astype(float)
     if keys[0] == "returns_bp":
         return array / 1e4, names, "returns_bp divided by 10,000"
     return array, names, ""
@@ -90,7 +90,7 @@ def _read_csv(path):
         raise ValueError(f"{path}: {expected}; found no line")
     first = lines[0][1]
     has_names = any(_number(cell) is None for cell in first[1:] or first)
-    header = first if has_names else [str(i) for i in range(len(first))]
+    header = first if has_names else _numbered(len(first))
     body = lines[1:] if has_names else lines
     if not body:
         raise ValueError(f"{path}: {expected}; found no row of numbers")
@@ -106,6 +106,10 @@ def _read_csv(path):
                 raise ValueError(f"{path}, line {number}: {expected}; found {cell!r} in column {names[j]!r}")
             values[i, j] = value
     return values, names, ""
+
+
+def _numbered(n_columns):
+    return [str(i + 1) for i in range(n_columns)]
 
 
 def _number(cell):

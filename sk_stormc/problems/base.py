@@ -164,7 +164,7 @@ class CompositionalProblem(ABC):
         -------
         ndarray of shape (n_variables,)
         """
-        return v @ J
+        return v.dot(J)
 
     @abstractmethod
     def outer_gradient(self, x, u, batch):

@@ -94,8 +94,9 @@ class PortfolioProblem(CompositionalProblem):
             self._cumulative = np.cumsum(weights)
             self._cumulative[-1] = 1.0
         self.returns, self.weights = R, weights
+        self._kept = {}
         self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
-        self.entropic = risk_measure == "entropic"
+        self.entropic, self.semi = risk_measure == "entropic", risk_measure == "semivariance"
         self.n_inner, self.n_variables = R.shape
         self.n_outer = 1 if self.entropic else len(R)
         self.jacobian_kind = "sampled" if self.entropic else "constant"
@@ -126,8 +127,8 @@ class PortfolioProblem(CompositionalProblem):
             return self._rows(draws)
         if draws is None:
             return self.mean[None]
-        rows, weight = self._rows(draws)
-        return (np.full((1, len(rows)), weight, rows.dtype)) @ rows
+        size = len(draws)
+        return self._row(size, 1 / size).dot(self.returns.take(draws, 0, mode="clip"))
 
     def outer_batch(self, draws):
         """(rows, weight), weight a number or one for each row."""
@@ -138,7 +139,7 @@ class PortfolioProblem(CompositionalProblem):
     def inner(self, x, batch):
         """u = <mean r, x>, of shape (1,); entropic: mean exp(-lambda <r_j, x>)."""
         if not self.entropic:
-            return batch @ x
+            return batch.dot(x)
         rows, weight = batch
         e = self._exponentials(rows, x)
         return np.array([np.sum(e * weight, dtype=float)], dtype=e.dtype)
@@ -155,14 +156,13 @@ class PortfolioProblem(CompositionalProblem):
         if self.entropic:
             return None, 1 / (self.risk_aversion * u)
         rows, weight = batch
-        d = rows @ x
+        d = rows.dot(x)  # dot is a third faster than @ on arrays as small as a batch
         d -= u
-        if self.risk_measure == "semivariance":
-            d = np.minimum(d, 0)
-        d *= 2 * self.risk_aversion
-        f_u = -np.sum(d * weight, keepdims=True)
-        d -= 1
-        d *= weight
+        if self.semi:
+            np.minimum(d, 0, out=d)
+        d *= 2 * self.risk_aversion * weight
+        f_u = self._row(len(d), -1.0).dot(d)
+        d -= weight
         return self._weighted_sum(d, rows), f_u
 
     def outer(self, x, u):
@@ -171,8 +171,8 @@ class PortfolioProblem(CompositionalProblem):
             return np.log(u[0]) / self.risk_aversion
         y = self.returns @ x
         d = y - u[0]
-        if self.risk_measure == "semivariance":
-            d = np.minimum(d, 0)
+        if self.semi:
+            np.minimum(d, 0, out=d)
         return self._average(self.risk_aversion * d.astype(float) ** 2 - y)
 
     def objective(self, x):
@@ -196,6 +196,12 @@ class PortfolioProblem(CompositionalProblem):
             return self.returns, self._weight(self.returns)
         return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
 
+    def _row(self, size, value):
+        """A constant row of shape (1, size), kept: a product with it is the fastest sum."""
+        if (size, value) not in self._kept:
+            self._kept[size, value] = np.full((1, size), value, self.returns.dtype)
+        return self._kept[size, value]
+
     def _weight(self, rows):
         return 1.0 / len(rows) if self.weights is None else self.weights.astype(rows.dtype)
 
@@ -207,7 +213,7 @@ class PortfolioProblem(CompositionalProblem):
         if np.ndim(c) == 0:
             c = np.full(len(rows), c, rows.dtype)
         if rows.dtype == np.float64 or len(rows) <= CHUNK // 16:
-            return c @ rows
+            return c.dot(rows)
         total = np.zeros(rows.shape[1])
         for i in range(0, len(rows), CHUNK // 16):
             total += c[i : i + CHUNK // 16] @ rows[i : i + CHUNK // 16]

@@ -47,7 +47,7 @@ class Oracle:
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
         self._generators = dict(zip(KINDS, generators, strict=True))
-        self._ahead = {}  # (kind, size) -> [draws of AHEAD batches, number used]
+        self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self._exact = None
@@ -75,14 +75,12 @@ class Oracle:
             return self._draw_all(kind)
         self.ifo += size
         ahead = self._ahead.get((kind, size))
-        if ahead is None or ahead[1] == len(ahead[0]):
+        if not ahead:
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
             blocks = max(1, min(AHEAD, 2**20 // size))
-            ahead = self._ahead[kind, size] = [draw(self._generators[kind], (blocks, size)), 0]
-        draws = ahead[0][ahead[1]]
-        ahead[1] += 1
+            ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-        return Batch(gather(draws), size, False)
+        return Batch(gather(ahead.pop()), size, False)
 
     def _draw_all(self, kind):
         side = "outer" if kind == "outer" else "inner"

@@ -148,7 +148,7 @@ def residual(problem, x, F, eta):
     else:
         q = (x - proximal_point(problem, x, F, eta)) / eta
         p = q if problem.metric is None else q / problem.metric
-    square = float(q @ p)
+    square = float(q.dot(p))
     return (math.sqrt(square) if square >= 0 else math.nan), q, p
 
 

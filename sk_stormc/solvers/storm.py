@@ -46,7 +46,9 @@ class StormState(MethodState):
     learning_rate: object = None
     automatic: bool = False  # the learning rate is the rule's, which may halve it
     batch_size: tuple = None
+    prices: tuple = None  # IFO of an iteration with these batches, and of one that ends in an anchor
     momentum: tuple = None
+    scheduled: bool = False  # some momentum is a schedule
     normalization: str | None = None
     precision: float = None
     anchor: object = None
@@ -165,14 +167,18 @@ class STORMCompositional(CompositionalSolver):
         if self.auto("init_batch_size", problem, "auto") != "auto":
             first = self.sizes("init_batch_size", oracle, rule=None)
         momentum = self.auto("momentum", problem, 0.0 if ruled else Power(1.0, -1.0))
+        momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
+        exact = is_exact(oracle, size)
         eta = self.step_size(oracle, x, size, 0.7 if ruled else 0.5)
         s = StormState(
             x,
-            now=start(oracle, x, first, is_exact(oracle, size)),
+            now=start(oracle, x, first, exact),
             learning_rate=eta,
             automatic=self.auto("learning_rate", problem, None) is None,
             batch_size=size,
-            momentum=tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3,
+            prices=(cost(oracle, size, exact), cost(oracle, ALL, exact)),
+            momentum=momentum,
+            scheduled=any(callable(a) for a in momentum),
             normalization=self.auto("normalization", problem, None),
             precision=float(self.auto("precision", problem, 0.1)),
             anchor=anchor,
@@ -188,7 +194,7 @@ class STORMCompositional(CompositionalSolver):
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
-        return cost(oracle, ALL if s.refresh else s.batch_size, is_exact(oracle, s.batch_size))
+        return s.prices[s.refresh]
 
     def step(self, oracle, s):
         """Steps 5 to 10, or an iteration of the anchored rule."""
@@ -208,7 +214,8 @@ class STORMCompositional(CompositionalSolver):
     def _estimate(self, oracle, s, x):
         if s.refresh:
             return start(oracle, x, ALL, is_exact(oracle, s.batch_size))
-        return advance(oracle, s.now, x, [at(a, s.t + 1) for a in s.momentum], s.batch_size)  # steps 7 to 10
+        momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
+        return advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
 
     def _ruled_step(self, oracle, s):
         problem, eta = oracle.problem, at(s.learning_rate, s.t)
