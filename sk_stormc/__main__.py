@@ -33,7 +33,7 @@ def _picture(text):
     path = Path(text)
     path = path if path.suffix or not path.name else path.with_suffix(".png")
     # found out now, not after the runs
-    if path.suffix not in _FORMATS or path.is_dir() or not path.parent.is_dir():
+    if path.suffix not in _FORMATS or not path.parent.is_dir():
         raise argparse.ArgumentTypeError(
             f"expected a {', '.join(_FORMATS)} file in an existing directory, got {text!r}"
         )

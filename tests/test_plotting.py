@@ -66,8 +66,9 @@ def test_several_runs_give_their_median_and_a_band():
     assert not plot_curves({"data": {"storm-c": runs[:1]}}, ["gap"]).axes[0].collections
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_diverging_run_does_not_set_the_scale():
-    calm, wild = [8.0, 4.0, 2.0], [8.0, 1e200, np.inf]
+    calm, wild = [8.0, 4.0, 2.0], [8.0, 1e300, np.inf]
     figure = plot_curves({"data": {"lbfgs": [(IFO, calm)], "scgd": [(IFO, wild)]}}, ["gap"])
     low, high = figure.axes[0].get_ylim()
     assert low < 2 and 8 < high < 100
@@ -131,7 +132,8 @@ def without_rich(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
 
 
-def test_progress_in_a_log_has_a_line_for_each_text(capsys):
+def test_progress_in_a_log_has_a_line_for_each_text(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with progress_line() as show:
         for text, fraction in (("a", 0.0), ("a", 0.2), ("b", 0.5)):
             show(text, fraction)

@@ -227,3 +227,14 @@ class CompositionalProblem(ABC):
         f_x, f_u = self.outer_gradient(x, self.inner(x, everything), self.outer_batch(None))
         F = self.vjp(self.jacobian(x, everything), f_u)
         return F if f_x is None else f_x + F
+
+    def recession_direction(self):
+        """A direction along which Phi may fall for ever; None where the problem knows of none.
+
+        Asked for after a run that did not converge, to tell an objective unbounded below from a slow solver.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,) or None
+        """
+        return None

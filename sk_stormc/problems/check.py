@@ -14,8 +14,9 @@ from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["check_problem"]
 
+SIDES = ("inner", "outer")
 FEW = 4  # size of the batches that are not single components
-MANY, RANDOM = 100, 4  # vectors are compared entry by entry where they are not MANY, and along RANDOM directions
+MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared by entry, and along RANDOM directions
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
 
@@ -36,15 +37,13 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         For a problem with weights: the same one with rows repeated instead. The two must agree over all
         components, and the means over draws of ``problem`` are compared with ``repeated``.
     n_draws : int, default=1000
-        Batches drawn, of one component and of four, to see that their mean is unbiased: within about six
-        standard errors. A bias below that passes.
+        Batches drawn, of one component and of four. Their mean must be within about six standard errors.
     random_state : int, RandomState instance or None, default=0
 
     Raises
     ------
     ValueError
-        At the first breach of the contract. The message names the method, the largest discrepancy and the
-        tolerance.
+        At the first breach of the contract, naming the method, the largest discrepancy and the tolerance.
 
     Examples
     --------
@@ -70,12 +69,11 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
         check = _Check(problem, x, rng)
         check.shapes()
-        check.repeatable()
         check.plain_jacobian()
+        check.repeatable()
         check.place(move=x is None)
-        check.derivatives_of_inner()
-        check.derivatives_of_outer()
-        check.objective_and_gradient()
+        check.derivatives_of_g()
+        check.derivatives_of_f()
         check.declared_jacobian()
         check.batches()
         if repeated is not None:
@@ -83,8 +81,13 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         check.draws(problem if repeated is None else repeated, n_draws)
 
 
-def _fail(problem, name, message):
-    raise ValueError(f"{type(problem).__name__}.{name}: {message}")
+def _require(good, problem, name, message):
+    if not good:
+        raise ValueError(f"{type(problem).__name__}.{name}: {message}")
+
+
+def _refuse(problem):
+    raise pickle.PicklingError("it refers to the problem")
 
 
 def _check_attributes(problem):
@@ -92,31 +95,19 @@ def _check_attributes(problem):
         raise ValueError(f"problem must be a CompositionalProblem, got {problem!r}")
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
         value = getattr(problem, name, None)
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            _fail(problem, name, f"must be a positive int, got {value!r}")
-    d, floor, penalty, metric = problem.n_variables, problem.inner_floor, problem.penalty, problem.metric
-    if d % problem.n_blocks:
-        _fail(problem, "n_blocks", f"must divide n_variables={d}, got {problem.n_blocks}")
-    if problem.jacobian_kind not in ("sampled", "constant", "operator"):
-        _fail(problem, "jacobian_kind", f"must be sampled, constant or operator, got {problem.jacobian_kind!r}")
-    if floor is not None and not (np.ndim(floor) == 0 and np.isfinite(floor)):
-        _fail(problem, "inner_floor", f"must be a finite number or None, got {floor!r}")
-    missing = [name for name in ("value", "prox", "project") if not callable(getattr(penalty, name, None))]
-    if penalty is not None and missing:
-        _fail(problem, "penalty", f"must be None or have value, prox and project; no {', '.join(missing)}")
-    if metric is not None:
-        if not isinstance(metric, np.ndarray) or metric.shape not in ((d,), (d, d)):
-            _fail(problem, "metric", f"must be None or an array of shape ({d},) or ({d}, {d}), got {metric!r}")
-        if not (np.isfinite(metric).all() and (_diagonal(metric) > 0).all()):
-            _fail(problem, "metric", "must be finite with a positive diagonal, about the inverse of a Hessian")
-
-
-def _refuse(problem):
-    raise pickle.PicklingError("it refers to the problem")
-
-
-def _diagonal(metric):
-    return np.diag(metric) if metric.ndim == 2 else metric
+        good = isinstance(value, Integral) and not isinstance(value, bool) and value > 0
+        _require(good, problem, name, f"must be a positive int, got {value!r}")
+    d, k, kind = problem.n_variables, problem.n_blocks, problem.jacobian_kind
+    floor, metric, penalty = problem.inner_floor, problem.metric, problem.penalty
+    _require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
+    good = kind in ("sampled", "constant", "operator")
+    _require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {kind!r}")
+    good = floor is None or (np.ndim(floor) == 0 and np.isfinite(floor))
+    _require(good, problem, "inner_floor", f"must be a finite number or None, got {floor!r}")
+    good = penalty is None or all(callable(getattr(penalty, m, None)) for m in ("value", "prox", "project"))
+    _require(good, problem, "penalty", f"must be None or have value, prox and project, got {penalty!r}")
+    good = metric is None or (isinstance(metric, np.ndarray) and metric.shape in ((d,), (d, d)))
+    _require(good, problem, "metric", f"must be None or a vector or matrix of {d} variables, got {metric!r}")
 
 
 class _Check:
@@ -125,30 +116,33 @@ class _Check:
     def __init__(self, problem, x, rng):
         self.problem, self.rng = problem, rng
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
-        if not (isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")):
-            self.fail("initial_point", f"must be a floating array of shape {shape}, got {own!r}")
+        good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
+        self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {own!r}")
+        self.require(np.isfinite(own).all(), "initial_point", "must be finite")
         self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
-        if not np.isfinite(own).all():
-            self.fail("initial_point", "must be finite")
         if x is None:
             x = own if problem.penalty is None else problem.penalty.project(own)
         self.x = np.array(x, dtype=self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {x!r}")
-        if problem.metric is not None:
-            self.keeps_dtype("metric", problem.metric)
+        metric = np.ones_like(own) if problem.metric is None else problem.metric
+        good = np.result_type(metric, own) == own.dtype
+        self.require(good, "metric", f"is {metric.dtype}, but must keep the {own.dtype} of initial_point")
+        diagonal = metric if metric.ndim == 1 else metric.diagonal()
+        good = np.isfinite(metric).all() and (diagonal > 0).all()
+        self.require(good, "metric", f"must be finite with a positive diagonal, got {metric!r}")
+        self.unit = np.sqrt(diagonal.astype(float))  # the scales of the variables, up to one factor
 
-    def fail(self, name, message):
-        _fail(self.problem, name, message)
+    def require(self, good, name, message):
+        _require(good, self.problem, name, message)
 
     def compare(self, name, what, a, b, tolerance):
         """Fail where a and b differ by more than the tolerance, a number or an array."""
         difference = np.abs(np.asarray(a, float) - np.asarray(b, float))
         excess = np.where(np.isnan(difference), np.inf, difference - tolerance)
-        if excess.max() > 0:
-            k = np.unravel_index(np.argmax(excess), excess.shape)
-            allowed = np.broadcast_to(tolerance, excess.shape)[k]
-            self.fail(name, f"{what} differ by {difference[k]:.3g} (tolerance {allowed:.3g})")
+        k = np.unravel_index(np.argmax(excess), excess.shape)
+        allowed = np.broadcast_to(tolerance, excess.shape)[k]
+        self.require(excess[k] <= 0, name, f"{what} differ by {difference[k]:.3g} (tolerance {allowed:.3g})")
 
     def rounding(self, *values):
         """A bound of the rounding of sums of such values."""
@@ -157,16 +151,16 @@ class _Check:
     # what is returned
 
     def draw(self, side, shape):
-        """Draws of the side "inner" or "outer"."""
+        """Draws, of inner or outer components."""
         return getattr(self.problem, f"draw_{side}")(self.rng, shape)
 
     def gather(self, size):
-        """An inner and an outer batch."""
-        inner, outer = (None if size is None else self.draw(side, (1, size))[0] for side in ("inner", "outer"))
+        """An inner and an outer batch; size None means all."""
+        inner, outer = (size and self.draw(side, (1, size))[0] for side in SIDES)
         return self.problem.inner_batch(inner), self.problem.outer_batch(outer)
 
     def evaluate(self, x, u, inner, outer):
-        """All that is evaluated on batches, by method, one after the other; u None means g(x, B)."""
+        """All that is evaluated on batches, with the method's name; u None means g(x, B)."""
         problem = self.problem
         yield "inner", (own := problem.inner(x, inner))
         yield "jacobian", (J := problem.jacobian(x, inner))
@@ -180,10 +174,9 @@ class _Check:
         """Draws, and what the methods return for all components and for one."""
         for name in ("draw_inner", "draw_outer"):
             draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, FEW)) for _ in range(2)]
-            if np.shape(draws[0])[:2] != (3, FEW):
-                self.fail(name, f"must have the leading axes (3, {FEW}), got {np.shape(draws[0])}")
-            if not np.array_equal(*draws):
-                self.fail(name, "two generators of one seed give different draws: draw from rng only")
+            good = np.shape(draws[0])[:2] == (3, FEW)
+            self.require(good, name, f"must have the leading axes (3, {FEW}), got {np.shape(draws[0])}")
+            self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
             for name, value in self.evaluate(self.x, None, *self.gather(size)):
@@ -191,47 +184,14 @@ class _Check:
                     shapes[name] = shapes["outer_gradient"] = u = (np.size(value),)
                     if type(self.problem).vjp is CompositionalProblem.vjp:
                         shapes["jacobian"] = u + self.x.shape
-                if name in shapes and not (isinstance(value, np.ndarray) and value.shape == shapes[name]):
-                    self.fail(name, f"must be an array of shape {shapes[name]}, got {value!r}")
-                if name in shapes and not np.isfinite(value).all():
-                    self.fail(name, "is not finite")
                 if name in shapes:
-                    self.keeps_dtype(name, value)
+                    good = isinstance(value, np.ndarray) and value.shape == shapes[name]
+                    self.require(good, name, f"must be an array of shape {shapes[name]}, got {value!r}")
+                    self.require(np.isfinite(value).all(), name, "is not finite")
+                    good = np.result_type(value, self.x) == self.dtype
+                    self.require(good, name, f"is {value.dtype}, but must keep the {self.dtype} of x")
         f = self.problem.outer(self.x, self.g(self.x))
-        if np.ndim(f) or not math.isfinite(f):
-            self.fail("outer", f"must be a finite float, got {f!r}")
-
-    def keeps_dtype(self, name, value):
-        if np.result_type(value, self.x) != self.dtype:
-            self.fail(name, f"is {value.dtype}, which would turn the {self.dtype} of initial_point into it")
-
-    def bits(self, values):
-        """The bytes of what `evaluate` returned; of a Jacobian that is no array, those of a product."""
-        J = values["jacobian"]
-        product = J if isinstance(J, np.ndarray) else self.problem.vjp(J, np.ones_like(values["inner"]))
-        return {name: (product if name == "jacobian" else v).tobytes() for name, v in values.items()}
-
-    def repeatable(self):
-        """Same x, same batch, same bits; and nothing that was returned or given is written into."""
-        x, given = self.x, self.x.copy()
-        other = x + self.dtype.type(math.sqrt(self.eps)) * (1 + np.abs(x))
-        u = self.g(x)
-        given_u = u.copy()
-        for size in (None, FEW):
-            batches = self.gather(size)
-            first = dict(self.evaluate(x, u, *batches))
-            kept = self.bits(first)
-            dict(self.evaluate(other, self.g(other), *batches))
-            dict(self.evaluate(x, u, *self.gather(2)))
-            for name, now in self.bits(first).items():
-                if now != kept[name]:
-                    self.fail(name, "is written into after it was returned: return a new array every time")
-            for name, now in self.bits(dict(self.evaluate(x, u, *batches))).items():
-                if now != kept[name]:
-                    self.fail(name, "gives other bits for the same x and batch after an evaluation elsewhere")
-        self.problem.outer(x, u)
-        if not (np.array_equal(x, given) and np.array_equal(u, given_u)):
-            self.fail("outer_gradient", "it, or inner, jacobian or outer, writes into its argument x or u")
+        self.require(np.ndim(f) == 0 and math.isfinite(f), "outer", f"must be a finite float, got {f!r}")
 
     def plain_jacobian(self):
         """A state holds J, so it must be picklable, and drag no problem with its data along."""
@@ -240,12 +200,27 @@ class _Check:
         pickler.dispatch_table = copyreg.dispatch_table | {type(self.problem): _refuse}
         try:
             pickler.dump(J)
-            copy = pickle.loads(file.getvalue())
+            pickle.loads(file.getvalue())
         except Exception as error:  # whatever the user's objects raise
             raise ValueError(f"{type(self.problem).__name__}.jacobian: is no plain data, {error}") from error
-        v = np.ones_like(self.g(self.x))
-        if not np.array_equal(self.problem.vjp(copy, v), self.problem.vjp(J, v)):
-            self.fail("jacobian", "has another product with v after pickling")
+
+    def repeatable(self):
+        """Same x, same batch, same bits; and nothing that was returned or given is written into."""
+        x, u = self.x, self.g(self.x)
+        other = x + self.dtype.type(math.sqrt(self.eps)) * (1 + np.abs(x))
+        given = pickle.dumps((x, u))
+        for size in (None, FEW):
+            batches = self.gather(size)
+            first = dict(self.evaluate(x, u, *batches))
+            kept = {name: pickle.dumps(value) for name, value in first.items()}
+            dict(self.evaluate(other, self.g(other), *batches))
+            dict(self.evaluate(x, u, *self.gather(2)))
+            again = dict(self.evaluate(x, u, *batches))
+            for name, bits in kept.items():
+                self.require(pickle.dumps(first[name]) == bits, name, "is written into after it was returned")
+                self.require(pickle.dumps(again[name]) == bits, name, "has other bits for same x and batch")
+        self.problem.outer(x, u)
+        self.require(pickle.dumps((x, u)) == given, "outer_gradient", "or another method writes into x or u")
 
     # derivatives
 
@@ -259,8 +234,7 @@ class _Check:
 
     def place(self, move):
         """Find the scale of x: how far it goes until F or J has changed by half. Move x by as much."""
-        problem, start, metric = self.problem, self.x, self.problem.metric
-        unit = np.ones(start.size) if metric is None else np.sqrt(_diagonal(metric).astype(float))
+        problem, start, unit = self.problem, self.x, self.unit
         size = np.linalg.norm(start) / np.linalg.norm(unit)
         direction = unit * self.rng.standard_normal(start.size)
         v = self.rng.standard_normal((1, self.g(start).size))
@@ -281,28 +255,24 @@ class _Check:
             reach = size or 1.0
         reach = max(reach, 1e-3 * size)
         self.scale = reach * unit
-        self.points = [(start + c * reach * direction).astype(self.dtype) for c in (1, 0.5, 0)]
-        self.points = self.points if move else self.points[::-1]
-        self.x = self.points[0]
-        self.u = self.g(self.x)
-        if not self.in_domain(self.x):
-            self.fail("inner", f"must be finite and > inner_floor={problem.inner_floor} at x, got {self.u.min()}")
+        ways = np.outer((1, 0.5, 0) if move else (0, 0.5, 1), reach * direction)
+        self.points = list((start + ways).astype(self.dtype))
+        self.x, self.u = self.points[0], self.g(self.points[0])
+        self.require(self.in_domain(self.x), "inner", f"must be finite and > inner_floor, got {self.u.min()}")
 
     def directions(self, size):
         """Unit vectors and random ones; only random ones where there are many."""
-        if size > MANY:
-            return self.rng.standard_normal((MANY, size))
-        return np.vstack([np.eye(size), self.rng.standard_normal((RANDOM, size))])
+        random = self.rng.standard_normal((MANY if size > MANY else RANDOM, size))
+        return random if size > MANY else np.vstack([np.eye(size), random])
 
     def products(self, problem, J, V):
         """V @ J."""
         return np.array([problem.vjp(J, v) for v in V.astype(self.dtype)], dtype=float)
 
     def differences(self, function, point, scale):
-        """Changes of a function along `directions`, by central differences of fourth order.
+        """Changes along `directions` by differences of fourth order, the ways there, and a tolerance.
 
-        Returns them, the ways that a derivative D maps to them (way @ D.T), and a tolerance, from the
-        difference to the formula of second order and from rounding.
+        A derivative D predicts way @ D.T. The tolerance is from the formula of second order, and rounding.
         """
         parts = []
         for step in self.eps**0.2 * scale * self.directions(point.size):
@@ -314,7 +284,7 @@ class _Check:
         tolerance = 3 * np.abs(error).max(0) + 10 * self.eps * size.max((0, 1))
         return change, way, tolerance + 10 * math.sqrt(self.eps) * np.abs(change)
 
-    def derivatives_of_inner(self):
+    def derivatives_of_g(self):
         """Jacobian against differences of inner, and vjp against the Jacobian."""
         problem, x, u, everything = self.problem, self.x, self.u, self.problem.inner_batch(None)
         J, V = problem.jacobian(x, everything), self.directions(u.size).astype(self.dtype)
@@ -335,29 +305,26 @@ class _Check:
         self.beside = (u + self.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
         self.V = V[-RANDOM:]  # for the products that are compared often
 
-    def derivatives_of_outer(self):
-        """f_x and f_u against differences of outer."""
-        problem, x = self.problem, self.x
-        for u in (self.u, self.beside):
+    def derivatives_of_f(self):
+        """f_x and f_u against differences of outer, then the gradient against those of the objective."""
+        problem, x, R = self.problem, self.x, self.problem.penalty
+        for u in (self.beside, self.u):
             f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
+            f_x = np.zeros_like(x) if f_x is None else f_x
             in_x = self.differences(lambda z, u=u: problem.outer(z, u), x, self.scale)
             in_u = self.differences(lambda z: problem.outer(x, z), u, self.spread)
-            f_x = np.zeros_like(x) if f_x is None else f_x
             for name, derivative, (change, way, tolerance) in (("x", f_x, in_x), ("u", f_u, in_u)):
                 what = f"f_{name} and central differences of outer in {name}"
                 self.compare("outer_gradient", what, way @ derivative[:, None], change, tolerance)
 
-    def objective_and_gradient(self):
-        """objective against outer and inner, gradient against differences of objective without R."""
-        problem, x, u = self.problem, self.x, self.u
-        penalty = (lambda z: 0.0) if problem.penalty is None else problem.penalty.value
-        f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
-        f, value = float(problem.outer(x, u)), problem.objective(x)
-        sensitivity = np.abs(f_u) @ np.abs(u) + (0.0 if f_x is None else np.abs(f_x) @ np.abs(x))
-        noise = self.rounding(value, f, sensitivity)
-        self.compare("objective", "objective(x) and outer(x, g(x)) + R(x)", value, f + penalty(x), noise)
-        change, way, tolerance = self.differences(lambda z: problem.objective(z) - penalty(z), x, self.scale)
-        what, F = "gradient(x) and central differences of objective without R", problem.gradient(x)
+        def phi(z):
+            return problem.objective(z) - (0.0 if R is None else R.value(z))
+
+        f, F = float(problem.outer(x, self.u)), problem.gradient(x)
+        noise = self.rounding(f, np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x), problem.objective(x))
+        self.compare("objective", "objective(x) - R(x) and outer(x, g(x))", phi(x), f, noise)
+        change, way, tolerance = self.differences(phi, x, self.scale)
+        what = "gradient(x) and central differences of objective without R"
         self.compare("gradient", what, way @ F[:, None], change, tolerance + 0.01 * noise)
 
     # batches
@@ -379,7 +346,7 @@ class _Check:
         if kind == "constant":
             for batch in batches:
                 a, b = (self.products(problem, problem.jacobian(z, batch), self.V) for z in (x, other))
-                self.compare("jacobian", 'is declared "constant", but J at two points', a, b, self.rounding(a))
+                self.compare("jacobian", "J at two points of kind 'constant'", a, b, self.rounding(a))
         if kind != "operator":
             J, J_2 = (problem.jacobian(z, batch) for z, batch in zip((x, other), batches[1:], strict=True))
             a, b = (self.products(problem, part, self.V) for part in (J, J_2))
@@ -389,44 +356,48 @@ class _Check:
 
     def batches(self):
         """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
-        problem, (inner, outer) = self.problem, (self.draw(side, (1, FEW))[0] for side in ("inner", "outer"))
+        problem, (inner, outer) = self.problem, (self.draw(s, (1, FEW))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(FEW)]
         for name, value in self.values(problem, inner, outer).items():
-            parts, what = np.array([one[name] for one in singles], float), f"a batch of {FEW} and its mean"
+            parts, what = np.array([v[name] for v in singles], float), f"a batch of {FEW} and their mean"
             self.compare(name, what, value, parts.mean(0), self.rounding(parts))
-        default = [
-            np.arange(n) if getattr(type(problem), hook) is getattr(CompositionalProblem, hook) else None
-            for hook, n in (("draw_inner", problem.n_inner), ("draw_outer", problem.n_outer))
-        ]
-        every, full = self.values(problem, *default), self.values(problem, None, None)
-        for name, value in every.items():
+        own, default = type(problem), CompositionalProblem
+        inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
+        outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
+        full = self.values(problem, None, None)
+        for name, value in self.values(problem, inner, outer).items():
             self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))
 
     def same_as(self, repeated):
         """Weights against repeated rows, over all components."""
-        for name in ("objective", "gradient", "g"):
-            ours, theirs = (
-                [p.inner(x, p.inner_batch(None)) if name == "g" else getattr(p, name)(x) for x in self.points]
-                for p in (self.problem, repeated)
-            )
+        everywhere = {
+            "inner": lambda p, x: p.inner(x, p.inner_batch(None)),
+            "objective": lambda p, x: p.objective(x),
+            "gradient": lambda p, x: p.gradient(x),
+        }
+        for name, of in everywhere.items():
+            ours, theirs = (np.array([of(p, x) for x in self.points]) for p in (self.problem, repeated))
+            if ours.shape != theirs.shape:
+                raise ValueError(f"repeated.{name} must have shape {ours.shape[1:]}, got {theirs.shape[1:]}")
             bound = max(1e-10, 1000 * self.eps) * np.abs(theirs).max()
-            self.compare("inner" if name == "g" else name, "problem and repeated", ours, theirs, bound)
+            self.compare(name, "the problem and the repeated one", ours, theirs, bound)
 
     def draws(self, reference, n_draws):
         """The means over drawn batches are those of the reference, a problem, over all components."""
         full = self.values(reference, None, None)
         for size in (1, FEW):
-            pairs = zip(*(self.draw(side, (n_draws, size)) for side in ("inner", "outer")), strict=True)
+            pairs = zip(*(self.draw(side, (n_draws, size)) for side in SIDES), strict=True)
             values = [self.values(self.problem, *pair) for pair in pairs]
             for name, wanted in full.items():
                 entries = self.directions(wanted.size)
                 sample = np.array([value[name] for value in values], float) @ entries.T
                 mean, deviation = sample.mean(0), sample - sample.mean(0)
-                # Bernstein's inequality: the second term is for what few draws contain
+                # Bernstein's inequality: its second term is for what few draws contain
                 z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
-                bound = z * deviation.std(0) / math.sqrt(n_draws) + z**2 * np.abs(deviation).max(0) / (3 * n_draws)
+                bound = z * deviation.std(0) / math.sqrt(n_draws)
+                bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws)
                 # an entry that no draw contains is judged within the random directions only
                 bound[: len(bound) - RANDOM][~sample[:, :-RANDOM].any(0)] = np.inf
                 hook = "outer" if name == "outer_gradient" else "inner"
-                what = f"the mean over {n_draws} batches of {size} (draw_{hook}, {hook}_batch) and the full one"
+                what = f"the mean over {n_draws} batches of {size} from draw_{hook} and the full one"
                 self.compare(name, what, mean, entries @ wanted, bound + self.rounding(sample))

@@ -1,6 +1,7 @@
 """Mean-risk portfolios: utility against variance, semivariance, or entropic risk."""
 
 import numpy as np
+from scipy.sparse.linalg import lsqr
 from scipy.special import logsumexp
 
 from sk_stormc._validation import check_choice, check_number
@@ -184,6 +185,15 @@ class PortfolioProblem(CompositionalProblem):
         value = float(logsumexp(exponent, b=weight)) / self.risk_aversion
         return value if self.penalty is None else value + self.penalty.value(x)
 
+    def recession_direction(self):
+        """The part of the mean return that carries no risk: constant assets, or more assets than periods."""
+        mean = self.mean.astype(float)
+        direction = np.where(self._moments()[1], mean, 0.0)
+        if not direction.any() and self.n_inner <= self.n_variables:
+            centred = self.returns - mean
+            direction = mean - centred.T @ lsqr(centred.T, mean, atol=1e-14, btol=1e-14, iter_lim=1000)[0]
+        return direction if direction.any() else None
+
     # means
 
     def _exponentials(self, rows, x):
@@ -219,14 +229,17 @@ class PortfolioProblem(CompositionalProblem):
             total += c[i : i + CHUNK // 16] @ rows[i : i + CHUNK // 16]
         return total.astype(rows.dtype)
 
-    def _inverse_variance(self):
-        second = np.zeros(self.n_variables)
-        variance = np.zeros(self.n_variables)
+    def _moments(self):
+        """Each asset's variance, and whether it is constant but for rounding."""
+        variance, second = np.zeros((2, self.n_variables))
         for i in range(0, len(self.returns), CHUNK):
             rows = self.returns[i : i + CHUNK].astype(float)
             weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
             second += (weight * rows**2).sum(0)
             variance += (weight * (rows - self.mean) ** 2).sum(0)
-        constant = variance <= 1e-12 * second  # rounding, or no risk at all
+        return variance, variance <= 1e-12 * second
+
+    def _inverse_variance(self):
+        variance, constant = self._moments()
         usual = variance[~constant].mean() if not constant.all() else 1.0
         return (1 / np.where(constant, usual, variance)).astype(self.returns.dtype)

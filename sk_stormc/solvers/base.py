@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_batch_size, check_int, check_number
-from sk_stormc.solvers.oracle import KINDS, Oracle
+from sk_stormc.solvers.oracle import Oracle
 from sk_stormc.solvers.run import Loop, MethodState, RunState, SolverResult, StopReason, falls_for_ever
 from sk_stormc.solvers.steps import cost, curvature, is_exact
 
@@ -183,7 +183,7 @@ class CompositionalSolver(BaseEstimator, ABC):
                 if x is run.state.x and final.records[-1][0] == t
                 else problem.objective(x)
             )
-            if loop.reason != StopReason.CALLBACK and falls_for_ever(problem, run, x, fun):
+            if loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO) and falls_for_ever(problem, run, x, fun):
                 warnings.warn(
                     f"the objective still falls without slowing down when {type(self).__name__} stops "
                     f"({fun:.6g} at IFO {oracle.ifo}): it seems unbounded below. Add a constraint or a penalty, "
@@ -209,16 +209,20 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     def sizes(self, name, oracle, rule):
         """A batch size as the triple (B_g, B_dg, B_f), None for all components."""
-        value = self.auto(name, oracle.problem, "auto")
+        problem = oracle.problem
+        constant = problem.jacobian_kind == "constant"
+        value = self.auto(name, problem, "auto")
         if isinstance(value, str):
-            exact = oracle.problem.jacobian_kind == "constant"
-            inner = None if oracle.problem.n_inner <= SMALL else rule
-            value = (inner, None if exact else inner, None if oracle.problem.n_outer <= SMALL else rule)
-        triple = tuple(value) if isinstance(value, (tuple, list)) else (value,) * 3
-        return tuple(
-            None if b is None or b >= oracle.n_components(k) else b
-            for b, k in zip(triple, KINDS, strict=True)
-        )
+            inner = None if problem.n_inner <= SMALL else rule
+            value = (inner, None if constant else inner, None if problem.n_outer <= SMALL else rule)
+        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else (value,) * 3
+
+        def all_or(size, n):
+            return None if size is None or size >= n else size
+
+        # of a constant Jacobian None is all once, a number not below n all of it at each iteration
+        B_dg = min(B_dg, problem.n_inner) if constant and B_dg else all_or(B_dg, problem.n_inner)
+        return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
 
     def step_size(self, oracle, x, size, factor, schedule=lambda eta: eta):
         """The learning rate: the user's, the problem's, or ``schedule(factor / L)`` with L probed on batches."""

@@ -53,10 +53,11 @@ class Oracle:
         self._exact = None
         self._exact_charged = False
         self._full = {}
+        self._all = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
 
     def n_components(self, kind):
         """Number of components of a kind: n_inner, or n_outer for "outer"."""
-        return self.problem.n_outer if kind == "outer" else self.problem.n_inner
+        return self._all[kind]
 
     def draw(self, kind, size):
         """Draw and gather a batch, and count it.
@@ -65,13 +66,13 @@ class Oracle:
         ----------
         kind : {"inner", "jacobian", "outer"}
         size : int or None
-            None means all components.
+            None or their number means all components.
 
         Returns
         -------
         Batch
         """
-        if size is None:
+        if size is None or size == self._all[kind]:
             return self._draw_all(kind)
         self.ifo += size
         ahead = self._ahead.get((kind, size))

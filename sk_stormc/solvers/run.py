@@ -175,14 +175,19 @@ class Loop:
 
 
 def falls_for_ever(problem, run, x, fun):
-    """Whether Phi falls in proportion along the last half of the way, 900 times as far as the run went."""
-    way = x - run.milestone_x
-    if not way.any():
-        way = x - run.best_x
+    """Whether Phi falls in proportion, a hundred thousand times as far as the run went.
 
-    def fall(s):
+    Tried along the way of the run's last half and along the direction that the problem suspects.
+    """
+    way = x - (run.milestone_x if (x != run.milestone_x).any() else run.best_x)
+    suspect = problem.recession_direction()
+    if suspect is not None:
+        suspect = suspect * (np.abs(x).max() / np.abs(suspect).max())
+
+    def fall(way, s):
         point = x + s * way
         return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
 
-    near, far = fall(30.0), fall(900.0)
-    return near > 0 and far > 10 * near
+    return any(
+        fall(way, 1e3) > 0 and fall(way, 1e5) > 10 * fall(way, 1e3) for way in (way, suspect) if way is not None
+    )

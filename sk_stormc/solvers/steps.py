@@ -60,7 +60,7 @@ def is_exact(oracle, size):
 def is_full(oracle, size):
     """Whether batches of these sizes leave nothing to estimate: `advance` is then exact."""
     free = oracle.problem.jacobian_kind == "operator"  # taken on the inner batch
-    return size[0] is None and size[2] is None and (size[1] is None or free)
+    return size[0] is None and size[2] is None and (free or size[1] in (None, oracle.problem.n_inner))
 
 
 def cost(oracle, size, exact_jacobian):
