@@ -89,7 +89,9 @@ def measure(n_assets, n_periods=2000):
 
 if __name__ == "__main__":
     print(f"us an iteration, numpy {np.__version__}")
-    print(f"{'N':>6}{'solver':>10}{'loop':>8}{'algebra @':>12}{'ratio':>8}{'target':>8}{'algebra dot':>14}{'ratio':>8}")
+    print(
+        f"{'N':>6}{'solver':>10}{'loop':>8}{'algebra @':>12}{'ratio':>8}{'target':>8}{'algebra dot':>14}{'ratio':>8}"
+    )
     for n_assets, target in ((25, 3.5), (200, 2.2), (2000, 1.6)):
         (solver, at, dot, loop), (ratio, strict) = measure(n_assets)
         print(

@@ -195,12 +195,16 @@ class CompositionalPortfolio(CompositionalEstimator):
             check_number("budget", self.budget)
         if isinstance(self.constraint, str) and self.constraint == "long_only":
             if self.l1:
-                raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}")
+                raise ValueError(
+                    f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}"
+                )
             return Simplex(1.0 if self.budget is None else self.budget)
         if self.constraint is None and self.budget is None:
             return L1(self.l1) if self.l1 else None
         if self.constraint is not None and (
-            isinstance(self.constraint, str) or not hasattr(self.constraint, "__len__") or len(self.constraint) != 2
+            isinstance(self.constraint, str)
+            or not hasattr(self.constraint, "__len__")
+            or len(self.constraint) != 2
         ):
             raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {self.constraint!r}")
         low, high = (-np.inf, np.inf) if self.constraint is None else self.constraint
@@ -212,14 +216,18 @@ class CompositionalPortfolio(CompositionalEstimator):
 def _check_returns(X, **kwargs):
     """Returns as a float array; an error that names the columns where any is not finite."""
     names = np.asarray(getattr(X, "columns", []), dtype=object)
-    returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
+    returns = check_array(
+        X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs
+    )
     finite = np.isfinite(returns)
     if not finite.all():
         wrong = np.flatnonzero(~finite.all(axis=0))
         found = "NaN" if np.isnan(returns[:, wrong]).any() else "infinity (inf)"
         where = [names[j] if len(names) else int(j) for j in wrong[:10]]
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise ValueError(f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}")
+        raise ValueError(
+            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
+        )
     return returns
 
 

@@ -117,19 +117,17 @@ class CompositionalSolver(BaseEstimator, ABC):
         # overflow is looked for by value and reported once, with what to change
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if state is None:
-                run = RunState(method=type(self).__name__)
-                loop = Loop(self, oracle, run, record_every, on_record)
                 x = self._start_point(problem, oracle, x0)
+                run = RunState(method=type(self).__name__, state=MethodState(x))
+                loop = Loop(self, oracle, run, record_every, on_record)
                 loop.record(x)
-                if loop.reason is None:
-                    run.state = self.init_state(oracle, x)
-                else:
-                    run.state = MethodState(x)
             else:
                 run = self._check_state(problem, state)
                 oracle.restore(run.oracle)
                 loop = Loop(self, oracle, run, record_every, on_record)
             if loop.reason is None:
+                if type(run.state) is MethodState:  # nothing was done yet
+                    run.state = self.init_state(oracle, run.state.x)
                 self.iterate(oracle, run.state, loop)
             return self._result(problem, oracle, run, loop)
 
@@ -177,13 +175,15 @@ class CompositionalSolver(BaseEstimator, ABC):
                 stacklevel=3,
             )
         else:
-            x = self.finish(problem, run.state)
+            x = self.finish(problem, run.state) if t else run.state.x
             fun = (
                 final.records[-1][2]
                 if x is run.state.x and final.records[-1][0] == t
                 else problem.objective(x)
             )
-            if loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO) and falls_for_ever(problem, run, x, fun):
+            if loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO) and falls_for_ever(
+                problem, run, x, fun
+            ):
                 warnings.warn(
                     f"the objective still falls without slowing down when {type(self).__name__} stops "
                     f"({fun:.6g} at IFO {oracle.ifo}): it seems unbounded below. Add a constraint or a penalty, "

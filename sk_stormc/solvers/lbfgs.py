@@ -125,7 +125,9 @@ class _ScipyRun:
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
         self.variables = _Variables(oracle.problem)
         self.z_start = self.variables.to_z(s.x_start)
-        self.length = self.first_length = math.nan  # of the projected gradient, at the last point and the first
+        self.length = self.first_length = (
+            math.nan
+        )  # of the projected gradient, at the last point and the first
         self.first_step = math.inf
         self.calls = self.iterations = 0
         self.calls_before, self.iterations_before = s.n_calls, s.t  # of the run that is resumed

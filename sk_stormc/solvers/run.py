@@ -55,6 +55,7 @@ class RunState:
     milestone_x: np.ndarray = None  # x_t at the last t that is a power of two
     next_record: float = 0
     seen: int = -1  # the last iteration that was looked at
+    measured: tuple = None  # (iteration, residual) as last compared with tol
     first_residual: float | None = None
     window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
 
@@ -114,11 +115,9 @@ class Loop:
         self.max_iter = solver.max_iter or math.inf
         self.reason = None
 
-    def record(self, x, fun=None):
-        """Record Phi(x); True where the run must stop."""
-        fun = self.oracle.objective(x) if fun is None else fun
-        run, t = self.run, self.run.state.t if self.run.state else 0
-        ifo = self.oracle.ifo if run.state else 0
+    def record(self, x):
+        """Record Phi(x) for the iteration of the state, and ask the callback."""
+        run, t, ifo, fun = self.run, self.run.state.t, self.oracle.ifo, self.oracle.objective(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
         if fun < run.best_fun:
@@ -130,13 +129,21 @@ class Loop:
 
     def proceed(self):
         """Whether to make another iteration, from the state the last one left."""
-        s = self.run.state
-        if s.t > self.run.seen:
+        s, run = self.run.state, self.run
+        if s.t > run.seen:
+            run.seen = s.t
             self._look(s)
-            self.run.seen = s.t
+        if self.reason is None and self._converged(s):
+            self.reason = StopReason.CONVERGED
         if self.reason is None and s.t >= self.max_iter:
             self.reason = StopReason.MAX_ITER
         return self.reason is None and self.afford(self.solver.cost(self.oracle, s))
+
+    def _converged(self, s):
+        run, tol = self.run, self.solver.tol
+        if tol == 0 or s.t == 0 or run.measured is None or run.measured[0] != s.t:
+            return False
+        return run.measured[1] <= tol * run.first_residual
 
     def _look(self, s):
         run = self.run
@@ -147,8 +154,25 @@ class Loop:
             self.record(s.x)
         if s.t & (s.t - 1) == 0:
             run.milestone_x = s.x
-        if s.residual is not None and self._converged() and self.reason is None:
-            self.reason = StopReason.CONVERGED
+        if s.residual is not None:
+            self._measure(s)
+
+    def _measure(self, s):
+        """Take the residual as it is at an anchor, else its average over a pass where one is complete."""
+        run, value = self.run, s.residual
+        if s.at_anchor is None:
+            total, number, end = run.window
+            total, number = total + value, number + 1
+            end = self.oracle.ifo + self.a_pass if end is None else end
+            if self.oracle.ifo < end:
+                run.window = (total, number, end)
+                return
+            value, run.window = total / number, (0.0, 0, None)
+        elif not s.at_anchor:
+            return
+        run.measured = (s.t, value)
+        if run.first_residual is None:
+            run.first_residual = value
 
     def afford(self, ifo):
         """Whether so much more IFO stays within max_ifo."""
@@ -156,38 +180,20 @@ class Loop:
             self.reason = StopReason.MAX_IFO
         return self.reason is None
 
-    def _converged(self):
-        run, s = self.run, self.run.state
-        value = s.residual
-        if s.at_anchor is None:  # no exact value anywhere: the average over a pass
-            total, number, end = run.window
-            end = self.oracle.ifo + self.a_pass if end is None else end
-            run.window = (total + value, number + 1, end)
-            if self.oracle.ifo < end:
-                return False
-            value = (total + value) / (number + 1)
-            run.window = (0.0, 0, None)
-        elif not s.at_anchor:
-            return False
-        if run.first_residual is None:
-            run.first_residual = value
-        return self.solver.tol > 0 and s.t > 0 and value <= self.solver.tol * run.first_residual
-
 
 def falls_for_ever(problem, run, x, fun):
-    """Whether Phi falls in proportion, a hundred thousand times as far as the run went.
+    """Whether Phi falls in proportion, ten thousand million times as far as the run went.
 
-    Tried along the way of the run's last half and along the direction that the problem suspects.
+    Tried along the way of the run's last half and along the direction that the problem suspects. So far out, a
+    bounded objective has turned up again even where the steps were far too short.
     """
-    way = x - (run.milestone_x if (x != run.milestone_x).any() else run.best_x)
+    ways = [x - (run.milestone_x if (x != run.milestone_x).any() else run.best_x)]
     suspect = problem.recession_direction()
     if suspect is not None:
-        suspect = suspect * (np.abs(x).max() / np.abs(suspect).max())
+        ways.append(suspect * (np.abs(ways[0]).max() / np.abs(suspect).max()))
 
     def fall(way, s):
         point = x + s * way
         return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
 
-    return any(
-        fall(way, 1e3) > 0 and fall(way, 1e5) > 10 * fall(way, 1e3) for way in (way, suspect) if way is not None
-    )
+    return any(fall(way, 1e8) > 0 and fall(way, 1e10) > 10 * fall(way, 1e8) for way in ways)

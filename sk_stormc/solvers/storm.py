@@ -263,7 +263,7 @@ class STORMCompositional(CompositionalSolver):
             return s.x_hat
         if problem.penalty is not None and s.normalization is not None:
             # between feasible points x has no exact zeros; x~ has
-            return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))[0]
+            return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))
         return s.x
 
 

@@ -1,0 +1,519 @@
+"""The engine: counting, the algorithm boxes, records, stopping, resuming."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc import ASCPG, LBFGS, SCGD, VRSCPG, SARAHCompositional, STORMCompositional, minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import PortfolioProblem
+from sk_stormc.solvers import SOLVERS, get_solver
+from sk_stormc.solvers.oracle import Oracle
+
+STOCHASTIC = [name for name in SOLVERS if name != "lbfgs"]
+SEED = 3
+
+
+def draws_of(problem, seed=SEED):
+    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
+    return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
+
+
+@pytest.fixture(scope="module")
+def returns():
+    return make_gaussian_returns(1500, 6, mean=0.3, condition_number=5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def problem(returns):
+    return PortfolioProblem(returns)
+
+
+@pytest.fixture(scope="module")
+def entropic(returns):
+    return PortfolioProblem(returns, 0.5, risk_measure="entropic")
+
+
+def minimum(R):
+    x = np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0))
+    return x, PortfolioProblem(R).objective(x)
+
+
+# counting
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_lemma_3_1(problem, seed):
+    rng = np.random.default_rng(seed)
+    S, B = (tuple(int(b) for b in rng.integers(1, problem.n_inner, 3)) for _ in range(2))
+    T = int(rng.integers(1, 30))
+    result = minimize(
+        problem, "storm-c-paper", batch_size=B, init_batch_size=S, max_iter=T, tol=0, random_state=seed
+    )
+    assert result.n_iter == T
+    assert result.ifo[0] == 0
+    assert result.ifo[-1] == sum(S) + T * sum(B)
+    # the recursions evaluate each batch at both points
+    expected = {k: s + 2 * T * b for k, s, b in zip(("inner", "jacobian", "outer"), S, B, strict=True)}
+    assert result.n_evaluations == expected
+
+
+@pytest.mark.parametrize(
+    ("solver", "ifo"),
+    [
+        # J exact: n once; u, J, F at x_0, then two differences a step
+        (STORMCompositional(0.1, batch_size=(10, None, 20), anchor=None), 1500 + 30 + 7 * 30),
+        (STORMCompositional(0.1, batch_size=(10, 10, 20), anchor=3), 40 + 5 * 40 + 2 * 4500),
+        (SARAHCompositional(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
+        (SARAHCompositional(0.1, (5, 5, 1), (50, 50, 7), epoch_length=3), 107 + 6 * 11 + 107),
+        (VRSCPG(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
+        (SCGD(0.1, 0.5, (4, 5, 6)), 7 * 15),
+        (SCGD(0.1, 0.5, 2000), 7 * 4500),  # a number: all of it at each step
+        (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
+        (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
+    ],
+)
+def test_charges(problem, solver, ifo):
+    assert minimize(problem, solver, max_iter=7, tol=0, random_state=0).ifo[-1] == ifo
+
+
+def test_lbfgs_is_charged_a_pass_a_gradient(problem):
+    result = minimize(problem, "lbfgs", tol=1e-8)
+    assert result.ifo[-1] % 4500 == 0
+    assert result.n_evaluations == dict.fromkeys(("inner", "jacobian", "outer"), result.ifo[-1] // 3)
+
+
+def test_probe_is_charged(problem):
+    # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian
+    assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 32
+
+
+# the algorithm boxes, transcribed
+
+
+def gradient(rows, x, u, G):
+    d = rows @ x - u
+    return ((2 * d - 1) @ rows - 2 * d.sum() * G) / len(rows)
+
+
+def test_algorithm_1(problem):
+    eta, eps, a_g, a_dg, a_phi, T = 0.1, 0.05, 0.1, 0.2, 0.3, 25
+    S, B = (30, 40, 50), (7, 8, 9)
+    result = minimize(
+        problem,
+        STORMCompositional(eta, eps, (a_g, a_dg, a_phi), B, S, "global", None, max_iter=T, tol=0),
+        x0=np.ones(6),
+        random_state=SEED,
+    )
+    oracle = draws_of(problem)
+
+    def batches(sizes):
+        return [oracle.draw(k, s).data for k, s in zip(("inner", "jacobian", "outer"), sizes, strict=True)]
+
+    x = np.ones(6)
+    m_g, m_dg, (rows, _) = batches(S)
+    g, G = m_g @ x, m_dg[0]
+    F = gradient(rows, x, g, G)
+    for _ in range(T):
+        x_tilde = x - eta * F
+        gamma = min(eta * eps / np.linalg.norm(x_tilde - x), 0.5)
+        x_new = x + gamma * (x_tilde - x)
+        m_g, m_dg, (rows, _) = batches(B)
+        g_new = (1 - a_g) * g + a_g * (m_g @ x_new) + (1 - a_g) * (m_g @ x_new - m_g @ x)
+        G_new = (1 - a_dg) * G + a_dg * m_dg[0] + (1 - a_dg) * (m_dg[0] - m_dg[0])
+        new, old = gradient(rows, x_new, g_new, G_new), gradient(rows, x, g, G)
+        F = (1 - a_phi) * F + a_phi * new + (1 - a_phi) * (new - old)
+        x, g, G = x_new, g_new, G_new
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["sarah-c", "vrsc-pg"])
+def test_checkpoint_methods(problem, name):
+    eta, K, T = 0.02, 3, 10
+    result = minimize(
+        problem, name, np.ones(6), random_state=SEED, learning_rate=eta, batch_size=5, epoch_length=K,
+        max_iter=T, tol=0
+    )  # fmt: skip
+    oracle = draws_of(problem)
+    R = problem.returns
+    x = np.ones(6)
+    ref = now = (x, R.mean(0) @ x, R.mean(0), problem.gradient(x))
+    for t in range(1, T + 1):
+        x = now[0] - eta * now[3]
+        if t % (K + 1) == 0:
+            ref = now = (x, R.mean(0) @ x, R.mean(0), problem.gradient(x))
+            continue
+        x_old, u_old, J_old, F_old = ref if name == "vrsc-pg" else now
+        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        u = u_old + m_g[0] @ x - m_g[0] @ x_old
+        J = J_old + m_dg[0] - m_dg[0]
+        now = (x, u, J, F_old + gradient(rows, x, u, J) - gradient(rows, x_old, u_old, J_old))
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["scgd", "asc-pg"])
+def test_moving_averages(problem, name):
+    alpha, beta, T = 0.02, 0.7, 10
+    result = minimize(
+        problem, name, np.ones(6), random_state=SEED, learning_rate=alpha, beta=beta, batch_size=5, max_iter=T,
+        tol=0
+    )  # fmt: skip
+    oracle = draws_of(problem)
+    x = x_old = np.ones(6)
+    y = None
+    for _ in range(T):
+        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        z = x if name == "scgd" else (1 - 1 / beta) * x_old + x / beta
+        y = m_g[0] @ z if y is None else (1 - beta) * y + beta * (m_g[0] @ z)
+        x_old, x = x, x - alpha * gradient(rows, x, y, m_dg[0])
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+
+
+def test_storm_without_momentum_and_with_anchors_is_sarah(entropic):
+    storm = STORMCompositional(
+        0.05, momentum=0.0, batch_size=8, init_batch_size=None, anchor=4, max_iter=30, tol=0
+    )
+    sarah = SARAHCompositional(0.05, batch_size=8, epoch_length=3, max_iter=30, tol=0)
+    np.testing.assert_array_equal(*(minimize(entropic, s, random_state=0).x for s in (storm, sarah)))
+
+
+# every method reaches the closed form
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "vrsc-pg", "lbfgs"])
+def test_linear_convergence(problem, returns, name):
+    x, best = minimum(returns)
+    result = minimize(problem, name, tol=1e-8, random_state=0)
+    assert result.stop_reason == "converged"
+    np.testing.assert_allclose(result.x, x, rtol=1e-5)
+    assert result.fun - best < 1e-10 * abs(best)
+
+
+@pytest.mark.parametrize(
+    ("solver", "within"),
+    [
+        (STORMCompositional(anchor=None), 2e-3),
+        (STORMCompositional(0.1, 0.1, 0.01, 100, 100, "global", None), 2e-3),
+        (STORMCompositional(anchor=50), 1e-3),
+        (SCGD(), 0.02),
+        (ASCPG(), 0.02),
+    ],
+)
+def test_noisy_convergence(problem, returns, solver, within):
+    best = minimum(returns)[1]
+    gaps = [minimize(problem, solver, tol=0, random_state=s).fun - best for s in range(5)]
+    assert np.median(gaps) < within * abs(best)
+
+
+@pytest.mark.parametrize("name", STOCHASTIC)
+@pytest.mark.parametrize("measure", ["semivariance", "entropic"])
+def test_no_closed_form(returns, name, measure):
+    problem = PortfolioProblem(returns, 0.5, risk_measure=measure)
+    best = minimize(problem, "lbfgs", tol=1e-10).fun
+    result = minimize(problem, name, random_state=0)
+    gap = (result.fun - best) / abs(best)
+    assert -1e-9 < gap < (1e-6 if name in ("storm-c", "sarah-c", "vrsc-pg") else 0.2)
+
+
+@pytest.mark.parametrize("penalty", [L1(0.05), Box(-0.05, 0.1), Box(0, 0.4, budget=1.0), Simplex()])
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "vrsc-pg", "scgd", "asc-pg"])
+def test_penalties(returns, penalty, name):
+    best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
+    result = minimize(PortfolioProblem(returns, penalty=penalty), name, random_state=0)
+    gap = (result.fun - best) / abs(best)
+    assert -1e-9 < gap < (1e-6 if name in ("storm-c", "sarah-c", "vrsc-pg") else 0.1)
+    np.testing.assert_allclose(penalty.project(result.x), result.x, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "penalty", [L1(0.1), Box(-0.05, 0.1), Box(-0.1, 0.2, alpha=0.1), Box(0.01, 0.3, alpha=0.1)]
+)
+def test_lbfgs_penalties(returns, penalty):
+    results = [
+        minimize(PortfolioProblem(returns, penalty=penalty), s, tol=1e-9) for s in ("lbfgs", "storm-c")
+    ]
+    np.testing.assert_allclose(results[0].x, results[1].x, atol=1e-6)
+    assert results[0].stop_reason == "converged"
+
+
+def test_normalised_step_with_a_penalty_keeps_exact_zeros(returns):
+    result = minimize(
+        PortfolioProblem(returns, penalty=L1(0.25)), "storm-c-paper", random_state=0, x0=np.ones(6)
+    )
+    assert np.count_nonzero(result.x) < 6
+
+
+# records and stopping
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_result_is_consistent(problem, name):
+    seen = []
+    result = minimize(problem, name, random_state=0, max_ifo=40_000, on_record=seen.append)
+    assert result.ifo[0] == 0
+    assert (np.diff(result.ifo) >= 0).all()
+    assert len(result.ifo) == len(result.loss_curve)
+    assert result.ifo[-1] <= 40_000
+    assert result.loss_curve[0] == problem.objective(np.zeros(6))
+    assert result.loss_curve[-1] == result.fun == problem.objective(result.x)
+    assert [record.ifo for record in seen] == list(result.ifo[: len(seen)])
+    assert all(record.fun == problem.objective(record.x) for record in seen)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_max_iter_does_not_change_the_way(entropic, name):
+    def way(max_iter):
+        points = []
+        minimize(
+            entropic, name, random_state=0, max_iter=max_iter, tol=0, record_every=1,
+            on_record=lambda record: points.append(record.x)
+        )  # fmt: skip
+        return np.array(points)
+
+    short, long = way(10), way(25)
+    assert len(short) >= 10
+    np.testing.assert_array_equal(short, long[: len(short)])
+
+
+def test_record_every(problem):
+    result = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0, record_every=3000)
+    np.testing.assert_array_equal(result.ifo, [0, *range(3000, 18001, 3000), 18300])
+    default = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0)
+    np.testing.assert_array_equal(default.ifo, [0, 4500, 9000, 13500, 18000, 18300])  # a pass
+
+
+def test_default_budget_is_100_passes(problem):
+    result = minimize(problem, "storm-c-paper", random_state=0, tol=0)
+    assert result.stop_reason == "max_ifo"
+    assert 450_000 - 300 < result.ifo[-1] <= 450_000
+
+
+@pytest.mark.parametrize("name", STOCHASTIC)
+def test_tol(problem, name):
+    if name in ("storm-c", "sarah-c", "vrsc-pg"):  # at an anchor: the exact gradient
+        result = minimize(problem, name, tol=1e-3, random_state=0)
+        start, end = (np.linalg.norm(problem.gradient(x)) for x in (np.zeros(6), result.x))
+        assert end <= 2e-3 * start
+    else:
+        result = minimize(problem, name, tol=0.5, random_state=0, x0=np.full(6, 10.0))
+    assert result.stop_reason == "converged"
+    assert minimize(problem, name, tol=0, random_state=0, max_iter=50).stop_reason == "max_iter"
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_callback_stops(problem, name):
+    result = minimize(problem, name, random_state=0, on_record=lambda record: record.ifo > 10_000)
+    assert result.stop_reason == "callback"
+    assert result.ifo[-1] > 10_000 > result.ifo[-2]
+
+
+def test_callback_stops_at_the_start(problem):
+    result = minimize(problem, "storm-c", on_record=lambda record: True)
+    assert (result.stop_reason, result.n_iter, result.ifo[-1]) == ("callback", 0, 0)
+
+
+@pytest.mark.parametrize("name", STOCHASTIC)
+@pytest.mark.parametrize("too_large", [1e3, 1e9, 1e300])
+def test_non_finite(problem, name, too_large):
+    x0 = np.full(6, 0.1)
+    extra = {"normalization": None} if name == "storm-c-paper" else {}
+    with pytest.warns(ConvergenceWarning, match="learning_rate"):
+        result = minimize(problem, name, x0, random_state=0, learning_rate=too_large, **extra)
+    assert result.stop_reason == "non_finite"
+    assert np.isfinite(result.loss_curve).all()
+    assert result.fun == problem.objective(result.x) <= problem.objective(x0)
+
+
+def test_automatic_rate_recovers(problem, returns, monkeypatch):
+    monkeypatch.setattr("sk_stormc.solvers.base.curvature", lambda *args: 0.02)  # 300 times too small
+    result = minimize(problem, "storm-c", random_state=0)
+    assert result.stop_reason == "converged"
+    assert result.fun - minimum(returns)[1] < 1e-6
+    assert result.state.state.learning_rate < 0.7 / 0.02
+
+
+# states
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("stop", [1, 7, 40])
+def test_resume_gives_the_same_bits(entropic, name, stop):
+    every = 2000
+    whole = minimize(entropic, name, random_state=0, max_ifo=60_000, tol=1e-3, record_every=every)
+    part = minimize(entropic, name, random_state=0, max_iter=stop, tol=1e-3, record_every=every)
+    state = pickle.loads(pickle.dumps(part.state))
+    for _ in range(2):  # resuming leaves the state as it was
+        resumed = minimize(entropic, name, state=state, max_ifo=60_000, tol=1e-3, record_every=every)
+        np.testing.assert_array_equal(resumed.x, whole.x)
+        np.testing.assert_array_equal(resumed.loss_curve, whole.loss_curve)
+        np.testing.assert_array_equal(resumed.ifo, whole.ifo)
+        assert resumed.n_evaluations == whole.n_evaluations
+        assert (resumed.n_iter, resumed.stop_reason) == (whole.n_iter, whole.stop_reason)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_resume_after_a_callback(problem, name):
+    whole = minimize(problem, name, random_state=0, max_ifo=100_000, tol=0)
+    part = minimize(problem, name, random_state=0, tol=0, on_record=lambda record: record.ifo > 20_000)
+    resumed = minimize(problem, name, state=part.state, max_ifo=100_000, tol=0)
+    np.testing.assert_array_equal(resumed.x, whole.x)
+    np.testing.assert_array_equal(resumed.ifo, whole.ifo)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_state_is_free_of_the_data(name):
+    big = PortfolioProblem(make_gaussian_returns(20_000, 6, random_state=0))
+    state = minimize(big, name, random_state=0, max_iter=5).state
+    assert len(pickle.dumps(state)) < big.returns.nbytes / 4
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_same_seed_same_bits(entropic, name):
+    a, b = (minimize(entropic, name, random_state=1, max_ifo=30_000) for _ in range(2))
+    np.testing.assert_array_equal(a.x, b.x)
+    if name != "lbfgs":
+        other = minimize(entropic, name, random_state=2, max_ifo=30_000)
+        assert (a.x != other.x).any()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("measure", ["variance", "entropic"])
+def test_float32(returns, name, measure):
+    problems = [PortfolioProblem(returns.astype(t), risk_measure=measure) for t in (np.float32, np.float64)]
+    single, double = (minimize(p, name, random_state=0, max_ifo=50_000, tol=1e-3) for p in problems)
+    assert single.x.dtype == np.float32
+    np.testing.assert_allclose(single.x, double.x, atol=0.02)
+
+
+# x-hat
+
+
+def test_random_output_is_one_of_the_iterates(problem):
+    points = []
+    settings = {"max_iter": 40, "tol": 0, "record_every": 1, "anchor": None}
+    last = minimize(problem, "storm-c", random_state=5, on_record=lambda r: points.append(r.x), **settings)
+    picked = minimize(problem, "storm-c", random_state=5, output="random", **settings)
+    np.testing.assert_array_equal(picked.state.state.x, last.x)  # the iterates are those of "last"
+    assert any((picked.x == x).all() for x in points[1:])
+    assert picked.loss_curve[-1] == picked.fun == problem.objective(picked.x)
+
+
+def test_random_output_is_uniform(problem):
+    settings = {
+        "max_iter": 4,
+        "tol": 0,
+        "record_every": 1,
+        "anchor": None,
+        "batch_size": 4,
+        "learning_rate": 0.01,
+    }
+    counts = np.zeros(4)
+    for seed in range(400):
+        points = []
+        keep = points.append
+        result = minimize(
+            problem,
+            "storm-c",
+            random_state=seed,
+            output="random",
+            on_record=lambda r, k=keep: k(r.x),
+            **settings,
+        )
+        counts[next(k for k, x in enumerate(points[1:5]) if (x == result.x).all())] += 1
+    assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
+
+
+# parameters
+
+
+def test_schedules(problem):
+    constant = minimize(
+        problem, "storm-c", anchor=None, learning_rate=0.05, momentum=0.2, max_iter=20, random_state=0
+    )
+    called = minimize(
+        problem, "storm-c", anchor=None, learning_rate=lambda t: 0.05, momentum=lambda t: 0.2, max_iter=20,
+        random_state=0
+    )  # fmt: skip
+    np.testing.assert_array_equal(constant.x, called.x)
+
+
+def test_solvers_by_name_and_instance():
+    for name, solver in SOLVERS.items():
+        assert type(get_solver(name)) is solver
+        assert not hasattr(solver, "fit")
+    instance = STORMCompositional(learning_rate=0.5)
+    assert get_solver(instance) is not instance
+    assert get_solver(instance).learning_rate == 0.5
+
+
+def test_minimize_does_not_change_the_solver_it_is_given(problem):
+    solver = LBFGS()
+    minimize(problem, solver, max_iter=3)
+    assert solver.max_iter is None
+
+
+def test_blocks(problem):
+    blocked = PortfolioProblem(problem.returns)
+    blocked.n_blocks = 1
+    settings = {"learning_rate": 0.1, "precision": 0.05, "anchor": None, "max_iter": 30, "random_state": 0}
+    one, many = (minimize(blocked, "storm-c", normalization=n, **settings) for n in ("global", "block"))
+    np.testing.assert_allclose(one.x, many.x, rtol=1e-12)
+    blocked.n_blocks = 6
+    F = problem.gradient(np.ones(6))
+    step = minimize(
+        blocked, "storm-c", np.ones(6), learning_rate=0.1, precision=0.05, normalization="block", batch_size=None,
+        anchor=None, max_iter=1
+    ).x - 1  # fmt: skip
+    np.testing.assert_allclose(step, -0.1 * F * np.minimum(0.5, 0.05 / np.abs(F)), rtol=1e-10)
+
+
+def test_metric(returns):
+    """Steps in the metric D are steps of the scaled problem: x = D^(1/2) z."""
+    D = np.linspace(0.5, 2, 6)
+    settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}
+    plain = minimize(PortfolioProblem(returns * np.sqrt(D)), "sarah-c", **settings)
+    vector = minimize(PortfolioProblem(returns, metric=D), "sarah-c", **settings)
+    matrix = minimize(PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings)
+    np.testing.assert_allclose(np.sqrt(D) * plain.x, vector.x, rtol=1e-10)
+    np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
+
+
+def test_a_matrix_metric_and_lbfgs(returns):
+    inverse = np.linalg.inv(2 * np.cov(returns.T, bias=True))
+    result = minimize(PortfolioProblem(returns, metric=inverse), "lbfgs", tol=1e-9)
+    np.testing.assert_allclose(result.x, minimum(returns)[0], rtol=1e-6)
+    assert result.n_iter <= 3
+
+
+def test_a_matrix_metric_has_no_prox(returns):
+    with pytest.raises(ValueError, match="diagonal metric"):
+        minimize(PortfolioProblem(returns, metric=np.eye(6), penalty=L1(0.1)), "storm-c")
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_unbounded(name):
+    problem = PortfolioProblem(make_gaussian_returns(30, 50, mean=0.1, random_state=0))
+    with pytest.warns(ConvergenceWarning, match="unbounded below"):
+        result = minimize(problem, name, random_state=0, max_ifo=3000)
+    assert result.stop_reason == "max_ifo"
+    assert np.isfinite(result.x).all()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_bounded_problems_are_not_called_unbounded(problem, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        minimize(problem, name, random_state=0, max_iter=5)
+        if name != "lbfgs":  # far too slow is not unbounded
+            small = PortfolioProblem(problem.returns / 100)
+            minimize(small, name, np.ones(6), random_state=0, learning_rate=2e-5, max_iter=200)
+
+
+def test_arbitrage_is_unbounded():
+    returns = np.abs(make_gaussian_returns(1500, 4, mean=1, random_state=0))
+    with pytest.warns(ConvergenceWarning, match="unbounded below"):
+        minimize(PortfolioProblem(returns, risk_measure="entropic"), "storm-c", random_state=0)
