@@ -118,7 +118,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if state is None:
                 x = self._start_point(problem, oracle, x0)
-                run = RunState(method=type(self).__name__, state=MethodState(x))
+                run = RunState(type(self).__name__, MethodState(x), best_x=x)
                 loop = Loop(self, oracle, run, record_every, on_record)
                 loop.record(x)
             else:
@@ -164,9 +164,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         t = run.state.t
         if loop.reason == StopReason.NON_FINITE:
             x, fun = run.best_x, run.best_fun
-            if x is None:  # not even x_0 has a finite objective
-                x, fun = run.state.x if t == 0 else run.milestone_x, math.nan
-            final.records = [r for r in final.records if math.isfinite(r[2])] or [(0, 0, math.nan)]
+            final.records = [r for r in final.records if math.isfinite(r[2])]
             warnings.warn(
                 f"{type(self).__name__} met a value that is not finite at iteration {t}; the best finite iterate "
                 f"(objective {fun:.6g}) is kept. Decrease learning_rate, use learning_rate='auto', or rescale "
@@ -176,11 +174,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             )
         else:
             x = self.finish(problem, run.state) if t else run.state.x
-            fun = (
-                final.records[-1][2]
-                if x is run.state.x and final.records[-1][0] == t
-                else problem.objective(x)
-            )
+            known = x is run.state.x and final.records[-1][0] == t
+            fun = final.records[-1][2] if known else problem.objective(x)
             if loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO) and falls_for_ever(
                 problem, run, x, fun
             ):
@@ -191,7 +186,7 @@ class CompositionalSolver(BaseEstimator, ABC):
                     ConvergenceWarning,
                     stacklevel=3,
                 )
-        if final.records[-1][1:] != (oracle.ifo, fun) or final.records[-1][0] != t:
+        if not final.records or final.records[-1] != (t, oracle.ifo, fun):
             final.records.append((t, oracle.ifo, fun))
         _, ifo, curve = zip(*final.records, strict=True)
         return SolverResult(

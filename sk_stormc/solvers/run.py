@@ -52,7 +52,7 @@ class RunState:
     records: list = field(default_factory=list)  # (iteration, ifo, fun)
     best_x: np.ndarray = None
     best_fun: float = math.inf
-    milestone_x: np.ndarray = None  # x_t at the last t that is a power of two
+    milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
     next_record: float = 0
     seen: int = -1  # the last iteration that was looked at
     measured: tuple = None  # (iteration, residual) as last compared with tol
@@ -153,7 +153,7 @@ class Loop:
         if s.t and self.oracle.ifo >= run.next_record:
             self.record(s.x)
         if s.t & (s.t - 1) == 0:
-            run.milestone_x = s.x
+            run.milestones = (run.milestones[1], s.x)
         if s.residual is not None:
             self._measure(s)
 
@@ -184,13 +184,13 @@ class Loop:
 def falls_for_ever(problem, run, x, fun):
     """Whether Phi falls in proportion, ten thousand million times as far as the run went.
 
-    Tried along the way of the run's last half and along the direction that the problem suspects. So far out, a
-    bounded objective has turned up again even where the steps were far too short.
+    Tried along the way since the milestone before the last, and along the direction that the problem suspects.
+    So far out, a bounded objective has turned up again even where the steps were far too short.
     """
-    ways = [x - (run.milestone_x if (x != run.milestone_x).any() else run.best_x)]
+    ways = [x - (x if run.milestones[0] is None else run.milestones[0])]
     suspect = problem.recession_direction()
     if suspect is not None:
-        ways.append(suspect * (np.abs(ways[0]).max() / np.abs(suspect).max()))
+        ways.append(suspect * ((np.abs(x).max() or 1.0) / np.abs(suspect).max()))
 
     def fall(way, s):
         point = x + s * way
