@@ -2,11 +2,11 @@
 
     python benchmarks/iteration_cost.py
 
-The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of the g and of the dg batch,
-and, on the f batch, the returns at x_t and x_{t+1} together and both gradients together; once with the operator @ and once with the
-method dot, which numpy runs faster on small arrays. It and the solver (anchor=None, B = 100, problem built
-outside the clock) alternate in one process; the table holds medians and their ratios. The loop's own share is
-what an iteration costs on a problem that computes nothing.
+The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of the g and of the dg batch
+and, on the f batch, the returns at x_t and x_{t+1} together and both gradients together; once with the operator @
+and once with the method dot, which numpy runs faster on small arrays. It and the solver (anchor=None, B = 100,
+problem built outside the clock) alternate in one process; the table holds medians and their ratios. The loop's own
+share is what an iteration costs on a problem that computes nothing.
 """
 
 import operator

@@ -396,16 +396,16 @@ def test_gaussian_returns_smallest_shape():
 @pytest.mark.parametrize(
     "kwargs, message",
     [
-        ({"n_periods": 0}, "n_periods=0 found; expected an integer >= 1"),
-        ({"n_periods": 2.5}, "n_periods=2.5 found"),
-        ({"n_assets": -1}, "n_assets=-1 found"),
-        ({"condition_number": 0.0}, "condition_number=0.0 found; expected a finite number > 0"),
-        ({"condition_number": np.inf}, "condition_number=inf found"),
-        ({"condition_number": np.nan}, "condition_number=nan found"),
-        ({"condition_number": "20"}, "condition_number='20' found"),
-        ({"n_assets": 3, "mean": [1.0, 2.0]}, r"shape \(2,\) found; expected a scalar or shape \(3,\)"),
+        ({"n_periods": 0}, "n_periods must be an integer >= 1, got 0"),
+        ({"n_periods": 2.5}, "n_periods must be an integer >= 1, got 2.5"),
+        ({"n_assets": -1}, "n_assets must be an integer >= 1, got -1"),
+        ({"condition_number": 0.0}, "condition_number must be a finite number > 0, got 0.0"),
+        ({"condition_number": np.inf}, "condition_number must be a finite number > 0, got inf"),
+        ({"condition_number": np.nan}, "condition_number must be a finite number > 0, got nan"),
+        ({"condition_number": "20"}, "condition_number must be a finite number > 0, got '20'"),
+        ({"n_assets": 3, "mean": [1.0, 2.0]}, r"mean must be a scalar or of shape \(3,\), got shape \(2,\)"),
         ({"n_assets": 3, "mean": np.ones((1, 3))}, r"mean of shape \(1, 3\) found"),
-        ({"mean": np.nan}, "mean=nan found; expected finite values"),
+        ({"mean": np.nan}, "mean must be finite, got nan"),
     ],
 )
 def test_gaussian_returns_errors_name_parameter_and_value(kwargs, message):

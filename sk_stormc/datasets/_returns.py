@@ -1,9 +1,9 @@
 """Synthetic returns for the portfolio problems."""
 
-from numbers import Integral, Real
-
 import numpy as np
 from sklearn.utils import check_random_state
+
+from sk_stormc._validation import check_int, check_number
 
 
 def make_gaussian_returns(
@@ -47,16 +47,14 @@ def make_gaussian_returns(
     >>> returns.shape
     (500, 3)
     """
-    for name, value in (("n_periods", n_periods), ("n_assets", n_assets)):
-        if not isinstance(value, Integral) or value < 1:
-            raise ValueError(f"{name}={value!r} found; expected an integer >= 1.")
-    if not isinstance(condition_number, Real) or not 0 < condition_number < np.inf:
-        raise ValueError(f"condition_number={condition_number!r} found; expected a finite number > 0.")
+    check_int("n_periods", n_periods, low=1)
+    check_int("n_assets", n_assets, low=1)
+    check_number("condition_number", condition_number, low=0, inclusive=False)
     mean = np.asarray(mean, dtype=np.float64)
     if mean.shape not in ((), (n_assets,)):
-        raise ValueError(f"mean of shape {mean.shape} found; expected a scalar or shape ({n_assets},).")
+        raise ValueError(f"mean must be a scalar or of shape ({n_assets},), got shape {mean.shape}")
     if not np.isfinite(mean).all():
-        raise ValueError(f"mean={mean} found; expected finite values.")
+        raise ValueError(f"mean must be finite, got {mean}")
 
     rng = check_random_state(random_state)
     direction = rng.standard_normal(n_assets)

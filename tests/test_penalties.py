@@ -1,0 +1,348 @@
+"""Tests of sk_stormc.penalties against the definition of a proximal operator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from sk_stormc.penalties import L1, Box, Simplex
+
+INF = np.inf
+quick = settings(max_examples=200, deadline=None, derandomize=True)
+
+
+class Case:
+    """A penalty with its bounds written out, a point and a step."""
+
+    def __init__(self, penalty, x, step, low=-INF, high=INF, budget=None, alpha=0.0):
+        self.penalty, self.x, self.step, self.budget, self.alpha = penalty, x, step, budget, alpha
+        self.low, self.high = np.broadcast_to(low, x.shape), np.broadcast_to(high, x.shape)
+        self.steps = np.broadcast_to(step, x.shape)
+
+    def __repr__(self):
+        names = ("x", "step", "low", "high", "budget", "alpha")
+        values = {name: getattr(self, name) for name in names}
+        return f"Case({type(self.penalty).__name__}, {values!r})"
+
+    def value(self, z):
+        """sum (z - x)^2 / (2 step) + alpha |z|_1, what the prox minimises."""
+        return ((z - self.x) ** 2 / self.steps).sum() / 2 + self.alpha * np.abs(z).sum()
+
+    def slopes(self, z):
+        """One-sided derivatives of `value`: to the left and to the right."""
+        smooth = (z - self.x) / self.steps
+        return smooth + self.alpha * np.where(z > 0, 1, -1), smooth + self.alpha * np.where(z < 0, -1, 1)
+
+    def check(self, z, rel=1e-10):
+        """z is feasible, and no exchange that the constraints allow makes the value smaller."""
+        assert z.shape == self.x.shape and z.dtype == self.x.dtype
+        assert (z >= self.low).all() and (z <= self.high).all()
+        left, right = self.slopes(z)
+        rise, fall = right[z < self.high], left[z > self.low]
+        slack = rel * (1 + (np.abs(self.x) / self.steps).max() + (np.abs(z) / self.steps).max())
+        if self.budget is None:
+            assert (rise >= -slack).all() and (fall <= slack).all()
+        else:
+            assert abs(z.sum() - self.budget) <= rel * (1 + np.abs(z).max() + abs(self.budget))
+            assert not (rise.size and fall.size) or rise.min() >= fall.max() - slack
+
+    def feasible(self, rng):
+        """A feasible point, found without the code under test."""
+        bound = 10 + abs(self.budget or 0)
+        low, high = np.maximum(self.low, -bound), np.minimum(self.high, bound)
+        low, high = np.minimum(low, high), np.maximum(low, high)  # a bound beyond the bound
+        z = rng.uniform(low, high)
+        if self.budget is not None:
+            for j in rng.permutation(z.size):
+                z[j] = np.clip(z[j] + self.budget - z.sum(), self.low[j], self.high[j])
+        return z
+
+
+entry = st.one_of(st.floats(-10, 10), st.integers(-3, 3).map(float))  # the latter for ties
+step_size = st.floats(1e-2, 1e2)
+
+
+@st.composite
+def cases(draw, kinds=("l1", "box", "simplex")):
+    n = draw(st.integers(1, 7))
+    vector = st.lists(entry, min_size=n, max_size=n).map(np.array)
+    x = draw(vector)
+    step = draw(st.one_of(step_size, st.lists(step_size, min_size=n, max_size=n).map(np.array)))
+    kind = draw(st.sampled_from(kinds))
+    if kind == "l1":
+        alpha = draw(st.floats(0, 5))
+        return Case(L1(alpha), x, step, alpha=alpha)
+    if kind == "simplex":
+        total = draw(st.floats(0.1, 20))
+        return Case(Simplex(total), x, step, low=0.0, budget=total)
+    if draw(st.booleans()):
+        low, high = sorted((draw(entry), draw(entry)))
+    else:
+        ends = np.sort([draw(vector), draw(vector)], axis=0)
+        low, high = ends
+    unbounded = st.lists(st.booleans(), min_size=n, max_size=n).map(np.array)
+    low = draw(st.sampled_from([low, -INF, np.where(draw(unbounded), -INF, low)]))
+    high = draw(st.sampled_from([high, INF, np.where(draw(unbounded), INF, high)]))
+    alpha = draw(st.sampled_from([0.0, draw(st.floats(0, 5))]))
+    budget = None
+    if draw(st.booleans()):
+        least, most = (
+            np.clip(np.broadcast_to(b, n), -20, 20).sum() for b in (np.maximum(low, -20), np.minimum(high, 20))
+        )
+        budget = float(least + draw(st.sampled_from([0.0, 0.5, 1.0, draw(st.floats(0, 1))])) * (most - least))
+    return Case(Box(low, high, budget=budget, alpha=alpha), x, step, low, high, budget, alpha)
+
+
+@quick
+@given(cases())
+def test_prox_is_optimal_and_feasible(case):
+    case.check(case.penalty.prox(case.x, case.step))
+
+
+@quick
+@given(cases(), st.integers(0, 2**32 - 1))
+def test_prox_satisfies_the_variational_inequality(case, seed):
+    """<(x - z) / step, y - z> <= R(y) - R(z) for all feasible y."""
+    z = case.penalty.prox(case.x, case.step)
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        y = case.feasible(rng)
+        inner = ((case.x - z) / case.steps) @ (y - z)
+        scale = (np.abs(case.x - z) / case.steps) @ (np.abs(y) + np.abs(z)) + 1
+        off = abs(y.sum() - (case.budget or y.sum()))
+        assert off <= 1e-9 * (1 + np.abs(y).sum())  # y is feasible
+        assert inner <= case.alpha * (np.abs(y).sum() - np.abs(z).sum()) + 1e-8 * scale
+
+
+@quick
+@given(cases())
+def test_projection_is_feasible_nearest_and_idempotent(case):
+    penalty = case.penalty
+    z = penalty.project(case.x)
+    Case(penalty, case.x, 1.0, case.low, case.high, case.budget).check(z)
+    again = penalty.project(z)
+    np.testing.assert_allclose(again, z, rtol=0, atol=1e-12 * (1 + np.abs(z).max()))
+
+
+@quick
+@given(cases(), st.integers(0, 2**32 - 1))
+def test_prox_is_nonexpansive_in_the_norm_of_the_step(case, seed):
+    y = case.x + np.random.default_rng(seed).normal(size=case.x.shape)
+    gap = case.penalty.prox(y, case.step) - case.penalty.prox(case.x, case.step)
+    before, after = (((v**2) / case.steps).sum() for v in (y - case.x, gap))
+    assert after <= before * (1 + 1e-9) + 1e-12
+    # firmly so: |Py - Px|^2 <= <Py - Px, y - x>
+    assert after <= ((y - case.x) * gap / case.steps).sum() + 1e-9 * (1 + before)
+
+
+@quick
+@given(cases())
+def test_equal_steps_are_one_step(case):
+    step = float(np.max(case.step))
+    one, many = case.penalty.prox(case.x, step), case.penalty.prox(case.x, np.full(case.x.shape, step))
+    np.testing.assert_allclose(many, one, rtol=0, atol=1e-11 * (1 + np.abs(one).max()))
+
+
+@quick
+@given(cases())
+def test_float32_stays_float32(case):
+    x, steps = case.x.astype(np.float32), np.float32(case.steps)
+    x.flags.writeable = False  # and x is not written into
+    wide = case.penalty.prox(x.astype(float), steps.astype(float))
+    scale = 1 + np.abs(x).max() + np.abs(wide).max()
+    for z in (case.penalty.prox(x, steps), case.penalty.project(x)):
+        assert z.dtype == np.float32
+    # conditioned by the ratio of the steps where a budget couples the coordinates
+    ratio = 1.0 if case.budget is None else steps.max() / steps.min()
+    np.testing.assert_allclose(case.penalty.prox(x, steps), wide, rtol=0, atol=1e-5 * scale * ratio)
+
+
+def test_against_numerical_minimisation():
+    x, step = np.array([0.9, -0.3, 0.4, 0.1]), np.array([0.5, 1.0, 2.0, 0.1])
+    for penalty, low, high, budget, alpha in (
+        (Box(-0.2, 0.5, budget=0.3, alpha=0.1), -0.2, 0.5, 0.3, 0.1),
+        (Box(0.0, INF, budget=2.0, alpha=0.3), 0.0, INF, 2.0, 0.3),
+        (Simplex(0.7), 0.0, INF, 0.7, 0.0),
+    ):
+        case = Case(penalty, x, step, low, high, budget, alpha)
+        # |z| as the sum of its positive and negative part
+        result = minimize(
+            lambda p, case=case: ((p[:4] - p[4:] - x) ** 2 / step).sum() / 2 + case.alpha * p.sum(),
+            np.full(8, 0.1),
+            bounds=[(0, max(high, 0))] * 4 + [(0, max(-low, 0))] * 4,
+            constraints={"type": "eq", "fun": lambda p, b=budget: (p[:4] - p[4:]).sum() - b},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        z = penalty.prox(x, step)
+        np.testing.assert_allclose(z, result.x[:4] - result.x[4:], atol=2e-6)
+        assert case.value(z) <= case.value(result.x[:4] - result.x[4:]) + 1e-9
+
+
+# exact values
+
+
+def test_l1_thresholds():
+    x = np.array([3.0, -3.0, 0.5, -0.5, 0.0, 1.0])
+    z = L1(2.0).prox(x, 0.5)
+    np.testing.assert_array_equal(z, [2.0, -2.0, 0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(L1(1.0).prox(x, np.array([1, 2, 1, 0.25, 1, 0])), [2, -1, 0, -0.25, 0, 1])
+    np.testing.assert_array_equal(L1(0.0).prox(x, 5.0), x)
+    np.testing.assert_array_equal(L1(7.0).project(x), x)
+    assert L1(2.0).value(x) == 16.0
+    assert L1(1e-8).value(np.ones(10**6, np.float32)) == pytest.approx(1e-2, rel=1e-7)
+
+
+def test_box_without_a_budget():
+    x = np.array([-5.0, 0.3, 5.0])
+    np.testing.assert_array_equal(Box(-1, 2).prox(x, 9.0), [-1, 0.3, 2])
+    np.testing.assert_array_equal(Box([-INF, 0, 0], [0, 0.1, INF]).prox(x, 1.0), [-5, 0.1, 5])
+    np.testing.assert_array_equal(Box(1.0, 4.0, alpha=1.0).prox(x, 0.5), [1, 1, 4])  # zero is not feasible
+    np.testing.assert_array_equal(Box(-1, 2, alpha=1.0).prox(x, 0.5), [-1, 0, 2])
+    np.testing.assert_array_equal(Box(-1, 2, alpha=1.0).project(x), [-1, 0.3, 2])
+    assert Box(-1, 2).value(x) == 0.0 and Box(-1, 2, alpha=2.0).value(x) == pytest.approx(20.6)
+
+
+def test_zeros_are_exact():
+    """Of a sparse solution's zeros none is a small number."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        x, step = rng.normal(size=30), rng.uniform(0.1, 10, 30)
+        for penalty in (L1(0.5), Box(-1, 1, budget=0.7, alpha=0.3), Box(-1, 1, alpha=0.5), Simplex()):
+            z = penalty.prox(x, step)
+            assert (z == 0).any()
+            assert np.abs(z[z != 0]).min() > 1e-8
+
+
+@pytest.mark.parametrize("step", [0.3, np.array([0.3]), np.float64(2.0)])
+def test_one_variable(step):
+    x = np.array([0.4])
+    np.testing.assert_allclose(Simplex(2.0).prox(x, step), [2.0], rtol=1e-15)
+    for low, high in ((-5, 5), (-INF, INF), (3, INF), (-INF, 3), (3, 3)):
+        np.testing.assert_allclose(Box(low, high, budget=3.0).prox(x, step), [3.0], rtol=1e-15)
+        np.testing.assert_allclose(Box(low, high, budget=3.0, alpha=1.0).prox(x, step), [3.0], rtol=1e-15)
+
+
+def test_ties():
+    for x in (np.zeros(4), np.full(4, 7.0), np.full(4, -7.0)):
+        np.testing.assert_allclose(Simplex().prox(x, 0.1), np.full(4, 0.25), rtol=1e-15)
+        np.testing.assert_allclose(Box(0, 1, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-15)
+        np.testing.assert_allclose(Box(-INF, INF, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-15)
+        np.testing.assert_allclose(Box(0, 1, budget=1, alpha=2.0).prox(x, 0.1), np.full(4, 0.25), rtol=1e-15)
+
+
+def test_budget_at_the_sum_of_the_bounds():
+    x = np.array([3.0, -1.0, 0.2, 0.2])
+    low, high = np.array([0.0, 0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.2, 0.9])
+    for alpha in (0.0, 0.7):
+        for bound in (low, high):
+            box = Box(low, high, budget=float(bound.sum()), alpha=alpha)
+            box.check(4)
+            np.testing.assert_allclose(box.prox(x, 0.3), bound, atol=1e-15)
+            np.testing.assert_allclose(box.project(bound), bound, atol=1e-15)
+    fixed = Box(low, low, budget=float(low.sum()))
+    np.testing.assert_allclose(fixed.prox(x, 0.3), low, atol=1e-15)
+
+
+def test_budget_with_mixed_infinite_bounds():
+    """Only the coordinates without a bound can take what the others leave."""
+    x = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(Box([0, 0, 0], [1, 1, INF], budget=50.0).prox(x, 1.0), [1, 1, 48])
+    np.testing.assert_allclose(Box([-INF, 0, -INF], [1, 1, 1], budget=-50.0).prox(x, 1.0), [-26, 0, -24])
+    steps = np.array([1.0, 2.0, 4.0])
+    np.testing.assert_allclose(Box(-INF, INF, budget=13.0).prox(x, steps), x + steps)
+    box = Box([-INF, 0, 0], [INF, 1, 1], budget=-50.0, alpha=3.0)
+    np.testing.assert_allclose(box.prox(x, steps), [-50, 0, 0], atol=1e-13)
+
+
+def test_simplex_is_a_box():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x, step = rng.normal(size=9), rng.uniform(0.1, 10, 9)
+        for s in (0.7, step):
+            np.testing.assert_allclose(
+                Simplex(2.0).prox(x, s), Box(0, INF, budget=2.0).prox(x, s), atol=1e-13
+            )
+
+
+def test_many_variables():
+    rng = np.random.default_rng(0)
+    x, step = rng.normal(size=5000), rng.uniform(0.01, 1, 5000)
+    Case(Simplex(), x, step, 0.0, INF, 1.0).check(Simplex().prox(x, step), rel=1e-12)
+    box = Box(-0.001, 0.01, budget=1.0, alpha=0.1)
+    Case(box, x, step, -0.001, 0.01, 1.0, 0.1).check(box.prox(x, step), rel=1e-12)
+
+
+def test_huge_values():
+    """Budgets are met to the rounding of what is given."""
+    x = 1e8 + np.array([0.3, 0.0, -0.2, 0.1])
+    for penalty in (Simplex(), Box(0, 1, budget=1.0), Box(0, 1, budget=1.0, alpha=1e8)):
+        for sign in (1, -1):
+            assert abs(penalty.prox(sign * x, 1.0).sum() - 1) <= 1e-7
+    np.testing.assert_allclose(Box(-INF, INF, budget=4e8).prox(x, 1.0), 1e8 + x - x.mean(), rtol=1e-15)
+
+
+@pytest.mark.xfail(strict=True, reason="the multiplier is as large as x, and is rounded as such")
+@pytest.mark.parametrize("penalty", [Simplex(), Box(0, 1, budget=1.0)], ids=["simplex", "box"])
+def test_huge_values_meet_the_budget(penalty):
+    x = 1e8 + np.array([0.3, 0.0, -0.2, 0.1])
+    z = penalty.prox(x, 1.0)
+    assert abs(z.sum() - 1) <= 1e-10
+    np.testing.assert_allclose(z, [0.5, 0.2, 0.0, 0.3], atol=1e-7)
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="x - total == x in floating point")
+def test_simplex_where_the_total_is_lost_in_rounding():
+    np.testing.assert_array_equal(Simplex().prox(np.array([1e17, 0.0]), 1.0), [1.0, 0.0])
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: L1(-0.1), r"alpha \(the weight of the l1 norm\) must be finite and >= 0, got -0.1"),
+        (lambda: L1(np.nan), "alpha .* must be finite"),
+        (lambda: L1(INF), "alpha .* must be finite"),
+        (lambda: Box(0, 1, alpha=-1.0), "alpha .* must be finite and >= 0, got -1.0"),
+        (lambda: Box(np.nan, 1), "low and high must not be NaN"),
+        (lambda: Box(0, [1, np.nan]), "low and high must not be NaN"),
+        (lambda: Box(1.0, 0.5), "low must not exceed high, got low=1.0 > high=0.5 for coordinate 0"),
+        (lambda: Box([0, 3], [1, 2]), "low must not exceed high, got low=3.0 > high=2.0 for coordinate 1"),
+        (lambda: Box(0, 1, budget=INF), "budget must be a finite number or None, got inf"),
+        (lambda: Box(0, 1, budget=np.nan), "budget must be a finite number or None, got nan"),
+        (lambda: Box([0, 0], 1).check(3), r"low and high must be scalars or of shape \(3,\), got \(2,\)"),
+        (lambda: Box(0, 0.2, budget=1.0).check(3), "budget=1.0 is unreachable.* 3 .*from 0.0 to 0.6"),
+        (lambda: Box(0.5, INF, budget=1.0).check(3), "budget=1.0 is unreachable.* from 1.5 to inf"),
+        (lambda: Simplex(0.0), "total must be finite and > 0, got 0.0"),
+        (lambda: Simplex(-1), "total must be finite and > 0, got -1"),
+        (lambda: Simplex(INF), "total must be finite and > 0, got inf"),
+    ],
+)
+def test_errors(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_check_of_what_is_right():
+    Box(0, 1, budget=2).check(2)
+    Box([0, 0], INF, budget=100).check(2)
+    Box(-INF, INF, budget=0.0).check(1)
+    Box(0, [1, 2]).check(2)
+
+
+@pytest.mark.xfail(strict=True, reason="the sum of the bounds is compared exactly")
+@pytest.mark.parametrize("box, n", [(Box(0.1, 1, budget=0.3), 3), (Box(0, 1 / 49, budget=1.0), 49)])
+def test_check_allows_for_rounding(box, n):
+    box.check(n)
+
+
+@pytest.mark.xfail(strict=True, raises=TypeError, reason="np.isfinite refuses it first, without the name")
+@pytest.mark.parametrize(
+    ("build", "name"), [(lambda: L1("1"), "alpha"), (lambda: Simplex(None), "total"), (lambda: Box(0, 1, "1"), "budget")]
+)
+def test_errors_of_what_is_no_number(build, name):
+    with pytest.raises(ValueError, match=name):
+        build()
