@@ -7,6 +7,8 @@ norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own
 
 import numpy as np
 
+from sk_stormc._validation import check_number
+
 __all__ = ["Box", "L1", "Simplex"]
 
 
@@ -31,8 +33,7 @@ class L1:
     """
 
     def __init__(self, alpha):
-        if not (np.isfinite(alpha) and alpha >= 0):
-            raise ValueError(f"alpha (the weight of the l1 norm) must be finite and >= 0, got {alpha!r}")
+        check_number("alpha", alpha, low=0)
         self.alpha = float(alpha)
 
     def value(self, x):
@@ -60,7 +61,7 @@ class L1:
         -------
         ndarray of shape (n_variables,)
         """
-        return _soft(x, self.alpha * step)
+        return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x):
         """x itself: every point is feasible.
@@ -112,8 +113,7 @@ class Box:
                 f"low must not exceed high, got low={np.atleast_1d(self.low)[j]} > "
                 f"high={np.atleast_1d(self.high)[j]} for coordinate {j}"
             )
-        if budget is not None and not np.isfinite(budget):
-            raise ValueError(f"budget must be a finite number or None, got {budget!r}")
+        check_number("budget", budget, words=(None,))
         self.budget = None if budget is None else float(budget)
         self._l1 = L1(alpha)
         self.alpha = self._l1.alpha
@@ -149,7 +149,8 @@ class Box:
             )
         if self.budget is not None:
             least, most = (float(np.broadcast_to(b, n_variables).sum()) for b in (self.low, self.high))
-            if not least <= self.budget <= most:
+            slack = 1e-10 * max(1.0, abs(self.budget))  # the sums are rounded
+            if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
                     f"budget={self.budget} is unreachable: between the bounds the {n_variables} coordinates "
                     f"sum to a value from {least} to {most}"
@@ -187,33 +188,40 @@ class Box:
             z = x - step * nu
             return np.clip(_soft(z, alpha * step) if alpha else z, self.low, self.high)
 
-        if self.budget is None:
-            return at(0.0).astype(x.dtype, copy=False)
-        # sum(at(nu)) falls in nu and is linear between the values where a coordinate meets a bound or a kink:
-        # bisection over those, then one interpolation, is exact
-        kinks = [
-            x - z for bound in (self.low, self.high) for z in (bound - alpha * step, bound + alpha * step)
-        ]
-        kinks += [x - alpha * step, x + alpha * step] if alpha else []
-        kinks = np.concatenate([(k / step).ravel() for k in kinks])
-        kinks = np.sort(kinks[np.isfinite(kinks)])
+        dtype, x = x.dtype, x.astype(float)
+        solution = at(0.0)
+        if self.budget is not None:
+            for _ in range(3):
+                nu = self._multiplier(x, step, alpha, lambda nu: at(nu).sum())
+                solution = at(nu)
+                if abs(solution.sum() - self.budget) <= 1e-12 * max(1.0, abs(self.budget)):
+                    break
+                x = x - step * nu  # nu was as large as x, and rounded as such
+        return solution.astype(dtype, copy=False)
+
+    def _multiplier(self, x, step, alpha, total):
+        """nu with total(nu) = budget, by bisection.
+
+        total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
+        those, then one interpolation, is exact.
+        """
+        threshold = alpha * step
+        bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
+        bends += [threshold, -threshold]
+        kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
+        kinks = kinks[np.isfinite(kinks)]
         first, last = 0, len(kinks) - 1
         while last - first > 1:
             middle = (first + last) // 2
-            if at(kinks[middle]).sum(dtype=np.float64) >= self.budget:
-                first = middle
-            else:
-                last = middle
+            first, last = (middle, last) if total(kinks[middle]) >= self.budget else (first, middle)
         a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
-        over, under = at(a).sum(dtype=np.float64), at(b).sum(dtype=np.float64)
-        if over < self.budget or under > self.budget or over == under:
-            # beyond the outermost kinks only the coordinates without a bound there move
-            a, over, bound = (b, under, self.low) if under > self.budget else (a, over, self.high)
-            slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum(dtype=np.float64)
-            nu = a + (over - self.budget) / slope if slope else a
-        else:
-            nu = a + (b - a) * (over - self.budget) / (over - under)
-        return at(nu).astype(x.dtype, copy=False)
+        over, under = total(a), total(b)
+        if over >= self.budget >= under and over > under:
+            return a + (b - a) * (over - self.budget) / (over - under)
+        # beyond the outermost kinks only the coordinates without a bound there move
+        a, over, bound = (b, under, self.low) if under > self.budget else (a, over, self.high)
+        slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
+        return a + (over - self.budget) / slope if slope else a
 
 
 class Simplex:
@@ -233,8 +241,7 @@ class Simplex:
     """
 
     def __init__(self, total=1.0):
-        if not (np.isfinite(total) and total > 0):
-            raise ValueError(f"total must be finite and > 0, got {total!r}")
+        check_number("total", total, low=0, inclusive=False)
         self.total = float(total)
 
     def value(self, x):
@@ -263,10 +270,11 @@ class Simplex:
         ndarray of shape (n_variables,)
         """
         step = np.broadcast_to(np.asarray(step, float), x.shape)
-        order = np.argsort(-x / step)
-        nu = (np.cumsum(x[order], dtype=float) - self.total) / np.cumsum(step[order])
-        nu = nu[np.flatnonzero(x[order] > nu * step[order])[-1]]
-        return np.maximum(x - nu * step, 0).astype(x.dtype, copy=False)
+        z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
+        order = np.argsort(-z / step)
+        nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
+        nu = nu[np.flatnonzero(z[order] > nu * step[order])[-1]]
+        return np.maximum(z - nu * step, 0).astype(x.dtype, copy=False)
 
     def project(self, x):
         """The nearest feasible point.

@@ -103,8 +103,8 @@ class PortfolioProblem(CompositionalProblem):
         self.jacobian_kind = "sampled" if self.entropic else "constant"
         self.inner_floor = float(np.finfo(R.dtype).tiny) if self.entropic else None
         self.penalty = penalty
-        self.mean = self._weighted_sum(self._weight(R), R)
-        self.metric = self._inverse_variance() if isinstance(metric, str) and metric == "variance" else metric
+        self.mean = sum((weight * rows).sum(0) for rows, weight in self._chunks()).astype(R.dtype)
+        self.metric = self._check_metric(metric)
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
@@ -187,8 +187,8 @@ class PortfolioProblem(CompositionalProblem):
 
     def recession_direction(self):
         """The part of the mean return that carries no risk: constant assets, or more assets than periods."""
-        mean = self.mean.astype(float)
-        direction = np.where(self._moments()[1], mean, 0.0)
+        mean, _, constant = self._moments()
+        direction = np.where(constant, mean, 0.0)
         if not direction.any() and self.n_inner <= self.n_variables:
             centred = self.returns - mean
             direction = mean - centred.T @ lsqr(centred.T, mean, atol=1e-14, btol=1e-14, iter_lim=1000)[0]
@@ -220,8 +220,6 @@ class PortfolioProblem(CompositionalProblem):
 
     def _weighted_sum(self, c, rows):
         """c @ rows; over many rows in float64."""
-        if np.ndim(c) == 0:
-            c = np.full(len(rows), c, rows.dtype)
         if rows.dtype == np.float64 or len(rows) <= CHUNK // 16:
             return c.dot(rows)
         total = np.zeros(rows.shape[1])
@@ -229,17 +227,32 @@ class PortfolioProblem(CompositionalProblem):
             total += c[i : i + CHUNK // 16] @ rows[i : i + CHUNK // 16]
         return total.astype(rows.dtype)
 
-    def _moments(self):
-        """Each asset's variance, and whether it is constant but for rounding."""
-        variance, second = np.zeros((2, self.n_variables))
-        for i in range(0, len(self.returns), CHUNK):
-            rows = self.returns[i : i + CHUNK].astype(float)
+    def _chunks(self):
+        """Rows in float64 with their weights as a column."""
+        for i in range(0, self.n_inner, CHUNK):
             weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
-            second += (weight * rows**2).sum(0)
-            variance += (weight * (rows - self.mean) ** 2).sum(0)
-        return variance, variance <= 1e-12 * second
+            yield self.returns[i : i + CHUNK].astype(float), weight
+
+    def _moments(self):
+        """Each asset's mean and variance, and whether it is constant but for rounding."""
+        mean = sum((weight * rows).sum(0) for rows, weight in self._chunks())
+        second = sum((weight * rows**2).sum(0) for rows, weight in self._chunks())
+        variance = sum((weight * (rows - mean) ** 2).sum(0) for rows, weight in self._chunks())
+        return mean, variance, variance <= 1e-12 * second
+
+    def _check_metric(self, metric):
+        if metric is None:
+            return None
+        if isinstance(metric, str) and metric == "variance":
+            return self._inverse_variance()
+        N = self.n_variables
+        array = np.asarray(metric, dtype=self.returns.dtype) if not isinstance(metric, str) else np.empty(0)
+        diagonal = array.diagonal() if array.ndim == 2 else array
+        if array.shape not in ((N,), (N, N)) or not np.isfinite(array).all() or not (diagonal > 0).all():
+            raise ValueError(f"metric must be 'variance', None, or {N} positive numbers or such a matrix, got {metric!r}")
+        return array
 
     def _inverse_variance(self):
-        variance, constant = self._moments()
+        _, variance, constant = self._moments()
         usual = variance[~constant].mean() if not constant.all() else 1.0
         return (1 / np.where(constant, usual, variance)).astype(self.returns.dtype)

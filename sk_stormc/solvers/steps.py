@@ -1,4 +1,4 @@
-"""The steps that the methods share, as functions: start, move, advance, probe, extrapolate.
+"""The steps that the methods share, as functions: start, move, advance, probe.
 
 The paper's letters: u = g_t (bold), J = G_t, F = F_t, eta the learning rate, a_g, a_dg, a_Phi the momenta.
 """
@@ -16,7 +16,6 @@ __all__ = [
     "advance",
     "cost",
     "curvature",
-    "extrapolate",
     "is_exact",
     "is_full",
     "move",
@@ -27,7 +26,6 @@ __all__ = [
 
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 PROBES, POWER_ITERATIONS = 16, 6
-FLAT, PARALLEL = 1e-3, 1e-4  # of `extrapolate`
 
 
 @dataclass
@@ -197,7 +195,8 @@ def curvature(oracle, x, size):
     operator = problem.jacobian_kind == "operator"
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
     v /= np.linalg.norm(v)
-    h = math.sqrt(np.finfo(x.dtype).eps) * (1 + float(np.linalg.norm(x)))
+    rounding = math.sqrt(np.finfo(x.dtype).eps)
+    h = rounding * (1 + float(np.linalg.norm(x)))
     squares = []
     for _ in range(1 if is_full(oracle, size) else PROBES):
         inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
@@ -218,56 +217,9 @@ def curvature(oracle, x, size):
                 break
             if k or not length:
                 v = v_new / top
-            if length:
-                h = 1e-3 * length / top  # changes F by a thousandth, whatever the units; k = 0 only finds it
+            # changes F by a thousandth, whatever the units, but moves x by more than its rounding; k = 0 only finds it
+            step = max(1e-3 * length / top, rounding * float(np.linalg.norm(x) / np.linalg.norm(v)))
+            if step > 1e-7 * h:  # else F is 0 but for rounding
+                h = step
         squares.append(top**2)
     return math.sqrt(np.mean(squares))
-
-
-def extrapolate(anchors, penalty):
-    """Anderson's combination of the last anchors: where their gradients, taken as affine, are smallest.
-
-    Parameters
-    ----------
-    anchors : list
-        Objects with ``estimate`` (Estimate) and ``pull`` (what `residual` returned for it), newest last.
-    penalty : object or None
-
-    Returns
-    -------
-    Estimate
-        The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
-    """
-    last, (length, q, _) = anchors[-1].estimate, anchors[-1].pull
-    names = ("x", "u", "F") if last.J is None else ("x", "u", "F", "J")
-
-    def pack(anchor):
-        _, q, p = anchor.pull
-        parts = [q, p, *(getattr(anchor.estimate, name) for name in names)]
-        return np.concatenate([np.ravel(part) for part in parts], dtype=float)
-
-    d, here, basis = q.size, pack(anchors[-1]), []
-
-    def dot(v, w):
-        return float(v[:d] @ w[d : 2 * d])  # <q, p>
-
-    # Gram-Schmidt on the differences, the newest first: the normal equations would square their condition
-    for old in reversed(anchors[:-1]):
-        v = here - pack(old)
-        size = math.sqrt(max(dot(v, v), 0.0))
-        for b in basis:
-            v = v - dot(v, b) * b
-        left = math.sqrt(max(dot(v, v), 0.0))
-        if left > PARALLEL * size and left > FLAT * length:  # else it says nothing new of the curvature
-            basis.append(v / left)
-    for b in basis:
-        here = here - dot(here, b) * b
-
-    x = here[2 * d : 3 * d].astype(last.x.dtype)
-    u, F, J = np.split(here[3 * d :], [last.u.size, last.u.size + d])
-    return Estimate(
-        x if penalty is None else penalty.project(x),
-        u.reshape(last.u.shape).astype(last.u.dtype),
-        None if last.J is None else J.reshape(last.J.shape).astype(last.J.dtype),
-        F.astype(last.F.dtype),
-    )

@@ -1,11 +1,12 @@
 """STORM-Compositional (Yuan & Hu, Algorithm 1) and its anchored form, which needs no tuning."""
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
+from sk_stormc.solvers.anchored import Anchor, AnchorRule
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import Power, at
@@ -14,50 +15,32 @@ from sk_stormc.solvers.steps import (
     Estimate,
     advance,
     cost,
-    extrapolate,
     is_exact,
     is_full,
     move,
     proximal_point,
     residual,
-    shorten,
     start,
 )
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
-MEMORY = 10  # anchors that are combined
-
-
-@dataclass
-class Anchor:
-    """A point where u, J and F were taken on all data, with its `residual` and Phi."""
-
-    estimate: Estimate
-    pull: tuple
-    value: float
-
-
 @dataclass
 class StormState(MethodState):
-    """Algorithm 1's u, J and F at x, its constants as resolved for the problem, and the anchors."""
+    """Algorithm 1's u, J and F at x, its constants as resolved for the problem, and what anchors need."""
 
     now: Estimate = None
     learning_rate: object = None
-    automatic: bool = False  # the learning rate is the rule's, which may halve it
     batch_size: tuple = None
     prices: tuple = None  # IFO of an iteration with these batches, and of one that ends in an anchor
     momentum: tuple = None
     scheduled: bool = False  # some momentum is a schedule
     normalization: str | None = None
     precision: float = None
-    anchor: object = None
-    anchors: list = field(default_factory=list)  # the newest last
-    pull: tuple = None  # (length, q, p) of `residual` at x
-    combined: bool = False  # the iterations since the last anchor began at a combination
+    anchor: int | None = None
+    rule: AnchorRule | None = None  # of anchor="auto"
     steps: int = 0  # since the last anchor
     refresh: bool = False  # the coming iteration ends in an anchor
-    stay: bool = False  # and does not move before
     x_hat: np.ndarray = None
 
 
@@ -96,11 +79,9 @@ class STORMCompositional(CompositionalSolver):
 
     Notes
     -----
-    The anchored rule: an anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the anchor's,
-    after 3n/B in any case, and at once where |F| has grown a hundredfold. Each anchor starts the next stretch
-    from Anderson's combination of the last ten. An anchor whose |F| is more than twice that of the one before,
-    or whose Phi is above all of a combination's, is discarded and the run goes back; if no combination was to
-    blame, an automatic learning rate is halved. With full batches every iteration is an anchor.
+    The anchored rule (`sk_stormc.solvers.anchored`): anchors are taken when |F| has fallen to a tenth, and each starts
+    the next stretch from Anderson's combination of the last ten. One that made things worse is discarded; if no
+    combination was to blame, an automatic learning rate is halved. With full batches every iteration is an anchor.
 
     References
     ----------
@@ -174,22 +155,21 @@ class STORMCompositional(CompositionalSolver):
             x,
             now=start(oracle, x, first, exact),
             learning_rate=eta,
-            automatic=self.auto("learning_rate", problem, None) is None,
             batch_size=size,
             prices=(cost(oracle, size, exact), cost(oracle, ALL, exact)),
             momentum=momentum,
             scheduled=any(callable(a) for a in momentum),
             normalization=self.auto("normalization", problem, None),
             precision=float(self.auto("precision", problem, 0.1)),
-            anchor=anchor,
+            anchor=None if ruled else anchor,
         )
+        s.refresh = anchor == 1
         if ruled:
             s.at_anchor, s.refresh = True, is_full(oracle, size)
-            s.pull = residual(problem, x, s.now.F, at(eta, 0))
-            s.residual = s.pull[0]
-            s.anchors = [Anchor(s.now, s.pull, oracle.value(x, s.now.u))]
-        elif anchor is not None:
-            s.refresh = anchor == 1
+            pull = residual(problem, x, s.now.F, at(eta, 0))
+            s.residual = pull[0]
+            value = oracle.value(x, s.now.u) if first == ALL else np.inf
+            s.rule = AnchorRule([Anchor(s.now, pull, value)], pull, self.auto("learning_rate", problem, None) is None)
         return s
 
     def cost(self, oracle, s):
@@ -198,8 +178,8 @@ class STORMCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """Steps 5 to 10, or an iteration of the anchored rule."""
-        if s.anchor == "auto":
-            self._ruled_step(oracle, s)
+        if s.rule is not None:
+            s.rule.step(oracle, s, self._estimate)
         else:
             eta = at(s.learning_rate, s.t)
             x, s.residual = move(oracle.problem, s.x, s.now.F, eta, s.normalization, at(s.precision, s.t))
@@ -216,46 +196,6 @@ class STORMCompositional(CompositionalSolver):
             return start(oracle, x, ALL, is_exact(oracle, s.batch_size))
         momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
         return advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
-
-    def _ruled_step(self, oracle, s):
-        problem, eta = oracle.problem, at(s.learning_rate, s.t)
-        if s.at_anchor:
-            s.steps = 0
-            s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator"
-            if s.combined:
-                s.now = extrapolate(s.anchors, problem.penalty)
-                s.pull = residual(problem, s.now.x, s.now.F, eta)
-        x = s.now.x
-        if not s.stay:
-            length, q, p = s.pull
-            x = x - eta * shorten(problem, q, p, length, s.normalization, at(s.precision, s.t))
-        s.now = self._estimate(oracle, s, x)
-        s.pull = residual(problem, x, s.now.F, eta)
-        s.steps += 1
-        s.at_anchor = s.refresh
-        if s.refresh:
-            self._judge_anchor(oracle, s)
-        else:
-            length, n_over_b = s.pull[0], problem.n_inner / (s.batch_size[0] or problem.n_inner)
-            fallen = length <= 0.1 * s.residual and s.steps >= 0.25 * n_over_b
-            s.stay = not length < 100 * s.residual  # do not follow such an F
-            s.refresh = fallen or s.stay or s.steps >= 3 * n_over_b
-
-    def _judge_anchor(self, oracle, s):
-        length, anchor = s.pull[0], Anchor(s.now, s.pull, oracle.value(s.now.x, s.now.u))
-        good = length <= 2 * s.residual
-        if s.combined:  # |F| alone may fall on the way up
-            good = good and anchor.value <= max(old.value for old in s.anchors)
-        if good or not (s.combined or s.automatic):
-            s.anchors = [*s.anchors[1 - MEMORY :], anchor]
-            s.residual = length
-        else:  # back to the anchor before
-            s.anchors = s.anchors[-1:]
-            if not s.combined:
-                s.learning_rate /= 2
-            s.now = s.anchors[-1].estimate
-            s.pull = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
-        s.stay, s.refresh = False, is_full(oracle, s.batch_size)
 
     def finish(self, problem, s):
         """x-hat of step 12: x_T, or the one drawn from x_1, ..., x_T."""

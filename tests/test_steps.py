@@ -1,0 +1,494 @@
+"""Tests of sk_stormc.solvers.steps, one function at a time, against formulas written out."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import CompositionalProblem, PortfolioProblem
+from sk_stormc.solvers.oracle import Oracle
+from sk_stormc.solvers.anchored import extrapolate
+from sk_stormc.solvers.steps import (
+    ALL,
+    Estimate,
+    advance,
+    cost,
+    curvature,
+    is_exact,
+    is_full,
+    keep_in_domain,
+    move,
+    proximal_point,
+    residual,
+    shorten,
+    start,
+)
+
+N, D, LAM = 300, 5, 1.5
+
+
+def make_returns(seed=0, unit=1.0):
+    """One factor on top of noise: the covariance has one large eigenvalue."""
+    rng = np.random.default_rng(seed)
+    factor = 5 * rng.normal(size=(N, 1)) * rng.uniform(0.5, 1.5, D)
+    return unit * (0.3 + factor + rng.normal(size=(N, D)))
+
+
+def set_metric(problem, kind):
+    """A metric that is None, a vector or a matrix, and the matrix that it stands for."""
+    A = np.random.default_rng(1).normal(size=(D, D))
+    vector, matrix = np.array([0.5, 1.0, 2.0, 1.5, 0.7]), np.eye(D) + 0.05 * A @ A.T
+    M = {None: np.eye(D), "vector": np.diag(vector), "matrix": matrix}[kind]
+    problem.metric = {None: None, "vector": np.diag(M), "matrix": M}[kind]
+    return M
+
+
+def hessian(returns):
+    return 2 * LAM * np.cov(returns.T, bias=True)
+
+
+class Curved(CompositionalProblem):
+    """g_j(x) = (exp(<r_j, x>), <r_j, x>^2, <r_j, x>) and f_i(x, u) = <r_i, x> u_1 + u_2^2 + u_1 sin(u_3)."""
+
+    def __init__(self, returns, kind="sampled"):
+        self.R, self.jacobian_kind = returns, kind
+        self.n_inner, self.n_variables = returns.shape
+        self.n_outer = self.n_inner
+
+    def inner_batch(self, draws):
+        return self.R if draws is None else self.R[draws]
+
+    outer_batch = inner_batch
+
+    def inner(self, x, batch):
+        y = batch @ x
+        return np.array([np.exp(y).mean(), (y**2).mean(), y.mean()])
+
+    def jacobian(self, x, batch):
+        y = batch @ x
+        return np.array([np.exp(y), 2 * y, np.ones_like(y)]) @ batch / len(batch)
+
+    def outer_gradient(self, x, u, batch):
+        m = batch.mean(0)
+        return u[0] * m, np.array([m @ x + np.sin(u[2]), 2 * u[1], u[0] * np.cos(u[2])])
+
+    def outer(self, x, u):
+        return float(self.R.mean(0) @ x * u[0] + u[1] ** 2 + u[0] * np.sin(u[2]))
+
+
+def curved(kind="sampled"):
+    return Curved(0.2 * make_returns(), kind)
+
+
+def points(n, scale=0.1, seed=5):
+    return scale * np.random.default_rng(seed).normal(size=(n, D))
+
+
+def exact(problem, x, eta=0.1):
+    """The Estimate at x from all components, J included."""
+    return start(Oracle(problem, 0), x, ALL, False)
+
+
+# start and advance
+
+
+@pytest.mark.parametrize("kind", ["sampled", "operator"])
+def test_full_batches_are_exact(kind):
+    problem = curved(kind)
+    x, other = points(2)
+    everything = problem.inner_batch(None)
+    old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))  # whatever it is
+    for size in (ALL, (N, N, N), (N, None, N)):
+        oracle = Oracle(problem, 0)
+        for new in (start(oracle, x, size, False), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
+            np.testing.assert_array_equal(new.u, problem.inner(x, everything))
+            np.testing.assert_array_equal(new.J, problem.jacobian(x, everything))
+            np.testing.assert_array_equal(new.F, problem.gradient(x))
+            assert new.x is x
+        assert oracle.ifo == 2 * cost(oracle, size, False) == 6 * N
+
+
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+def test_full_batches_of_a_portfolio_are_exact(measure):
+    problem = PortfolioProblem(0.1 * make_returns(), LAM, risk_measure=measure)
+    x, other = points(2)
+    oracle = Oracle(problem, 0)
+    constant = is_exact(oracle, ALL)
+    assert constant == (measure != "entropic")
+    old = start(oracle, other, ALL, constant)
+    assert (old.J is None) == constant
+    new = advance(oracle, old, x, (0.0, 0.5, 1.0), ALL)
+    assert (new.J is None) == constant
+    np.testing.assert_allclose(new.F, problem.gradient(x), rtol=1e-14)
+
+
+def literal(problem, old, x, momentum, g_rows, dg_rows, f_rows):
+    """Steps 8 to 10 as the algorithm box has them, with the batches' rows."""
+    a_g, a_dg, a_phi = momentum
+    x_t, g_t, G_t, F_t = old.x, old.u, old.J, old.F
+
+    def g(x, rows):
+        return np.mean([problem.inner(x, r[None]) for r in rows], axis=0)
+
+    def dg(x, rows):
+        return np.mean([problem.jacobian(x, r[None]) for r in rows], axis=0)
+
+    def gradient(x, u, G, rows):
+        pairs = [problem.outer_gradient(x, u, r[None]) for r in rows]
+        return np.mean([f_x + G.T @ f_u for f_x, f_u in pairs], axis=0)
+
+    g_1 = (1 - a_g) * g_t + a_g * g(x, g_rows) + (1 - a_g) * (g(x, g_rows) - g(x_t, g_rows))
+    G_1 = (1 - a_dg) * G_t + a_dg * dg(x, dg_rows) + (1 - a_dg) * (dg(x, dg_rows) - dg(x_t, dg_rows))
+    new, was = gradient(x, g_1, G_1, f_rows), gradient(x_t, g_t, G_t, f_rows)
+    F_1 = (1 - a_phi) * F_t + a_phi * new + (1 - a_phi) * (new - was)
+    return g_1, G_1, F_1
+
+
+@pytest.mark.parametrize("size", [(4, 7, 2), (1, 1, 1), (9, 3, 5)])
+@pytest.mark.parametrize("momentum", [(0.0,) * 3, (0.3,) * 3, (1.0,) * 3, (0.1, 0.7, 0.4)])
+def test_advance_is_steps_8_to_10(momentum, size):
+    problem, rng = curved(), np.random.default_rng(1)
+    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
+    x, *path = points(4)
+    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not at all exact
+    for x in path:
+        rows = [twin.draw(kind, s).data for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)]
+        u, J, F = literal(problem, old, x, momentum, *rows)
+        kept = [array.copy() for array in (old.x, old.u, old.J, old.F)]
+        new = advance(oracle, old, x, momentum, size)
+        for found, expected in ((new.u, u), (new.J, J), (new.F, F)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        for array, before in zip((old.x, old.u, old.J, old.F), kept, strict=True):
+            np.testing.assert_array_equal(array, before)  # nothing is written into
+        old = new
+    assert oracle.ifo == 3 * sum(size) == twin.ifo
+    assert oracle.n_evaluations == {
+        kind: 6 * s for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)
+    }
+
+
+def test_momentum_one_forgets():
+    """Plain minibatches, whatever was before."""
+    problem, (x, other) = curved(), points(2)
+    old = Estimate(other, np.full(3, 5.0), np.full((3, D), 5.0), np.full(D, 5.0))
+    new = advance(Oracle(problem, 2), old, x, (1.0, 1.0, 1.0), (6, 4, 8))
+    fresh = start(Oracle(problem, 2), x, (6, 4, 8), False)
+    for name in ("u", "J", "F"):
+        np.testing.assert_allclose(getattr(new, name), getattr(fresh, name), rtol=1e-13, atol=1e-13)
+
+
+def test_operator_jacobian_is_taken_on_the_inner_batch():
+    problem, (x, other) = curved("operator"), points(2)
+    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
+    new = advance(oracle, exact(problem, other), x, (0.5, 0.5, 0.5), (6, 4, 8))
+    np.testing.assert_allclose(new.J, problem.jacobian(x, twin.draw("inner", 6).data), rtol=1e-14)
+    assert oracle.ifo == cost(oracle, (6, 4, 8), False) == 6 + 6 + 8
+
+
+def check_mean(sample, expected):
+    """Within six standard errors."""
+    sample = np.asarray(sample)
+    error = sample.std(0) / np.sqrt(len(sample))
+    assert (np.abs(sample.mean(0) - expected) <= 6 * error + 1e-13).all()
+
+
+def test_momentum_zero_is_unbiased_after_exact_values():
+    problem, (x, other) = curved(), points(2)
+    old, new = exact(problem, other), exact(problem, x)
+    oracle, plain = Oracle(problem, 0), Oracle(problem, 1)
+    estimates = [advance(oracle, old, x, (0.0, 0.0, 0.0), (2, 2, 2)) for _ in range(3000)]
+    check_mean([e.u for e in estimates], new.u)
+    check_mean([e.J for e in estimates], new.J)
+    # F is unbiased where u and J are exact; otherwise f's curvature shows
+    check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(3000)], new.F)
+    # and closer than a batch alone by the distance that x has gone
+    alone = [start(plain, x, (2, 2, 2), False).u for _ in range(300)]
+    check_mean(alone, new.u)
+    near = advance(oracle, old, other + 1e-3 * (x - other), (0.0,) * 3, (2, 2, 2)).u
+    assert np.linalg.norm(near - old.u) < 0.02 * np.std(alone, 0).max()
+
+
+def test_u_stays_in_the_domain():
+    problem = SimpleNamespace(inner_floor=0.5)
+    u, u_old = np.array([-3.0, 1.0, 9.0, 0.1]), np.array([10.0, 2.0, 1.0, 0.2])
+    np.testing.assert_allclose(keep_in_domain(problem, u, u_old), [8.0, 1.6, 9.0, 0.5])
+    np.testing.assert_allclose(keep_in_domain(problem, u, None), [0.5, 1.0, 9.0, 0.5])
+    assert keep_in_domain(SimpleNamespace(inner_floor=None), u, u_old) is u
+    # in an advance: momentum 0 and an old u far too small throw u below zero
+    entropic = PortfolioProblem(0.2 * make_returns(), LAM, risk_measure="entropic")
+    x, other = np.zeros(D), np.full(D, -0.2)
+    old = Estimate(other, np.array([0.1]), np.zeros((1, D)), np.zeros(D))
+    new = advance(Oracle(entropic, 0), old, x, (0.0,) * 3, (3, 3, None))
+    np.testing.assert_allclose(new.u, 0.8 * old.u)
+
+
+# move
+
+
+@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
+def test_residual_without_a_penalty(metric):
+    F, x = np.random.default_rng(0).normal(size=(2, D))
+    problem = PortfolioProblem(make_returns())
+    M = set_metric(problem, metric)
+    length, q, p = residual(problem, x, F, 0.3)
+    np.testing.assert_allclose(q, M @ F)
+    np.testing.assert_array_equal(p, F)
+    assert length == pytest.approx(np.sqrt(F @ M @ F))
+    np.testing.assert_allclose(proximal_point(problem, x, F, 0.3), x - 0.3 * M @ F)
+    new, again = move(problem, x, F, 0.3)
+    np.testing.assert_allclose(new, x - 0.3 * M @ F)
+    assert again == length and isinstance(length, float)
+
+
+@pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
+@pytest.mark.parametrize("metric", [None, np.array([0.3, 1.0, 2.0, 0.5, 4.0])])
+def test_residual_with_a_penalty(metric, penalty):
+    """x~ solves its own problem in the metric's norm, and the length is that of x - x~ in it."""
+    F, x = np.random.default_rng(0).normal(size=(2, D))
+    x, eta = penalty.project(x), 0.7
+    weight = np.ones(D) if metric is None else metric
+    problem = PortfolioProblem(make_returns(), penalty=penalty, metric=metric)
+    x_tilde = proximal_point(problem, x, F, eta)
+
+    def model(z):
+        return F @ (z - x) + ((z - x) ** 2 / weight).sum() / (2 * eta) + penalty.value(z)
+
+    for z in np.random.default_rng(1).normal(size=(200, D)):
+        assert model(x_tilde) <= model(penalty.project(z)) + 1e-12
+        assert model(x_tilde) <= model(penalty.project(x_tilde + 1e-3 * z)) + 1e-12
+    length, q, p = residual(problem, x, F, eta)
+    np.testing.assert_allclose(q, (x - x_tilde) / eta)
+    assert length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
+    assert length**2 == pytest.approx(q @ p)
+    new, again = move(problem, x, F, eta)
+    np.testing.assert_allclose(new, x_tilde, atol=1e-15)
+    assert again == length
+
+
+def test_residual_vanishes_at_the_optimum_only():
+    returns = make_returns()
+    problem = PortfolioProblem(returns, LAM)
+    best = np.linalg.solve(hessian(returns), returns.mean(0))
+    assert residual(problem, best, problem.gradient(best), 0.1)[0] < 1e-11
+    constrained = PortfolioProblem(returns, LAM, penalty=Simplex(), metric="variance")
+    x = np.full(D, 1 / D)
+    assert residual(constrained, x, constrained.gradient(x), 0.1)[0] > 1e-2
+    for _ in range(3000):
+        x, length = move(constrained, x, constrained.gradient(x), 0.2)
+    assert length < 1e-10
+
+
+@pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
+@pytest.mark.parametrize("penalty", [None, L1(0.1)])
+def test_shorten_is_step_6(penalty, precision):
+    problem = PortfolioProblem(np.tile(make_returns(), 2)[:, :6], LAM, penalty=penalty)
+    problem.n_blocks, eta = 3, 0.2
+    x, F = np.random.default_rng(0).normal(size=(2, 6)) * [[1], [3]]
+    x_tilde = proximal_point(problem, x, F, eta)
+    for normalization, n_blocks in (("global", 1), ("block", 3)):
+        new, _ = move(problem, x, F, eta, normalization, precision)
+        for block in np.split(np.arange(6), n_blocks):
+            step = x_tilde[block] - x[block]
+            gamma = min(eta * precision / np.linalg.norm(step), 0.5)
+            np.testing.assert_allclose(new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15)
+            assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (1 + 1e-12)  # Lemma A.4
+    np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
+
+
+def test_shorten_in_a_metric():
+    """The length of a block is that in the metric."""
+    problem = PortfolioProblem(make_returns()[:, :4], metric=np.array([1.0, 4.0, 9.0, 0.25]))
+    problem.n_blocks = 2
+    x, F = np.zeros(4), np.array([3.0, 0.5, 1.0, 4.0])
+    length, q, p = residual(problem, x, F, 1.0)
+    np.testing.assert_allclose(q, [3.0, 2.0, 9.0, 1.0])
+    lengths = np.sqrt([9.0 + 1.0, 9.0 + 4.0])
+    assert length == pytest.approx(np.sqrt(23.0))
+    np.testing.assert_allclose(shorten(problem, q, p, length, "global", 0.1), 0.1 / length * q)
+    found = shorten(problem, q, p, length, "block", 0.1)
+    np.testing.assert_allclose(found, np.repeat(0.1 / lengths, 2) * q)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shorten_of_nothing(dtype):
+    """gamma = 1/2 where F = 0, in a block or at all; and float32 stays."""
+    problem = PortfolioProblem(make_returns()[:, :4].astype(dtype))
+    problem.n_blocks = 2
+    q = np.array([0, 0, 3, 4], dtype)
+    found = shorten(problem, q, q, 5.0, "block", 0.1)
+    np.testing.assert_allclose(found, 0.02 * q, rtol=1e-6)
+    assert found.dtype == dtype
+    for normalization in ("block", "global", None):
+        zero = shorten(problem, 0 * q, 0 * q, 0.0, normalization, 0.1)
+        np.testing.assert_array_equal(zero, 0 * q)
+        assert zero.dtype == dtype
+
+
+# curvature
+
+
+@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
+def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
+    returns = make_returns()
+    problem = PortfolioProblem(returns, LAM)
+    M = set_metric(problem, metric)
+    top, second = np.sort(np.linalg.eigvals(M @ hessian(returns)).real)[[-1, -2]]
+    assert second < 0.1 * top  # so that six power iterations are enough
+    for seed in range(5):
+        for x in (np.zeros(D), np.random.default_rng(seed).normal(size=D)):
+            assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(top, rel=1e-6)
+
+
+def test_curvature_never_exceeds_the_top_eigenvalue_at_full_batch():
+    returns = np.random.default_rng(0).normal(size=(N, D))  # no gap
+    values = [curvature(Oracle(PortfolioProblem(returns, LAM), s), np.zeros(D), ALL) for s in range(20)]
+    top = np.linalg.eigvalsh(hessian(returns))[-1]
+    assert 0.8 * top < min(values) and max(values) <= top * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("size", [ALL, (16, None, 16), (16, 16, 16)])
+@pytest.mark.parametrize("factor", [1e-3, 1e2])
+def test_curvature_follows_the_units(factor, size):
+    """Returns times 100: the Hessian times 10,000, from the same draws."""
+    plain, scaled = (PortfolioProblem(make_returns(unit=unit), LAM) for unit in (1.0, factor))
+    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
+    assert b == pytest.approx(factor**2 * a, rel=1e-5)
+    plain, scaled = (PortfolioProblem(make_returns(unit=u), LAM, metric="variance") for u in (1.0, factor))
+    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
+    assert b == pytest.approx(a, rel=1e-5)
+
+
+def test_curvature_of_minibatches():
+    """Their root mean square is about that of all components, or above; what is drawn is charged."""
+    returns = make_returns()
+    problem, top = PortfolioProblem(returns, LAM), np.linalg.eigvalsh(hessian(returns))[-1]
+    for size, cost_of_one in (((16, None, 16), 32), ((16, 8, 16), 40), ((64, None, 64), 128)):
+        oracle = Oracle(problem, 0)
+        assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
+        charged = 16 * cost_of_one + (N if size[1] is None else 0)  # and the exact Jacobian, once
+        assert oracle.ifo == charged
+    oracle = Oracle(problem, 0)
+    curvature(oracle, np.zeros(D), ALL)
+    assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_curvature_at_the_optimum(dtype):
+    """A run that begins where it should end must not take Phi for linear, and eta = 1."""
+    returns = make_returns()
+    top, mean = np.linalg.eigvalsh(hessian(returns))[-1], returns.mean(0)
+    best = np.linalg.solve(hessian(returns), mean)
+    for R, x in ((returns, best), (returns, best * (1 + 1e-6)), (returns - mean, np.zeros(D))):
+        problem = PortfolioProblem(R.astype(dtype), LAM)
+        assert curvature(Oracle(problem, 0), x.astype(dtype), ALL) == pytest.approx(top, rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_curvature_in_both_precisions(dtype):
+    returns = make_returns().astype(dtype)
+    for seed in range(5):
+        found = curvature(Oracle(PortfolioProblem(returns, LAM), seed), np.zeros(D, dtype), ALL)
+        assert found == pytest.approx(np.linalg.eigvalsh(hessian(returns.astype(float)))[-1], rel=2e-3)
+
+
+class Linear(Curved):
+    """f_i(x, u) = <r_i, x> + 2 u_3: a linear Phi."""
+
+    jacobian_kind = "constant"
+
+    def outer_gradient(self, x, u, batch):
+        return batch.mean(0), np.array([0.0, 0.0, 2.0])
+
+
+def test_curvature_of_a_linear_objective_is_zero():
+    problem = Linear(make_returns())
+    for size in (ALL, (4, 4, 4)):
+        for x in (np.zeros(D), np.full(D, 0.1)):
+            assert curvature(Oracle(problem, 0), x, size) == 0.0
+
+
+# extrapolate
+
+
+def anchors_at(problem, xs, eta=0.05, exact_jacobian=True):
+    oracle, anchors = Oracle(problem, 0), []
+    for x in xs:
+        estimate = start(oracle, x, ALL, exact_jacobian)
+        anchors.append(SimpleNamespace(estimate=estimate, pull=residual(problem, x, estimate.F, eta)))
+    return anchors
+
+
+@pytest.mark.parametrize("exact_jacobian", [True, False])
+@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_extrapolate_minimises_a_quadratic(unit, metric, exact_jacobian):
+    """d + 1 anchors determine the gradient of a quadratic in d variables."""
+    returns = unit * np.random.default_rng(0).normal(0.3, 1.0, size=(N, D))
+    problem = PortfolioProblem(returns, LAM)
+    set_metric(problem, metric)
+    best = np.linalg.solve(hessian(returns), returns.mean(0))
+    xs = np.random.default_rng(2).normal(size=(D + 1, D)) * np.abs(best).max()
+    anchors = anchors_at(problem, xs, exact_jacobian=exact_jacobian)
+    combined = extrapolate(anchors, None)
+    np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
+    np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
+    scale = np.abs(anchors[-1].estimate.F).max()
+    np.testing.assert_allclose(combined.F, np.zeros(D), atol=1e-8 * scale)
+    if exact_jacobian:
+        assert combined.J is None
+    else:
+        np.testing.assert_allclose(combined.J, [returns.mean(0)], rtol=1e-7)
+
+
+def test_extrapolate_never_lengthens_the_gradient():
+    problem = PortfolioProblem(make_returns(), LAM, metric="variance")
+    for n in range(1, D + 4):
+        anchors = anchors_at(problem, points(n, seed=n))
+        combined = extrapolate(anchors, None)
+        length = np.sqrt(combined.F @ (problem.metric * combined.F))
+        assert length <= min(anchor.pull[0] for anchor in anchors) * (1 + 1e-9)
+        np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
+
+
+def test_extrapolate_of_one_anchor_and_of_copies():
+    problem = PortfolioProblem(make_returns(), LAM)
+    x, other = points(2)
+    for xs in ([x], [x, x, x], [other, other, x, x]):
+        anchors = anchors_at(problem, xs)
+        combined = extrapolate(anchors, None)
+        assert np.isfinite(combined.x).all()
+        if other not in np.asarray(xs):
+            np.testing.assert_array_equal(combined.x, x)
+            np.testing.assert_array_equal(combined.F, anchors[-1].estimate.F)
+
+
+def test_extrapolate_stays_feasible_and_keeps_the_dtype():
+    returns = make_returns().astype(np.float32)
+    penalty = Simplex()
+    problem = PortfolioProblem(returns, LAM, penalty=penalty)
+    xs = [penalty.project(x.astype(np.float32)) for x in points(4, scale=1.0)]
+    anchors = anchors_at(problem, xs, exact_jacobian=False)
+    assert extrapolate(anchors, None).x.min() < -0.01  # the combination itself is not feasible
+    combined = extrapolate(anchors, penalty)
+    assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
+    for name in ("x", "u", "J", "F"):
+        assert getattr(combined, name).dtype == np.float32
+
+
+# sizes
+
+
+def test_costs_and_exactness():
+    portfolio = Oracle(PortfolioProblem(make_returns()), 0)
+    assert is_exact(portfolio, ALL) and is_exact(portfolio, (8, None, 8))
+    assert not is_exact(portfolio, (8, 8, 8)) and not is_exact(portfolio, (None, N, None))
+    assert is_full(portfolio, ALL) and is_full(portfolio, (None, N, None))
+    assert not any(is_full(portfolio, size) for size in ((8, None, None), (None, 8, None), (None, None, 8)))
+    assert cost(portfolio, (2, 3, 4), False) == 9 and cost(portfolio, (2, None, 4), True) == 6
+    assert cost(portfolio, ALL, False) == 3 * N and cost(portfolio, ALL, True) == 2 * N
+    operator = Oracle(curved("operator"), 0)
+    assert cost(operator, (2, 50, 4), False) == 2 + 2 + 4
+    assert is_full(operator, (None, 50, None)) and not is_exact(operator, ALL)
+    entropic = Oracle(PortfolioProblem(make_returns(), risk_measure="entropic"), 0)
+    assert cost(entropic, ALL, False) == 2 * N + 1 and not is_exact(entropic, ALL)
