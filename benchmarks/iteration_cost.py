@@ -69,7 +69,7 @@ def seconds(work):
     return time.process_time() - begin
 
 
-def measure(n_assets, n_periods=2000):
+def measure(n_assets, n_periods=2500):
     """Microseconds an iteration of the jobs, and the ratios of the solver's to the two of the algebra."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration

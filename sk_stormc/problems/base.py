@@ -228,13 +228,12 @@ class CompositionalProblem(ABC):
         F = self.vjp(self.jacobian(x, everything), f_u)
         return F if f_x is None else f_x + F
 
-    def recession_direction(self):
-        """A direction along which Phi may fall for ever; None where the problem knows of none.
-
-        Asked for after a run that did not converge, to tell an objective unbounded below from a slow solver.
+    def unbounded_below(self):
+        """Whether Phi is known to have no minimum: asked for after a run that did not converge.
 
         Returns
         -------
-        ndarray of shape (n_variables,) or None
+        bool
+            False where it has one, or the problem does not know.
         """
-        return None
+        return False

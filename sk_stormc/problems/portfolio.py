@@ -1,7 +1,6 @@
 """Mean-risk portfolios: utility against variance, semivariance, or entropic risk."""
 
 import numpy as np
-from scipy.sparse.linalg import lsqr
 from scipy.special import logsumexp
 
 from sk_stormc._validation import check_choice, check_number
@@ -185,14 +184,15 @@ class PortfolioProblem(CompositionalProblem):
         value = float(logsumexp(exponent, b=weight)) / self.risk_aversion
         return value if self.penalty is None else value + self.penalty.value(x)
 
-    def recession_direction(self):
-        """The part of the mean return that carries no risk: constant assets, or more assets than periods."""
-        mean, _, constant = self._moments()
-        direction = np.where(constant, mean, 0.0)
-        if not direction.any() and self.n_inner <= self.n_variables:
-            centred = self.returns - mean
-            direction = mean - centred.T @ lsqr(centred.T, mean, atol=1e-14, btol=1e-14, iter_lim=1000)[0]
-        return direction if direction.any() else None
+    def unbounded_below(self):
+        """Whether mean return is to be had without risk: a constant asset, or no more periods than assets."""
+        if self.penalty is not None:
+            return False
+        R = self.returns
+        if len(R) <= R.shape[1]:  # some portfolio has no variance, and but for an accident a mean
+            return bool(self.mean.any())
+        suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
+        return bool((R[:, suspects] == R[0, suspects]).all(axis=0).any())
 
     # means
 
@@ -246,11 +246,10 @@ class PortfolioProblem(CompositionalProblem):
         if isinstance(metric, str) and metric == "variance":
             return self._inverse_variance()
         N = self.n_variables
-        array = np.asarray(metric, dtype=self.returns.dtype) if not isinstance(metric, str) else np.empty(0)
-        diagonal = array.diagonal() if array.ndim == 2 else array
-        if array.shape not in ((N,), (N, N)) or not np.isfinite(array).all() or not (diagonal > 0).all():
-            raise ValueError(f"metric must be 'variance', None, or {N} positive numbers or such a matrix, got {metric!r}")
-        return array
+        D = np.empty(0) if isinstance(metric, str) else np.asarray(metric, dtype=self.returns.dtype)
+        if D.shape not in ((N,), (N, N)) or not np.isfinite(D).all() or (D if D.ndim == 1 else D.diagonal()).min() <= 0:
+            raise ValueError(f"metric must be 'variance', None, {N} positive numbers or such a matrix, got {metric!r}")
+        return D
 
     def _inverse_variance(self):
         _, variance, constant = self._moments()
