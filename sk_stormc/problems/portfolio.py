@@ -90,7 +90,8 @@ class PortfolioProblem(CompositionalProblem):
                 raise ValueError("sample_weight must have a positive entry, got only zeros")
             if not weights.all():  # a period without weight is not there
                 R, weights = R[weights > 0], weights[weights > 0]
-            weights = weights / weights.sum()
+            weights = weights / weights.max()  # whose sum cannot overflow
+            weights /= weights.sum()
             self._cumulative = np.cumsum(weights)
             self._cumulative[-1] = 1.0
         self.returns, self.weights = R, weights
@@ -233,13 +234,6 @@ class PortfolioProblem(CompositionalProblem):
             weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
             yield self.returns[i : i + CHUNK].astype(float), weight
 
-    def _moments(self):
-        """Each asset's mean and variance, and whether it is constant but for rounding."""
-        mean = sum((weight * rows).sum(0) for rows, weight in self._chunks())
-        second = sum((weight * rows**2).sum(0) for rows, weight in self._chunks())
-        variance = sum((weight * (rows - mean) ** 2).sum(0) for rows, weight in self._chunks())
-        return mean, variance, variance <= 1e-12 * second
-
     def _check_metric(self, metric):
         if metric is None:
             return None
@@ -252,6 +246,9 @@ class PortfolioProblem(CompositionalProblem):
         return D
 
     def _inverse_variance(self):
-        _, variance, constant = self._moments()
-        usual = variance[~constant].mean() if not constant.all() else 1.0
-        return (1 / np.where(constant, usual, variance)).astype(self.returns.dtype)
+        mean = sum((weight * rows).sum(0) for rows, weight in self._chunks())
+        second = sum((weight * rows**2).sum(0) for rows, weight in self._chunks())
+        variance = sum((weight * (rows - mean) ** 2).sum(0) for rows, weight in self._chunks())
+        # a constant asset, but for rounding, has no curvature to respect: its size is its scale
+        scale = np.where(variance <= 1e-12 * second, second, variance)
+        return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)

@@ -127,7 +127,7 @@ def precondition(metric, F):
 def proximal_point(problem, x, F, eta):
     """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
     x_tilde = x - eta * precondition(problem.metric, F)
-    if problem.penalty is None:
+    if problem.penalty is None or not np.isfinite(x_tilde).all():  # the loop sees to those
         return x_tilde
     return problem.penalty.prox(x_tilde, eta if problem.metric is None else eta * problem.metric)
 
