@@ -311,6 +311,8 @@ def test_simplex_where_the_total_is_lost_in_rounding():
         (lambda: Box(0, 1, budget=INF), "budget must be a finite number.* None, got inf"),
         (lambda: Box(0, 1, budget=np.nan), "budget must be a finite number.* None, got nan"),
         (lambda: Box([0, 0], 1).check(3), r"low and high must be scalars or of shape \(3,\), got \(2,\)"),
+        (lambda: Box(0, 0.3333, budget=1.0).check(3), "budget=1.0 is unreachable"),
+        (lambda: Box(0.3334, 1, budget=1.0).check(3), "budget=1.0 is unreachable"),
         (lambda: Box(0, 0.2, budget=1.0).check(3), "budget=1.0 is unreachable.* 3 .*from 0.0 to 0.6"),
         (lambda: Box(0.5, INF, budget=1.0).check(3), "budget=1.0 is unreachable.* from 1.5 to inf"),
         (lambda: Simplex(0.0), "total must be .*finite.*> 0, got 0.0"),

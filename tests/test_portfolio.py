@@ -260,11 +260,53 @@ def test_a_constant_asset_takes_part(solver):
     assert not exact or portfolio.weights_[3] == pytest.approx(x[3], abs=1e-12)
 
 
-def test_cash_among_assets_of_very_different_units():
-    R = np.c_[make_returns(SMALL, 3) * [1, 10, 0.1], np.full(SMALL, 0.05)]
-    portfolio = CompositionalPortfolio(constraint=(-1.0, 0.75), random_state=0).fit(R)
-    least = objective(quadratic_program(R, low=-1.0, high=0.75), R)
-    assert objective(portfolio.weights_, R) - least <= 1e-4 * abs(least)
+@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("name", ["long_only", "budget", "box", "box and budget"])
+def test_cash_among_assets_of_very_different_units(name, n):
+    params, program = CONSTRAINED[name]
+    R = np.c_[make_returns(n, 3) * [1, 10, 0.1], np.full(n, 0.05)]
+    portfolio = CompositionalPortfolio(random_state=0, **params).fit(R)
+    least = objective(quadratic_program(R, **program), R)
+    assert objective(portfolio.weights_, R) - least <= 1e-3 * abs(least)
+
+
+def test_cash_between_bounds_at_a_high_risk_aversion():
+    # nothing curves the objective along cash: its weight belongs at its bound, however large the risk aversion
+    R = np.c_[make_returns(SMALL, 4) / make_returns(SMALL, 4).std(0), np.full(SMALL, 0.05)]
+    portfolio = CompositionalPortfolio(constraint=(-0.5, 0.5), risk_aversion=80.0, random_state=0).fit(R)
+    assert portfolio.stop_reason_ == "converged"
+    assert portfolio.weights_[4] == pytest.approx(0.5, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["long_only", "budget", "box and budget"])
+def test_converged_is_true_whatever_the_units_of_the_assets(name):
+    params, program = CONSTRAINED[name]
+    for seed in range(6):
+        R = make_returns(300, 6, seed) * 10 ** np.random.default_rng(seed).uniform(-2, 2, 6)
+        portfolio = CompositionalPortfolio(random_state=0, **params).fit(R)
+        least = min(objective(fit(R, tol=1e-13, **params).weights_, R), objective(quadratic_program(R, **program), R))
+        assert portfolio.stop_reason_ == "converged"
+        assert objective(portfolio.weights_, R) - least <= 1e-3 * abs(least), seed
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "scgd"])
+def test_long_only_weights_are_not_even_slightly_negative(solver):
+    # users ask for (weights >= 0).all(), and count (weights == 0)
+    for seed in range(60):
+        for total in (1.0, 2.5):
+            portfolio = CompositionalPortfolio(
+                solver, constraint="long_only", budget=total, max_iter=100, random_state=seed
+            ).fit(make_returns(300, 8, seed))
+            weights = portfolio.weights_
+            assert (weights >= 0).all(), seed
+            assert (weights[weights != 0] > 1e-13).all(), seed
+
+
+def test_bounds_of_lbfgs_hold_exactly():
+    for seed in range(40):
+        weights = fit(make_returns(300, 8, seed), "lbfgs", constraint=(-0.1, 0.3)).weights_
+        assert (weights >= -0.1).all(), seed
+        assert (weights <= 0.3).all(), seed
 
 
 def test_a_constant_asset_carries_the_long_only_portfolio_of_a_careful_investor():

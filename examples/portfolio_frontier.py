@@ -1,0 +1,21 @@
+"""Mean and deviation over risk_aversion: long only, bounded and fully invested, and losses only."""
+
+import numpy as np
+
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+
+mean = np.linspace(0.02, 0.2, 10)  # percent a day
+returns = make_gaussian_returns(2500, 10, mean=mean, condition_number=4, random_state=0)
+portfolios = {
+    "long only": {"constraint": "long_only"},
+    "at most 30 %": {"constraint": (0.0, 0.3), "budget": 1.0},
+    "semivariance": {"constraint": (0.0, 0.3), "budget": 1.0, "risk_measure": "semivariance"},
+}
+print(f"{'':14}{'lambda':>8}{'mean':>8}{'std':>8}{'assets':>8}")
+for name, params in portfolios.items():
+    for risk_aversion in (0.03, 0.1, 0.3, 1.0):
+        fit = CompositionalPortfolio(risk_aversion=risk_aversion, random_state=0, **params).fit(returns)
+        r = fit.predict(returns)
+        held = np.count_nonzero(fit.weights_)
+        print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
