@@ -252,8 +252,9 @@ def a_part(self, rng, shape):
     return rng.integers(self.n_inner // 4, size=shape)
 
 
-def global_generator(self, rng, shape):
-    return np.random.randint(self.n_inner, size=shape)  # noqa: NPY002
+def own_generator(self, rng, shape):
+    self._rng = getattr(self, "_rng", np.random.default_rng(0))
+    return self._rng.integers(self.n_inner, size=shape)
 
 
 SLIPS = {
@@ -275,7 +276,7 @@ SLIPS = {
     "gradient": ({"gradient": lambda self, x: 1.01 * PortfolioProblem.gradient(self, x)}, "gradient: "),
     "biased draw_inner": ({"draw_inner": a_part}, "draw_inner"),
     "biased draw_outer": ({"draw_outer": a_part}, "draw_outer"),
-    "not from rng": ({"draw_inner": global_generator}, "draw_inner: gives other draws"),
+    "not from rng": ({"draw_inner": own_generator}, "draw_inner: gives other draws"),
     "draws' shape": ({"draw_outer": lambda self, rng, shape: rng.integers(9, size=shape[0])}, "draw_outer"),
     "inner reuses": (reusing("inner"), "inner: is written into"),
     "jacobian reuses": (reusing("jacobian"), "jacobian: is written into"),

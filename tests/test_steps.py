@@ -361,9 +361,10 @@ def test_curvature_follows_the_units(factor, size):
 
 @pytest.mark.xfail(strict=True, reason="the first v has length 1 without the metric, and h is taken from it")
 def test_curvature_in_float32_in_large_units():
-    problem = PortfolioProblem(make_returns(unit=1e4).astype(np.float32), LAM, metric="variance")
-    expected = curvature(Oracle(PortfolioProblem(make_returns(), LAM, metric="variance"), 0), np.zeros(D), ALL)
-    assert curvature(Oracle(problem, 0), np.zeros(D, np.float32), ALL) == pytest.approx(expected, rel=1e-2)
+    plain = PortfolioProblem(make_returns(), LAM, metric="variance")
+    large = PortfolioProblem(make_returns(unit=1e4).astype(np.float32), LAM, metric="variance")
+    expected = curvature(Oracle(plain, 0), np.zeros(D), ALL)
+    assert curvature(Oracle(large, 0), np.zeros(D, np.float32), ALL) == pytest.approx(expected, rel=1e-2)
 
 
 def test_curvature_of_minibatches():
