@@ -103,9 +103,14 @@ class Box:
     """
 
     def __init__(self, low, high, budget=None, alpha=0.0):
-        self.low, self.high = np.broadcast_arrays(np.asarray(low, float), np.asarray(high, float))
-        if np.isnan(self.low).any() or np.isnan(self.high).any():
-            raise ValueError(f"low and high must not be NaN, got low={low!r}, high={high!r}")
+        low, high = np.array(low, float), np.array(high, float)  # copies: the caller's arrays may change
+        if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
+            raise ValueError(f"low and high must be scalars or of one length, got shapes {low.shape} and {high.shape}")
+        self.low, self.high = (np.array(b) for b in np.broadcast_arrays(low, high))
+        if np.isnan(low).any() or np.isnan(high).any():
+            raise ValueError(f"low and high must not be NaN, got {low=}, {high=}")
+        if (low == np.inf).any() or (high == -np.inf).any():
+            raise ValueError(f"low must be below infinity and high above -infinity, got {low=}, {high=}")
         wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
         if wrong.size:
             j = wrong[0]

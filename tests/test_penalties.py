@@ -344,3 +344,16 @@ def test_check_allows_for_rounding(box, n):
 def test_errors_of_what_is_no_number(build, name):
     with pytest.raises(ValueError, match=name):
         build()
+
+
+def test_box_keeps_its_own_bounds():
+    low = np.zeros(3)
+    box = Box(low, 1.0)
+    low[0] = 0.9
+    np.testing.assert_array_equal(box.project(np.full(3, 0.5)), np.full(3, 0.5))
+
+
+@pytest.mark.parametrize("low, high", [(INF, INF), (-INF, -INF), ([0, 0], [1, 1, 1]), (np.zeros((2, 2)), 1)])
+def test_box_refuses_bounds_without_a_point(low, high):
+    with pytest.raises(ValueError, match="low .*high"):
+        Box(low, high)

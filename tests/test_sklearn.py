@@ -1,11 +1,14 @@
 """scikit-learn's own checks, for every estimator x solver."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.solvers import SOLVERS
 
 
+# some of the checks have fewer periods than assets
+@pytest.mark.filterwarnings("ignore:the objective still falls:sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [CompositionalPortfolio(solver=name) for name in SOLVERS]
     + [CompositionalPortfolio(solver=solver()) for solver in SOLVERS.values()]

@@ -517,3 +517,13 @@ def test_arbitrage_is_unbounded():
     returns = np.abs(make_gaussian_returns(1500, 4, mean=1, random_state=0))
     with pytest.warns(ConvergenceWarning, match="unbounded below"):
         minimize(PortfolioProblem(returns, risk_measure="entropic"), "storm-c", random_state=0)
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "vrsc-pg"])
+@pytest.mark.parametrize("n", [400, 1500])
+def test_a_start_at_the_optimum_converges(returns, name, n):
+    x, best = minimum(returns[:n])
+    result = minimize(PortfolioProblem(returns[:n]), name, x, random_state=0)
+    assert result.stop_reason == "converged"
+    assert result.ifo[-1] < 20 * 3 * n
+    assert result.fun <= best + 1e-12 * abs(best)

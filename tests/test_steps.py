@@ -359,7 +359,6 @@ def test_curvature_follows_the_units(factor, size):
     assert b == pytest.approx(a, rel=1e-5)
 
 
-@pytest.mark.xfail(strict=True, reason="the first v has length 1 without the metric, and h is taken from it")
 def test_curvature_in_float32_in_large_units():
     plain = PortfolioProblem(make_returns(), LAM, metric="variance")
     large = PortfolioProblem(make_returns(unit=1e4).astype(np.float32), LAM, metric="variance")

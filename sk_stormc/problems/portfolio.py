@@ -22,7 +22,8 @@ class PortfolioProblem(CompositionalProblem):
 
     both with the constant Jacobian mean r. "entropic" is (1/lambda) log mean exp(-lambda <r_j, x>), the mean
     return within it: the inner value is the mean of the exponentials, its Jacobian depends on x, and f is one
-    component.
+    component. Its exponents are clipped at 300 (float32: 40), so that no estimate overflows; the objective itself
+    is exact beyond.
 
     Parameters
     ----------

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sk_stormc.solvers.schedules import at
+
 __all__ = ["Loop", "MethodState", "Record", "RunState", "SolverResult", "StopReason", "falls_for_ever"]
 
 PASSES = 100  # the budget where neither max_iter nor max_ifo is given
@@ -13,7 +15,7 @@ PASSES = 100  # the budget where neither max_iter nor max_ifo is given
 class StopReason:
     """Why a run ended: the values of ``stop_reason``."""
 
-    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value
+    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value overflowed or was NaN; x is the best finite iterate recorded
@@ -143,7 +145,15 @@ class Loop:
         run, tol = self.run, self.solver.tol
         if tol == 0 or s.t == 0 or run.measured is None or run.measured[0] != s.t:
             return False
-        return run.measured[1] <= tol * run.first_residual
+        return run.measured[1] <= tol * run.first_residual or self._at_rounding(s)
+
+    def _at_rounding(self, s):
+        """Whether a step would only move x by its rounding: a start at the optimum has nothing to fall from."""
+        metric, rate = self.oracle.problem.metric, getattr(s, "learning_rate", None)
+        if not s.at_anchor or rate is None or np.ndim(metric) == 2:
+            return False
+        size = np.linalg.norm(s.x if metric is None else s.x / np.sqrt(metric))
+        return at(rate, s.t) * s.residual <= 4 * np.finfo(s.x.dtype).eps * size
 
     def _look(self, s):
         run = self.run

@@ -194,9 +194,10 @@ def curvature(oracle, x, size):
     exact = is_exact(oracle, size)
     operator = problem.jacobian_kind == "operator"
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
-    v /= np.linalg.norm(v)
+    v, start_v = precondition(problem.metric, v), v
+    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
     rounding = math.sqrt(np.finfo(x.dtype).eps)
-    h = rounding * (1 + float(np.linalg.norm(x)))
+    h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
     squares = []
     for _ in range(1 if is_full(oracle, size) else PROBES):
         inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
