@@ -1,6 +1,6 @@
 """Penalties and constraints R(x): their value, their proximal operator, the projection on their domain.
 
-Every step of every solver is x~ = prox_{eta R}(x - eta D F) (PAPER.md section 6), with D the diagonal
+Every step of every solver is x~ = prox_{eta R}(x - eta D F), with D the diagonal
 metric, so ``step`` is a number or one number a coordinate. In the second case the operator is the one in the
 norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own step.
 """

@@ -8,7 +8,7 @@ from sk_stormc.solvers import SOLVERS
 
 
 # some of the checks have fewer periods than assets
-@pytest.mark.filterwarnings("ignore:the objective still falls:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*unbounded below:sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [CompositionalPortfolio(solver=name) for name in SOLVERS]
     + [CompositionalPortfolio(solver=solver()) for solver in SOLVERS.values()]

@@ -18,7 +18,7 @@ __all__ = ["MAX_IFO", "METHODS", "minimum", "published_sets", "run_portfolio"]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
-# PAPER.md section 8; batches of 2000 are all of the published data. No tolerance where the paper has none.
+# Of the published scripts; batches of 2000 are all of the published data. No tolerance where the paper has none.
 _AVERAGING = {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0}
 _EPOCHS = {
     "learning_rate": 2e-5,

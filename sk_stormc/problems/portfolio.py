@@ -17,7 +17,7 @@ class PortfolioProblem(CompositionalProblem):
 
     With u = <mean r, x> the inner value, the risk is
 
-    - "variance": mean (<r_i, x> - u)^2 (PAPER.md section 7),
+    - "variance": mean (<r_i, x> - u)^2,
     - "semivariance": mean min(<r_i, x> - u, 0)^2,
 
     both with the constant Jacobian mean r. "entropic" is (1/lambda) log mean exp(-lambda <r_j, x>), the mean

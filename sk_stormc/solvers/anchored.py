@@ -5,12 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.solvers.oracle import KINDS
 from sk_stormc.solvers.schedules import at
-from sk_stormc.solvers.steps import Estimate, is_full, residual, shorten
+from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, residual, shorten
 
-__all__ = ["Anchor", "AnchorRule", "extrapolate"]
+__all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 
 MEMORY = 10  # anchors that are combined
+UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
 
 
@@ -28,13 +30,18 @@ class AnchorRule:
     """The rule's memory, and an iteration by it.
 
     An anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the last anchor's, after 3n/B in any
-    case, and at once where |F| has grown a hundredfold. One whose |F| is more than twice the last one's, or whose
-    Phi is above all of those it was combined from, is discarded and the run goes back.
+    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or its |F| is not
+    more than twice as large; after a combination, if its |F| is smaller and its Phi not above all of those combined.
+    Otherwise it is discarded and the run goes back. At the first failure without a combination the
+    learning rate is halved, at a second in a row batches are made four times as large, and so on: where few components
+    make up the gradient, no step is short enough for batches that miss them.
     """
 
     anchors: list  # the newest last
     pull: tuple  # (length, q, p) of `residual` at x
     automatic: bool  # the learning rate is the rule's own, which it may halve
+    growing: bool  # so are the batches, which it may enlarge
+    failures: int = 0  # anchors discarded since the last good one, combinations not counted
     combined: bool = False  # the iterations since the last anchor began at a combination
     stay: bool = False  # the coming iteration takes an anchor where it is
 
@@ -65,19 +72,54 @@ class AnchorRule:
 
     def _judge(self, oracle, s):
         length, anchor = self.pull[0], Anchor(s.now, self.pull, oracle.value(s.now.x, s.now.u))
-        good = length <= 2 * s.residual
-        if self.combined:  # |F| alone may fall on the way up
-            good = good and anchor.value <= max(old.value for old in self.anchors)
+        if self.combined:  # |F| alone may fall on the way up; and a combination may lead to where it came from
+            good = length < s.residual and anchor.value <= max(old.value for old in self.anchors)
+        else:
+            good = length <= 2 * s.residual
+        good = good or anchor.value < self.anchors[-1].value
         if good or not (self.combined or self.automatic):
             self.anchors = [*self.anchors[1 - MEMORY :], anchor]
-            s.residual = length
+            s.residual, self.failures = length, 0
         else:  # back to the anchor before
             self.anchors = self.anchors[-1:]
             if not self.combined:
-                s.learning_rate /= 2
+                self.failures += 1
+                if self.failures % 2 or not self.growing:
+                    s.learning_rate /= 2
+                else:
+                    exact = is_exact(oracle, s.batch_size)
+                    s.batch_size = enlarge(oracle, s.batch_size, 4)
+                    s.prices = (cost(oracle, s.batch_size, exact), s.prices[1])
             s.now = self.anchors[-1].estimate
             self.pull = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
         self.stay, s.refresh = False, is_full(oracle, s.batch_size)
+
+
+def enlarge(oracle, size, factor):
+    """Batch sizes (B_g, B_dg, B_f) times a factor, None where that is all."""
+    sizes = zip(KINDS, size, strict=True)
+    return tuple(None if b is None or factor * b >= oracle.n_components(kind) else factor * b for kind, b in sizes)
+
+
+def settle(oracle, x, size):
+    """Batch sizes and curvature to begin with: batches are enlarged while their curvatures are not comparable.
+
+    Where their root mean square is far above their median, few components make up the gradient and most batches miss
+    them: a step short enough for the worst batch would lead nowhere. No probe takes more than a pass.
+
+    Returns
+    -------
+    size : tuple
+    L : float
+    """
+    while True:
+        tops = curvatures(oracle, x, size)
+        L = math.sqrt(np.mean(np.square(tops)))
+        if is_full(oracle, size) or not L > UNEVEN * np.median(tops):
+            return size, L
+        size = enlarge(oracle, size, 16)
+        if size[0] is not None and len(tops) * size[0] > oracle.n_components("inner"):
+            size = ALL
 
 
 def extrapolate(anchors, penalty):

@@ -157,41 +157,34 @@ class CompositionalSolver(BaseEstimator, ABC):
         return copy.deepcopy(state)
 
     def _result(self, problem, oracle, run, loop):
-        # what belongs to this stop only (the last record) is not part of the state that goes on
         run.oracle = oracle.snapshot()
-        final = copy.copy(run)
-        final.records = list(run.records)
-        t = run.state.t
+        records, t = list(run.records), run.state.t  # the last record belongs to this stop, not to the state
         if loop.reason == StopReason.NON_FINITE:
             x, fun = run.best_x, run.best_fun
-            final.records = [r for r in final.records if math.isfinite(r[2])]
-            warnings.warn(
-                f"{type(self).__name__} met a value that is not finite at iteration {t}; the best finite iterate "
-                f"(objective {fun:.6g}) is kept. Decrease learning_rate, use learning_rate='auto', or rescale "
-                "the data.",
-                ConvergenceWarning,
-                stacklevel=3,
+            records = [r for r in records if math.isfinite(r[2])]
+            self._warn(
+                f"met a value that is not finite at iteration {t}; the best finite iterate (objective {fun:.6g}) is "
+                "kept. Decrease learning_rate, use learning_rate='auto', or rescale the data."
             )
         else:
             x = self.finish(problem, run.state) if t else run.state.x
-            known = x is run.state.x and final.records[-1][0] == t
-            fun = final.records[-1][2] if known else problem.objective(x)
-            if loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO) and falls_for_ever(
-                problem, run, x, fun
-            ):
-                warnings.warn(
-                    f"the objective still falls without slowing down when {type(self).__name__} stops "
-                    f"({fun:.6g} at IFO {oracle.ifo}): it seems unbounded below. Add a constraint or a penalty, "
-                    "or more samples than variables.",
-                    ConvergenceWarning,
-                    stacklevel=3,
+            known = x is run.state.x and records[-1][0] == t
+            fun = records[-1][2] if known else problem.objective(x)
+            in_vain = loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO)
+            if in_vain and falls_for_ever(problem, run, x, fun):
+                self._warn(
+                    f"stops at {fun:.6g} after {oracle.ifo} IFO, while the objective still falls: it seems unbounded "
+                    "below. Add a constraint or a penalty, or more samples than variables."
                 )
-        if not final.records or final.records[-1] != (t, oracle.ifo, fun):
-            final.records.append((t, oracle.ifo, fun))
-        _, ifo, curve = zip(*final.records, strict=True)
+        if not records or records[-1] != (t, oracle.ifo, fun):
+            records.append((t, oracle.ifo, fun))
+        _, ifo, curve = zip(*records, strict=True)
         return SolverResult(
             x, fun, np.array(curve), np.array(ifo), dict(oracle.n_evaluations), t, loop.reason, run
         )
+
+    def _warn(self, message):
+        warnings.warn(f"{type(self).__name__} {message}", ConvergenceWarning, stacklevel=4)
 
     # what the methods' init_state resolve "auto" with
 
@@ -219,11 +212,11 @@ class CompositionalSolver(BaseEstimator, ABC):
         B_dg = min(B_dg, problem.n_inner) if constant and B_dg else all_or(B_dg, problem.n_inner)
         return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
 
-    def step_size(self, oracle, x, size, factor, schedule=lambda eta: eta):
-        """The learning rate: the user's, the problem's, or ``schedule(factor / L)`` with L probed on batches."""
+    def step_size(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
+        """The learning rate: the user's, the problem's, or ``schedule(factor / L)``, L probed if not given."""
         value = self.auto("learning_rate", oracle.problem, None)
         if value is not None:
             return value if callable(value) else float(value)
-        curve = curvature(oracle, x, size)
+        L = curvature(oracle, x, size) if L is None else L
         # a linear objective has no scale: any step goes down, and the run ends at its budget
-        return schedule(factor / curve if curve > 0 else 1.0)
+        return schedule(factor / L if L > 0 else 1.0)

@@ -16,6 +16,7 @@ __all__ = [
     "advance",
     "cost",
     "curvature",
+    "curvatures",
     "is_exact",
     "is_full",
     "move",
@@ -42,7 +43,7 @@ class Estimate:
 
 
 def keep_in_domain(problem, u, u_old):
-    """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f (FINDINGS.md 6)."""
+    """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f."""
     if problem.inner_floor is None:
         return u
     return np.maximum(
@@ -179,16 +180,19 @@ def move(problem, x, F, eta, normalization=None, precision=None):
 
 
 def curvature(oracle, x, size):
-    """The charged probe of every automatic learning rate: the root mean square curvature of a minibatch.
+    """L, behind every automatic learning rate: the root mean square of `curvatures`; 0 for a linear objective."""
+    return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
 
-    Top eigenvalues of metric @ Hessian, by power iterations on differences of the minibatch gradient,
-    the vector carried from batch to batch; g and f on independent batches. One probe where all batches are
-    full, since they are all the same.
+
+def curvatures(oracle, x, size):
+    """The charged probe: top eigenvalues of metric @ Hessian of 16 minibatches.
+
+    By power iterations on differences of the minibatch gradient, the vector carried from batch to batch; g and f on
+    independent batches. One probe where all batches are full, since they are all the same.
 
     Returns
     -------
-    float
-        L; 0 where the objective is linear at x.
+    list of float
     """
     problem = oracle.problem
     exact = is_exact(oracle, size)
@@ -198,7 +202,7 @@ def curvature(oracle, x, size):
     v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
-    squares = []
+    tops = []
     for _ in range(1 if is_full(oracle, size) else PROBES):
         inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
         slope = None if exact else oracle.share(inner) if operator else oracle.draw("jacobian", size[1])
@@ -222,5 +226,5 @@ def curvature(oracle, x, size):
             step = max(1e-3 * length / top, rounding * float(np.linalg.norm(x) / np.linalg.norm(v)))
             if step > 1e-7 * h:  # else F is 0 but for rounding
                 h = step
-        squares.append(top**2)
-    return math.sqrt(np.mean(squares))
+        tops.append(top)
+    return tops

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
-from sk_stormc.solvers.anchored import Anchor, AnchorRule
+from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import Power, at
@@ -81,7 +81,8 @@ class STORMCompositional(CompositionalSolver):
     -----
     The anchored rule (`sk_stormc.solvers.anchored`): anchors are taken when |F| has fallen to a tenth, and each starts
     the next stretch from Anderson's combination of the last ten. One that made things worse is discarded; if no
-    combination was to blame, an automatic learning rate is halved. With full batches every iteration is an anchor.
+    combination was to blame, an automatic learning rate is halved or automatic batches are enlarged. With full
+    batches every iteration is an anchor.
 
     References
     ----------
@@ -149,8 +150,12 @@ class STORMCompositional(CompositionalSolver):
             first = self.sizes("init_batch_size", oracle, rule=None)
         momentum = self.auto("momentum", problem, 0.0 if ruled else Power(1.0, -1.0))
         momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
+        own_rate, own_size = (self.auto(name, problem, "own") == "own" for name in ("learning_rate", "batch_size"))
+        L = None
+        if ruled and own_rate and own_size:
+            size, L = settle(oracle, x, size)
         exact = is_exact(oracle, size)
-        eta = self.step_size(oracle, x, size, 0.7 if ruled else 0.5)
+        eta = self.step_size(oracle, x, size, 0.7 if ruled else 0.5, L=L)
         s = StormState(
             x,
             now=start(oracle, x, first, exact),
@@ -169,7 +174,7 @@ class STORMCompositional(CompositionalSolver):
             pull = residual(problem, x, s.now.F, at(eta, 0))
             s.residual = pull[0]
             value = oracle.value(x, s.now.u) if first == ALL else np.inf
-            s.rule = AnchorRule([Anchor(s.now, pull, value)], pull, self.auto("learning_rate", problem, None) is None)
+            s.rule = AnchorRule([Anchor(s.now, pull, value)], pull, own_rate, own_size)
         return s
 
     def cost(self, oracle, s):
