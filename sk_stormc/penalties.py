@@ -222,7 +222,8 @@ class Box:
         a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
         over, under = total(a), total(b)
         if over >= self.budget >= under and over > under:
-            return a + (b - a) * (over - self.budget) / (over - under)
+            part = (over - self.budget) / (over - under)  # from the nearer end, which rounds less
+            return a + (b - a) * part if part < 0.5 else b - (b - a) * ((self.budget - under) / (over - under))
         # beyond the outermost kinks only the coordinates without a bound there move
         a, over, bound = (b, under, self.low) if under > self.budget else (a, over, self.high)
         slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()

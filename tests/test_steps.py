@@ -438,7 +438,7 @@ def test_extrapolate_minimises_a_quadratic(unit, metric, exact_jacobian):
     best = np.linalg.solve(hessian(returns), returns.mean(0))
     xs = np.random.default_rng(2).normal(size=(D + 1, D)) * np.abs(best).max()
     anchors = anchors_at(problem, xs, exact_jacobian=exact_jacobian)
-    combined = extrapolate(anchors, None)
+    combined = extrapolate(anchors, problem)
     np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
     np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
     scale = np.abs(anchors[-1].estimate.F).max()
@@ -453,7 +453,7 @@ def test_extrapolate_never_lengthens_the_gradient():
     problem = PortfolioProblem(make_returns(), LAM, metric="variance")
     for n in range(1, D + 4):
         anchors = anchors_at(problem, points(n, seed=n))
-        combined = extrapolate(anchors, None)
+        combined = extrapolate(anchors, problem)
         length = np.sqrt(combined.F @ (problem.metric * combined.F))
         assert length <= min(anchor.pull[0] for anchor in anchors) * (1 + 1e-9)
         np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
@@ -464,7 +464,7 @@ def test_extrapolate_of_one_anchor_and_of_copies():
     x, other = points(2)
     for xs in ([x], [x, x, x], [other, other, x, x]):
         anchors = anchors_at(problem, xs)
-        combined = extrapolate(anchors, None)
+        combined = extrapolate(anchors, problem)
         assert np.isfinite(combined.x).all()
         if other not in np.asarray(xs):
             np.testing.assert_array_equal(combined.x, x)
@@ -479,8 +479,8 @@ def test_extrapolate_stays_feasible_and_keeps_the_dtype():
     best = np.linalg.solve(hessian(returns.astype(float)), returns.mean(0))
     xs = [penalty.project((x + 5 * best).astype(np.float32)) for x in points(4, scale=0.3)]
     anchors = anchors_at(problem, xs, exact_jacobian=False)
-    assert extrapolate(anchors, None).x.min() < -0.01  # the combination itself is not feasible
-    combined = extrapolate(anchors, penalty)
+    assert extrapolate(anchors, PortfolioProblem(returns, LAM)).x.min() < -0.01  # the combination itself is not feasible
+    combined = extrapolate(anchors, problem)
     assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
     for name in ("x", "u", "J", "F"):
         assert getattr(combined, name).dtype == np.float32

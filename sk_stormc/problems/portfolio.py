@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sk_stormc._validation import check_choice, check_number
+from sk_stormc.penalties import Box
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["PortfolioProblem"]
@@ -188,11 +189,14 @@ class PortfolioProblem(CompositionalProblem):
 
     def unbounded_below(self):
         """Whether mean return is to be had without risk: a constant asset, or no more periods than assets."""
-        if self.penalty is not None:
+        R, penalty = self.returns, self.penalty
+        free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
+        if penalty is not None and not free:
             return False
-        R = self.returns
-        if len(R) <= R.shape[1]:  # some portfolio has no variance, and but for an accident a mean
+        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and but for an accident a mean
             return bool(self.mean.any())
+        if free:
+            return False
         suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
         return bool((R[:, suspects] == R[0, suspects]).all(axis=0).any())
 

@@ -7,12 +7,13 @@ import numpy as np
 
 from sk_stormc.solvers.oracle import KINDS
 from sk_stormc.solvers.schedules import at
-from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, residual, shorten
+from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, residual, shorten
 
 __all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 
 MEMORY = 10  # anchors that are combined
 UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
+ROUNDING = 1e-10  # of Phi
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
 
 
@@ -30,9 +31,9 @@ class AnchorRule:
     """The rule's memory, and an iteration by it.
 
     An anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the last anchor's, after 3n/B in any
-    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or its |F| is not
-    more than twice as large; after a combination, if its |F| is smaller and its Phi not above all of those combined.
-    Otherwise it is discarded and the run goes back. At the first failure without a combination the
+    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or not above all of
+    those kept while its |F| is at most twice the last one's (after a combination: smaller). Otherwise it is discarded
+    and the run goes back. At the first failure without a combination the
     learning rate is halved, at a second in a row batches are made four times as large, and so on: where few components
     make up the gradient, no step is short enough for batches that miss them.
     """
@@ -52,7 +53,7 @@ class AnchorRule:
             s.steps = 0
             self.combined = len(self.anchors) > 1 and problem.jacobian_kind != "operator"
             if self.combined:
-                s.now = extrapolate(self.anchors, problem.penalty)
+                s.now = extrapolate(self.anchors, problem)
                 self.pull = residual(problem, s.now.x, s.now.F, eta)
         x = s.now.x
         if not self.stay:
@@ -72,11 +73,11 @@ class AnchorRule:
 
     def _judge(self, oracle, s):
         length, anchor = self.pull[0], Anchor(s.now, self.pull, oracle.value(s.now.x, s.now.u))
-        if self.combined:  # |F| alone may fall on the way up; and a combination may lead to where it came from
-            good = length < s.residual and anchor.value <= max(old.value for old in self.anchors)
-        else:
-            good = length <= 2 * s.residual
-        good = good or anchor.value < self.anchors[-1].value
+        # |F| alone may fall on the way up; and a combination may lead to where it came from
+        highest = max(old.value for old in self.anchors)
+        down = anchor.value <= highest + ROUNDING * abs(highest)
+        shorter = length < s.residual if self.combined else length <= 2 * s.residual
+        good = (down and shorter) or anchor.value < self.anchors[-1].value
         if good or not (self.combined or self.automatic):
             self.anchors = [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
@@ -122,14 +123,15 @@ def settle(oracle, x, size):
             size = ALL
 
 
-def extrapolate(anchors, penalty):
+def extrapolate(anchors, problem):
     """Anderson's combination of the last anchors: where their gradients, taken as affine, are smallest.
 
     Parameters
     ----------
     anchors : list
         Objects with ``estimate`` (Estimate) and ``pull`` (what `residual` returned for it), newest last.
-    penalty : object or None
+    problem : CompositionalProblem
+        For the domains of x and u.
 
     Returns
     -------
@@ -164,8 +166,8 @@ def extrapolate(anchors, penalty):
     x = here[2 * d : 3 * d].astype(last.x.dtype)
     u, F, J = np.split(here[3 * d :], [last.u.size, last.u.size + d])
     return Estimate(
-        x if penalty is None else penalty.project(x),
-        u.reshape(last.u.shape).astype(last.u.dtype),
+        x if problem.penalty is None else problem.penalty.project(x),
+        keep_in_domain(problem, u.reshape(last.u.shape).astype(last.u.dtype), last.u),
         None if last.J is None else J.reshape(last.J.shape).astype(last.J.dtype),
         F.astype(last.F.dtype),
     )
