@@ -279,8 +279,10 @@ class Simplex:
         z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
-        nu = nu[np.flatnonzero(z[order] > nu * step[order])[-1]]
-        return np.maximum(z - nu * step, 0).astype(x.dtype, copy=False)
+        positive = np.flatnonzero(z[order] > nu * step[order])
+        if not positive.size:  # x spans the number range: all on the largest
+            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(x.dtype)
+        return np.maximum(z - nu[positive[-1]] * step, 0).astype(x.dtype, copy=False)
 
     def project(self, x):
         """The nearest feasible point.

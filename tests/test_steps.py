@@ -18,10 +18,10 @@ from sk_stormc.solvers.steps import (
     is_exact,
     is_full,
     keep_in_domain,
+    land,
     move,
     proximal_point,
     residual,
-    shorten,
     start,
 )
 
@@ -231,7 +231,7 @@ def test_residual_without_a_penalty(metric):
     F, x = np.random.default_rng(0).normal(size=(2, D))
     problem = PortfolioProblem(make_returns())
     M = set_metric(problem, metric)
-    length, q, p = residual(problem, x, F, 0.3)
+    length, q, p, _ = residual(problem, x, F, 0.3)
     np.testing.assert_allclose(q, M @ F)
     np.testing.assert_array_equal(p, F)
     assert length == pytest.approx(np.sqrt(F @ M @ F))
@@ -257,7 +257,7 @@ def test_residual_with_a_penalty(metric, penalty):
     for z in np.random.default_rng(1).normal(size=(200, D)):
         assert model(x_tilde) <= model(penalty.project(z)) + 1e-12
         assert model(x_tilde) <= model(penalty.project(x_tilde + 1e-3 * z)) + 1e-12
-    length, q, p = residual(problem, x, F, eta)
+    length, q, p, _ = residual(problem, x, F, eta)
     np.testing.assert_allclose(q, (x - x_tilde) / eta)
     assert length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
     assert length**2 == pytest.approx(q @ p)
@@ -277,6 +277,11 @@ def test_residual_vanishes_at_the_optimum_only():
     for _ in range(3000):
         x, length = move(constrained, x, constrained.gradient(x), 0.2)
     assert length < 1e-10
+
+
+def shorten(problem, q, p, length, normalization, precision):
+    """gamma q, from the step that it makes."""
+    return -land(problem, np.zeros_like(q), (length, q, p, None), 1.0, normalization, precision)
 
 
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
@@ -301,7 +306,7 @@ def test_shorten_in_a_metric():
     problem = PortfolioProblem(make_returns()[:, :4], metric=np.array([1.0, 4.0, 9.0, 0.25]))
     problem.n_blocks = 2
     x, F = np.zeros(4), np.array([3.0, 0.5, 1.0, 4.0])
-    length, q, p = residual(problem, x, F, 1.0)
+    length, q, p, _ = residual(problem, x, F, 1.0)
     np.testing.assert_allclose(q, [3.0, 2.0, 9.0, 1.0])
     lengths = np.sqrt([9.0 + 1.0, 9.0 + 4.0])
     assert length == pytest.approx(np.sqrt(23.0))

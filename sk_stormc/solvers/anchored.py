@@ -7,7 +7,7 @@ import numpy as np
 
 from sk_stormc.solvers.oracle import KINDS
 from sk_stormc.solvers.schedules import at
-from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, residual, shorten
+from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, land, residual
 
 __all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 
@@ -39,7 +39,7 @@ class AnchorRule:
     """
 
     anchors: list  # the newest last
-    pull: tuple  # (length, q, p) of `residual` at x
+    pull: tuple  # `residual` at x
     automatic: bool  # the learning rate is the rule's own, which it may halve
     growing: bool  # so are the batches, which it may enlarge
     failures: int = 0  # anchors discarded since the last good one, combinations not counted
@@ -57,8 +57,7 @@ class AnchorRule:
                 self.pull = residual(problem, s.now.x, s.now.F, eta)
         x = s.now.x
         if not self.stay:
-            length, q, p = self.pull
-            x = x - eta * shorten(problem, q, p, length, s.normalization, at(s.precision, s.t))
+            x = land(problem, x, self.pull, eta, s.normalization, at(s.precision, s.t))
         s.now = estimate(oracle, s, x)
         self.pull = residual(problem, x, s.now.F, eta)
         s.steps += 1
@@ -138,11 +137,11 @@ def extrapolate(anchors, problem):
     Estimate
         The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
     """
-    last, (length, q, _) = anchors[-1].estimate, anchors[-1].pull
+    last, (length, q, *_) = anchors[-1].estimate, anchors[-1].pull
     names = ("x", "u", "F") if last.J is None else ("x", "u", "F", "J")
 
     def pack(anchor):
-        _, q, p = anchor.pull
+        _, q, p, _ = anchor.pull
         parts = [q, p, *(getattr(anchor.estimate, name) for name in names)]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 

@@ -183,6 +183,7 @@ class _Variables:
         else:
             self.scale = np.sqrt(metric) if metric.ndim == 1 else np.linalg.cholesky(metric)
         self.alpha = getattr(penalty, "alpha", 0.0)
+        self.box = penalty if isinstance(penalty, Box) else None
         self.bounds = None
         low, high = getattr(penalty, "low", -np.inf), getattr(penalty, "high", np.inf)
         if penalty is not None:
@@ -197,7 +198,8 @@ class _Variables:
     def to_x(self, z):
         if self.alpha:
             z = np.subtract(*np.split(z, 2))
-        return self.scale * z if self.scale.ndim == 1 else self.scale @ z
+        x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
+        return x if self.box is None else np.clip(x, self.box.low, self.box.high)  # the scale has rounded
 
     def to_z(self, x):
         x = x.astype(float)

@@ -18,7 +18,7 @@ class StopReason:
     CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    NON_FINITE = "non_finite"  #: a value overflowed or was NaN; x is the best finite iterate recorded
+    NON_FINITE = "non_finite"  #: a value was infinite or NaN, or on its way there; x is the best iterate recorded
     CALLBACK = "callback"  #: on_record returned a true value
 
 
@@ -59,6 +59,7 @@ class RunState:
     seen: int = -1  # the last iteration that was looked at
     measured: tuple = None  # (iteration, residual) as last compared with tol
     first_residual: float | None = None
+    first_length: float = 0.0  # the first residual that is not 0
     window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
 
 
@@ -157,9 +158,11 @@ class Loop:
 
     def _look(self, s):
         run = self.run
-        if s.t and not (s.residual is None or math.isfinite(s.residual)):
-            self.reason = StopReason.NON_FINITE
-            return
+        if s.t and s.residual is not None:
+            run.first_length = run.first_length or s.residual
+            if not s.residual * np.finfo(s.x.dtype).eps <= run.first_length:  # NaN, or nothing of the start is left
+                self.reason = StopReason.NON_FINITE
+                return
         if s.t and self.oracle.ifo >= run.next_record:
             self.record(s.x)
         if s.t & (s.t - 1) == 0:

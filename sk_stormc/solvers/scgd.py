@@ -94,8 +94,7 @@ class SCGD(CompositionalSolver):
         beta = at(s.beta, s.t)
         batch = oracle.draw("inner", s.batch_size[0])
         value = oracle.inner(self.query(s, beta), batch)
-        u_old, s.u = s.u, value if s.u is None else (1 - beta) * s.u + beta * value
-        s.u = keep_in_domain(oracle.problem, s.u, u_old)
+        s.u = keep_in_domain(oracle.problem, value if s.u is None else (1 - beta) * s.u + beta * value, None)
         J = None
         if oracle.problem.jacobian_kind == "operator":
             J = oracle.jacobian(s.x, oracle.share(batch))

@@ -19,9 +19,9 @@ __all__ = [
     "curvatures",
     "is_exact",
     "is_full",
+    "land",
     "move",
     "residual",
-    "shorten",
     "start",
 ]
 
@@ -97,7 +97,7 @@ def advance(oracle, old, x, momentum, size):
     else:
         u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
         u = u + oracle.inner(x, batch)
-    u = keep_in_domain(problem, u, old.u)
+    u = keep_in_domain(problem, u, None if batch.full else old.u)
 
     if problem.jacobian_kind == "operator":
         J = oracle.jacobian(x, oracle.share(batch))
@@ -141,33 +141,38 @@ def residual(problem, x, F, eta):
     length : float
     q, p : ndarray of shape (n_variables,)
         q = (x - x~) / eta and p = metric^-1 q, so that length^2 = <q, p>.
+    x_tilde : ndarray of shape (n_variables,) or None
+        x~; None where it is x - eta q.
     """
+    x_tilde = None
     if problem.penalty is None:
         q, p = precondition(problem.metric, F), F
     else:
-        q = (x - proximal_point(problem, x, F, eta)) / eta
+        x_tilde = proximal_point(problem, x, F, eta)
+        q = (x - x_tilde) / eta
         p = q if problem.metric is None else q / problem.metric
     square = float(q.dot(p))
-    return (math.sqrt(square) if square >= 0 else math.nan), q, p
+    return (math.sqrt(square) if square >= 0 else math.nan), q, p, x_tilde
 
 
-def shorten(problem, q, p, length, normalization, precision):
-    """gamma_t q, step 6 of Algorithm 1: gamma_t = min(eta eps / |x~ - x|, 1/2), eta |q| being |x~ - x|.
+def land(problem, x, pull, eta, normalization, precision):
+    """Step 6 of Algorithm 1: x_t + gamma_t (x~ - x_t) with gamma_t = min(eta eps / |x~ - x|, 1/2).
 
-    One gamma with "global", that of each block of x with "block", 1 with None.
+    One gamma with "global", that of each block of x with "block", 1 with None. ``pull`` is what `residual` returned.
     """
+    length, q, p, x_tilde = pull
     if normalization is None:
-        return q
+        return x - eta * q if x_tilde is None else x_tilde  # x~ itself: its zeros are exact
     if normalization == "global":
-        return (min(0.5, precision / length) if length else 0.5) * q
+        return x - (eta * (min(0.5, precision / length) if length else 0.5)) * q
     blocks = (problem.n_blocks, -1)
     lengths = np.sqrt(np.einsum("ij,ij->i", q.reshape(blocks), p.reshape(blocks)))
     gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-    return (gamma[:, None] * q.reshape(blocks)).ravel()
+    return x - eta * (gamma[:, None] * q.reshape(blocks)).ravel()
 
 
 def move(problem, x, F, eta, normalization=None, precision=None):
-    """Steps 5 and 6 of Algorithm 1: x_{t+1} = x_t + gamma_t (x~_{t+1} - x_t).
+    """Steps 5 and 6 of Algorithm 1.
 
     Returns
     -------
@@ -175,8 +180,8 @@ def move(problem, x, F, eta, normalization=None, precision=None):
     length : float
         |x~ - x| / eta in the metric, before gamma.
     """
-    length, q, p = residual(problem, x, F, eta)
-    return x - eta * shorten(problem, q, p, length, normalization, precision), length
+    pull = residual(problem, x, F, eta)
+    return land(problem, x, pull, eta, normalization, precision), pull[0]
 
 
 def curvature(oracle, x, size):
