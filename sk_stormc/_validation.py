@@ -3,7 +3,9 @@
 import math
 from numbers import Integral, Real
 
-__all__ = ["check_batch_size", "check_choice", "check_int", "check_number"]
+import numpy as np
+
+__all__ = ["as_numbers", "check_batch_size", "check_choice", "check_int", "check_number"]
 
 
 def _fail(name, value, expected):
@@ -52,3 +54,11 @@ def check_batch_size(name, value):
             check_int(name, part, low=1, words=(None,))
     else:
         check_int(name, value, low=1, words=(None, "auto"))
+
+
+def as_numbers(name, value, dtype=float):
+    """value as an array of numbers, a copy."""
+    try:
+        return np.array(value, dtype=dtype)
+    except (TypeError, ValueError):
+        _fail(name, value, "numbers")

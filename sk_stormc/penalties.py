@@ -7,7 +7,7 @@ norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own
 
 import numpy as np
 
-from sk_stormc._validation import check_number
+from sk_stormc._validation import as_numbers, check_number
 
 __all__ = ["Box", "L1", "Simplex"]
 
@@ -103,14 +103,15 @@ class Box:
     """
 
     def __init__(self, low, high, budget=None, alpha=0.0):
-        low, high = np.array(low, float), np.array(high, float)  # copies: the caller's arrays may change
+        given = f"got low={low!r}, high={high!r}"
+        low, high = as_numbers("low", low), as_numbers("high", high)  # copies: the caller's arrays may change
         if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
             raise ValueError(f"low and high must be scalars or of one length, got shapes {low.shape} and {high.shape}")
         self.low, self.high = (np.array(b) for b in np.broadcast_arrays(low, high))
         if np.isnan(low).any() or np.isnan(high).any():
-            raise ValueError(f"low and high must not be NaN, got {low=}, {high=}")
+            raise ValueError(f"low and high must not be NaN or None, {given}")
         if (low == np.inf).any() or (high == -np.inf).any():
-            raise ValueError(f"low must be below infinity and high above -infinity, got {low=}, {high=}")
+            raise ValueError(f"low must be below infinity and high above -infinity, {given}")
         wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
         if wrong.size:
             j = wrong[0]

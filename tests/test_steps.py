@@ -484,7 +484,7 @@ def test_extrapolate_stays_feasible_and_keeps_the_dtype():
     best = np.linalg.solve(hessian(returns.astype(float)), returns.mean(0))
     xs = [penalty.project((x + 5 * best).astype(np.float32)) for x in points(4, scale=0.3)]
     anchors = anchors_at(problem, xs, exact_jacobian=False)
-    assert extrapolate(anchors, PortfolioProblem(returns, LAM)).x.min() < -0.01  # the combination itself is not feasible
+    assert extrapolate(anchors, PortfolioProblem(returns, LAM)).x.min() < -0.01
     combined = extrapolate(anchors, problem)
     assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
     for name in ("x", "u", "J", "F"):

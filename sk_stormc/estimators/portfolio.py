@@ -1,6 +1,7 @@
 """A portfolio of assets from a history of returns."""
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from sk_stormc._validation import check_number
@@ -129,7 +130,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         solver = self._make_solver()
         returns = _check_returns(X, ensure_min_samples=2)
+        validate_data(clone(self), X, skip_check_array=True)  # column names that will not do, found out now
         problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
+        solver.accept(problem)
         x0 = None
         if self.warm_start and hasattr(self, "weights_"):
             if len(self.weights_) != returns.shape[1]:
@@ -198,6 +201,7 @@ class CompositionalPortfolio(CompositionalEstimator):
                 raise ValueError(
                     f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}"
                 )
+            check_number("budget", self.budget, low=0, inclusive=False, words=(None,))
             return Simplex(1.0 if self.budget is None else self.budget)
         if self.constraint is None and self.budget is None:
             return L1(self.l1) if self.l1 else None

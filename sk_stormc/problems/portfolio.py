@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from sk_stormc._validation import check_choice, check_number
+from sk_stormc._validation import as_numbers, check_choice, check_number
 from sk_stormc.penalties import Box
 from sk_stormc.problems.base import CompositionalProblem
 
@@ -85,9 +85,13 @@ class PortfolioProblem(CompositionalProblem):
             raise ValueError(f"returns must be finite, got {R[~np.isfinite(R)][0]}")
         weights = None
         if sample_weight is not None:
-            weights = np.asarray(sample_weight, dtype=float)
-            if weights.shape != (len(R),) or not np.isfinite(weights).all() or (weights < 0).any():
-                raise ValueError(f"sample_weight must be {len(R)} finite numbers >= 0, got {sample_weight!r}")
+            weights = as_numbers("sample_weight", sample_weight)
+            if weights.shape != (len(R),):
+                raise ValueError(f"sample_weight must be of shape ({len(R)},), got {weights.shape}")
+            wrong = ~(np.isfinite(weights) & (weights >= 0))
+            if wrong.any():
+                k = np.argmax(wrong)
+                raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} for period {k}")
             if not weights.any():
                 raise ValueError("sample_weight must have a positive entry, got only zeros")
             if not weights.all():  # a period without weight is not there

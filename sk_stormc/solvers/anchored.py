@@ -31,11 +31,11 @@ class AnchorRule:
     """The rule's memory, and an iteration by it.
 
     An anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the last anchor's, after 3n/B in any
-    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or not above all of
-    those kept while its |F| is at most twice the last one's (after a combination: smaller). Otherwise it is discarded
-    and the run goes back. At the first failure without a combination the
-    learning rate is halved, at a second in a row batches are made four times as large, and so on: where few components
-    make up the gradient, no step is short enough for batches that miss them.
+    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or not above
+    all of those kept while its |F| is at most twice the last one's (after a combination: smaller). Otherwise it is
+    discarded and the run goes back. At the first failure without a combination the learning rate is halved, at a
+    second in a row batches are made four times as large, and so on: where few components make up the gradient, no
+    step is short enough for batches that miss them.
     """
 
     anchors: list  # the newest last
@@ -115,7 +115,7 @@ def settle(oracle, x, size):
     while True:
         tops = curvatures(oracle, x, size)
         L = math.sqrt(np.mean(np.square(tops)))
-        if is_full(oracle, size) or not L > UNEVEN * np.median(tops):
+        if is_full(oracle, size) or not UNEVEN * np.median(tops) < L:
             return size, L
         size = enlarge(oracle, size, 16)
         if size[0] is not None and len(tops) * size[0] > oracle.n_components("inner"):

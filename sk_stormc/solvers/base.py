@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sk_stormc._validation import check_batch_size, check_int, check_number
+from sk_stormc._validation import as_numbers, check_batch_size, check_int, check_number
 from sk_stormc.solvers.oracle import Oracle
 from sk_stormc.solvers.run import Loop, MethodState, RunState, SolverResult, StopReason, falls_for_ever
 from sk_stormc.solvers.steps import cost, curvature, is_exact
@@ -77,6 +77,14 @@ class CompositionalSolver(BaseEstimator, ABC):
         check_int("max_ifo", self.max_ifo, low=1, words=(None,))
         check_number("tol", self.tol, low=0)
 
+    def accept(self, problem):
+        """Raise a ValueError where the method cannot run on the problem."""
+        penalty, metric = problem.penalty, problem.metric
+        if penalty is not None and np.ndim(metric) == 2:
+            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+        if penalty is not None and hasattr(penalty, "check"):
+            penalty.check(problem.n_variables)
+
     def solve(self, problem, x0=None, *, random_state=None, state=None, record_every=None, on_record=None):
         """Minimise a problem.
 
@@ -105,13 +113,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         """
         self.validate()
         check_int("record_every", record_every, low=1, words=(None,))
-        penalty, metric = problem.penalty, problem.metric
-        if penalty is not None and metric is not None and np.ndim(metric) == 2:
-            raise ValueError(
-                "a penalty needs a diagonal metric (or None): its proximal step has no closed form"
-            )
-        if penalty is not None and hasattr(penalty, "check"):
-            penalty.check(problem.n_variables)
+        self.accept(problem)
         seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
         oracle = Oracle(problem, seed)
         # overflow is looked for by value and reported once, with what to change
@@ -139,7 +141,7 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     def _start_point(self, problem, oracle, x0):
         own = problem.initial_point(oracle.rng)
-        x = own if x0 is None else np.array(x0, dtype=own.dtype)
+        x = own if x0 is None else as_numbers("x0", x0, own.dtype)
         if x.shape != (problem.n_variables,):
             raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
         if not np.isfinite(x).all():

@@ -76,18 +76,19 @@ class LBFGS(CompositionalSolver):
         super().validate()
         check_int("memory", self.memory, low=1)
 
+    def accept(self, problem):
+        """Raise a ValueError where the method cannot run on the problem."""
+        super().accept(problem)
+        penalty = problem.penalty
+        if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
+            return
+        found = "a budget" if isinstance(penalty, Box) else f"the {type(penalty).__name__.lower()}"
+        raise ValueError(
+            f"solver='lbfgs' takes bounds and an l1 norm, not a budget or the simplex, got {found}; use 'storm-c'"
+        )
+
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
-        penalty = oracle.problem.penalty
-        if not (
-            penalty is None
-            or isinstance(penalty, L1)
-            or (isinstance(penalty, Box) and penalty.budget is None)
-        ):
-            raise ValueError(
-                "solver 'lbfgs' takes bounds and an l1 norm, not a budget or the simplex "
-                f"(got {type(penalty).__name__}); use 'storm-c'"
-            )
         return LBFGSState(x, x_start=x, at_anchor=True)
 
     def cost(self, oracle, s):
@@ -114,8 +115,11 @@ class LBFGS(CompositionalSolver):
                 callback=run.callback,
                 options=options,
             )
-        if loop.reason is None:  # scipy finds no step that lowers the objective any further
-            loop.reason = StopReason.CONVERGED if math.isfinite(run.length) else StopReason.NON_FINITE
+        if loop.reason is None:  # scipy finds no step that lowers the objective any further: mostly, at rounding
+            at_rest = run.length <= 1e-3 * run.first_length
+            loop.reason = StopReason.CONVERGED if at_rest else StopReason.MAX_IFO
+            if not math.isfinite(run.length):
+                loop.reason = StopReason.NON_FINITE
 
 
 class _ScipyRun:
