@@ -283,7 +283,9 @@ class Simplex:
         positive = np.flatnonzero(z[order] > nu * step[order])
         if not positive.size:  # x spans the number range: all on the largest
             return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(x.dtype)
-        return np.maximum(z - nu[positive[-1]] * step, 0).astype(x.dtype, copy=False)
+        solution = z - nu[positive[-1]] * step
+        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # rounding is not a weight
+        return solution.astype(x.dtype, copy=False)
 
     def project(self, x):
         """The nearest feasible point.

@@ -82,7 +82,7 @@ class LBFGS(CompositionalSolver):
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return
-        found = "a budget" if isinstance(penalty, Box) else f"the {type(penalty).__name__.lower()}"
+        found = type(penalty).__name__ + (" with a budget" if isinstance(penalty, Box) else "")
         raise ValueError(
             f"solver='lbfgs' takes bounds and an l1 norm, not a budget or the simplex, got {found}; use 'storm-c'"
         )
