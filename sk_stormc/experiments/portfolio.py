@@ -101,8 +101,8 @@ def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_
     data_sets : dict of array-like of shape (n_periods, n_assets), default=None
         Returns by name; None means the two of `published_sets`.
     methods : sequence of str, default=all of `METHODS`
-        "storm-c-paper", "scgd", "asc-pg", "vrsc-pg" and "sarah-c" use the published constants (PAPER.md
-        section 8), "storm-c" and "lbfgs" their defaults, with tol=1e-6.
+        "storm-c-paper", "scgd", "asc-pg", "vrsc-pg" and "sarah-c" use the published
+        constants, "storm-c" and "lbfgs" their defaults, with tol=1e-6.
     max_ifo : int, default=3,000,000
         Budget of each run, in IFO.
     n_seeds : int, default=3
