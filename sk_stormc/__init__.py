@@ -1,6 +1,6 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
-from sk_stormc.estimators import CompositionalPortfolio, sharpe_ratio
+from sk_stormc.estimators import CompositionalPortfolio, SNEEmbedding, sharpe_ratio
 from sk_stormc.solvers import ASCPG, LBFGS, SCGD, VRSCPG, SARAHCompositional, STORMCompositional, minimize
 
 __version__ = "0.1.0"
@@ -12,6 +12,7 @@ __all__ = [
     "VRSCPG",
     "CompositionalPortfolio",
     "SARAHCompositional",
+    "SNEEmbedding",
     "STORMCompositional",
     "minimize",
     "sharpe_ratio",

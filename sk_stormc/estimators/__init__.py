@@ -1,5 +1,6 @@
-"""scikit-learn's face of the problems."""
+"""scikit-learn's face: estimators with a pluggable solver."""
 
 from sk_stormc.estimators.portfolio import CompositionalPortfolio, sharpe_ratio
+from sk_stormc.estimators.sne import SNEEmbedding
 
-__all__ = ["CompositionalPortfolio", "sharpe_ratio"]
+__all__ = ["CompositionalPortfolio", "SNEEmbedding", "sharpe_ratio"]

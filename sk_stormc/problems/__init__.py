@@ -3,5 +3,6 @@
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.problems.check import check_problem
 from sk_stormc.problems.portfolio import PortfolioProblem
+from sk_stormc.problems.sne import SNEProblem
 
-__all__ = ["CompositionalProblem", "PortfolioProblem", "check_problem"]
+__all__ = ["CompositionalProblem", "PortfolioProblem", "SNEProblem", "check_problem"]

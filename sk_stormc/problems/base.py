@@ -27,11 +27,15 @@ class CompositionalProblem(ABC):
         About the inverse Hessian: steps use ``metric @ F``.
     inner_floor : None or float
         f is defined for u > inner_floor only.
+    n_near : int, default=0
+        What every drawn inner batch evaluates exactly besides its draws (a near field), in components; charged
+        with each such batch.
     penalty : None or an object of `sk_stormc.penalties`
         R.
     defaults : dict
         What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
-        "record_every" (IFO) may be among them.
+        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization" and
+        "precision" limit the steps of every method.
     paper : dict
         STORM-C's published constants for this problem, by parameter name.
     """
@@ -43,6 +47,7 @@ class CompositionalProblem(ABC):
     jacobian_kind = "sampled"
     metric = None
     inner_floor = None
+    n_near = 0
     penalty = None
     defaults = {}
     paper = {}
@@ -184,6 +189,26 @@ class CompositionalProblem(ABC):
         f_u : ndarray of shape (l,)
         """
 
+    def compositional_gradient(self, x, u, J, batch):
+        """F = f_x + J.T f_u over an outer batch. Override where the two parts share work.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        J : ndarray of shape (l, n_variables)
+            Or what `vjp` understands.
+        batch : object
+            From `outer_batch`.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        f_x, f_u = self.outer_gradient(x, u, batch)
+        F = self.vjp(J, f_u)
+        return F if f_x is None else f_x + F
+
     @abstractmethod
     def outer(self, x, u):
         """f(x, u) over all components, exact, without R.
@@ -224,9 +249,8 @@ class CompositionalProblem(ABC):
         ndarray of shape (n_variables,)
         """
         everything = self.inner_batch(None)
-        f_x, f_u = self.outer_gradient(x, self.inner(x, everything), self.outer_batch(None))
-        F = self.vjp(self.jacobian(x, everything), f_u)
-        return F if f_x is None else f_x + F
+        u, J = self.inner(x, everything), self.jacobian(x, everything)
+        return self.compositional_gradient(x, u, J, self.outer_batch(None))
 
     def unbounded_below(self):
         """Whether Phi is known to have no minimum: asked for after a run that did not converge.

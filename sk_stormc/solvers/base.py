@@ -182,7 +182,15 @@ class CompositionalSolver(BaseEstimator, ABC):
             records.append((t, oracle.ifo, fun))
         _, ifo, curve = zip(*records, strict=True)
         return SolverResult(
-            x, fun, np.array(curve), np.array(ifo), dict(oracle.n_evaluations), t, loop.reason, run
+            x,
+            fun,
+            np.array(curve),
+            np.array(ifo),
+            dict(oracle.n_evaluations),
+            t,
+            loop.reason,
+            oracle.n_guarded,
+            run,
         )
 
     def _warn(self, message):
@@ -213,6 +221,10 @@ class CompositionalSolver(BaseEstimator, ABC):
         # of a constant Jacobian None is all once, a number not below n all of it at each iteration
         B_dg = min(B_dg, problem.n_inner) if constant and B_dg else all_or(B_dg, problem.n_inner)
         return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
+
+    def limits(self, problem):
+        """normalization and precision of `move` for a method without such parameters: the problem's, or none."""
+        return problem.defaults.get("normalization"), problem.defaults.get("precision")
 
     def step_size(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
         """The learning rate: the user's, the problem's, or ``schedule(factor / L)``, L probed if not given."""

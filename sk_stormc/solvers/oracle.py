@@ -38,6 +38,8 @@ class Oracle:
         IFO so far.
     n_evaluations : dict
         Component evaluations so far, by kind: "inner", "jacobian", "outer".
+    n_guarded : int
+        Entries of estimates of u that had left the domain of f and were put back, so far.
     rng : numpy.random.Generator
         For what a solver draws itself; never used for batches.
     """
@@ -50,6 +52,7 @@ class Oracle:
         self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
+        self.n_guarded = 0
         self._exact = None
         self._exact_charged = False
         self._full = {}
@@ -74,13 +77,14 @@ class Oracle:
         """
         if size is None or size == self._all[kind]:
             return self._draw_all(kind)
-        self.ifo += size
         ahead = self._ahead.get((kind, size))
         if not ahead:
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
             blocks = max(1, min(AHEAD, 2**20 // size))
             ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        size += 0 if kind == "outer" else self.problem.n_near
+        self.ifo += size
         return Batch(gather(ahead.pop()), size, False)
 
     def _draw_all(self, kind):
@@ -120,9 +124,8 @@ class Oracle:
     def gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch; J None stands for the exact constant Jacobian."""
         self.n_evaluations["outer"] += batch.size
-        f_x, f_u = self.problem.outer_gradient(x, u, batch.data)
-        F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
-        return F if f_x is None else f_x + F
+        J = self.exact_jacobian(x) if J is None else J
+        return self.problem.compositional_gradient(x, u, J, batch.data)
 
     def objective(self, x):
         """Phi(x), R included: for the record, not charged."""
@@ -135,7 +138,7 @@ class Oracle:
 
     def snapshot(self):
         """Generators, draws ahead and counters: all that a resumed run needs, without the problem."""
-        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "_exact_charged")
+        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "n_guarded", "_exact_charged")
         return copy.deepcopy({name: getattr(self, name) for name in kept})
 
     def restore(self, snapshot):

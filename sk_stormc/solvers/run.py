@@ -81,6 +81,8 @@ class SolverResult:
     n_iter : int
         Iterations, those before a resumption included.
     stop_reason : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    n_guarded : int
+        Entries of estimates of u that had left the domain of f and were put back.
     state : RunState
         For ``state=`` of another run; picklable, free of the data.
     """
@@ -92,6 +94,7 @@ class SolverResult:
     n_evaluations: dict
     n_iter: int
     stop_reason: str
+    n_guarded: int
     state: RunState = field(repr=False)
 
 
@@ -113,9 +116,12 @@ class Loop:
         self.solver, self.oracle, self.run, self.on_record = solver, oracle, run, on_record
         self.a_pass = 2 * problem.n_inner + problem.n_outer
         self.record_every = record_every or problem.defaults.get("record_every", self.a_pass)
-        unlimited = solver.max_iter is None and solver.max_ifo is None
+        max_iter = solver.max_iter
+        if max_iter is None and solver.max_ifo is None:
+            max_iter = problem.defaults.get("max_iter")
+        unlimited = max_iter is None and solver.max_ifo is None
         self.max_ifo = PASSES * self.a_pass if unlimited else solver.max_ifo or math.inf
-        self.max_iter = solver.max_iter or math.inf
+        self.max_iter = max_iter or math.inf
         self.reason = None
 
     def record(self, x):

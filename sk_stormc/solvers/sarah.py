@@ -113,7 +113,8 @@ class SARAHCompositional(CompositionalSolver):
     def step(self, oracle, s):
         """A step, then the estimates at the new point."""
         s.at_anchor = s.steps == 0
-        x, s.residual = move(oracle.problem, s.x, s.now.F, at(s.learning_rate, s.t))
+        eta = at(s.learning_rate, s.t)
+        x, s.residual = move(oracle.problem, s.x, s.now.F, eta, *self.limits(oracle.problem))
         if s.steps == s.epoch_length:
             s.now = s.checkpoint = start(oracle, x, s.checkpoint_batch_size, is_exact(oracle, s.batch_size))
             s.steps = 0

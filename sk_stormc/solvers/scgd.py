@@ -8,7 +8,7 @@ from sk_stormc._validation import check_number
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.schedules import Power, at
-from sk_stormc.solvers.steps import is_exact, keep_in_domain, move
+from sk_stormc.solvers.steps import guard, is_exact, move
 
 __all__ = ["SCGD"]
 
@@ -94,7 +94,7 @@ class SCGD(CompositionalSolver):
         beta = at(s.beta, s.t)
         batch = oracle.draw("inner", s.batch_size[0])
         value = oracle.inner(self.query(s, beta), batch)
-        s.u = keep_in_domain(oracle.problem, value if s.u is None else (1 - beta) * s.u + beta * value, None)
+        s.u = guard(oracle, value if s.u is None else (1 - beta) * s.u + beta * value, None)
         J = None
         if oracle.problem.jacobian_kind == "operator":
             J = oracle.jacobian(s.x, oracle.share(batch))
@@ -102,7 +102,8 @@ class SCGD(CompositionalSolver):
             J = oracle.jacobian(s.x, oracle.draw("jacobian", s.batch_size[1]))
         F = oracle.gradient(s.x, s.u, J, oracle.draw("outer", s.batch_size[2]))
         s.x_old = s.x
-        s.x, s.residual = move(oracle.problem, s.x, F, at(s.learning_rate, s.t))
+        eta = at(s.learning_rate, s.t)
+        s.x, s.residual = move(oracle.problem, s.x, F, eta, *self.limits(oracle.problem))
 
     def query(self, s, beta):
         """Where g is evaluated: the iterate."""

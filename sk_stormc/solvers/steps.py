@@ -51,6 +51,14 @@ def keep_in_domain(problem, u, u_old):
     )
 
 
+def guard(oracle, u, u_old):
+    """An estimate of u kept in the domain of f; what had left it is counted."""
+    kept = keep_in_domain(oracle.problem, u, u_old)
+    if kept is not u:
+        oracle.n_guarded += int(np.count_nonzero(kept != u))
+    return kept
+
+
 def is_exact(oracle, size):
     """Whether J is the constant exact one: the kind is "constant" and B_dg is None."""
     return oracle.problem.jacobian_kind == "constant" and size[1] is None
@@ -64,7 +72,11 @@ def is_full(oracle, size):
 
 def cost(oracle, size, exact_jacobian):
     """IFO of one `advance` or `start` with batches of these sizes (B_g, B_dg, B_f)."""
-    sizes = [oracle.n_components(kind) if s is None else s for kind, s in zip(KINDS, size, strict=True)]
+    near = {"inner": oracle.problem.n_near, "jacobian": oracle.problem.n_near, "outer": 0}
+    sizes = [
+        oracle.n_components(kind) if s in (None, oracle.n_components(kind)) else s + near[kind]
+        for kind, s in zip(KINDS, size, strict=True)
+    ]
     if oracle.problem.jacobian_kind == "operator":
         sizes[1] = sizes[0]
     return sizes[0] + sizes[2] + (0 if exact_jacobian else sizes[1])
@@ -73,7 +85,7 @@ def cost(oracle, size, exact_jacobian):
 def start(oracle, x, size, exact_jacobian):
     """Steps 2 and 3 of Algorithm 1: u, J, F at x from batches of sizes (S_g, S_dg, S_f)."""
     batch = oracle.draw("inner", size[0])
-    u = keep_in_domain(oracle.problem, oracle.inner(x, batch), None)
+    u = guard(oracle, oracle.inner(x, batch), None)
     J = None
     if not exact_jacobian:
         operator = oracle.problem.jacobian_kind == "operator"
@@ -85,19 +97,20 @@ def advance(oracle, old, x, momentum, size):
     """Steps 7 to 10 of Algorithm 1: u, J, F at x from those at ``old.x`` and batches of sizes (B_g, B_dg, B_f).
 
     With momentum 0 this is the step of SARAH-C (``old`` the previous iterate) and of VRSC-PG (``old`` the
-    checkpoint). A batch of all components needs no correction: its estimate is exact. The old point is
-    evaluated first, so that what a batch remembers of its last x serves both.
+    checkpoint). A batch of all components needs no correction: its estimate is exact. With momentum 1 nothing is
+    left of the old estimate, and the old point is not evaluated. Where it is, it comes first, so that what a batch
+    remembers of its last x serves both.
     """
     a_g, a_dg, a_phi = momentum
     problem = oracle.problem
 
     batch = oracle.draw("inner", size[0])
-    if batch.full:
+    if batch.full or a_g == 1:
         u = oracle.inner(x, batch)
     else:
         u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
         u = u + oracle.inner(x, batch)
-    u = keep_in_domain(problem, u, None if batch.full else old.u)
+    u = guard(oracle, u, None if batch.full or a_g == 1 else old.u)
 
     if problem.jacobian_kind == "operator":
         J = oracle.jacobian(x, oracle.share(batch))
@@ -105,14 +118,14 @@ def advance(oracle, old, x, momentum, size):
         J = None
     else:
         batch = oracle.draw("jacobian", size[1])
-        if batch.full:
+        if batch.full or a_dg == 1:
             J = oracle.jacobian(x, batch)
         else:
             J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, batch))  # step 9
             J = J + oracle.jacobian(x, batch)
 
     batch = oracle.draw("outer", size[2])
-    if batch.full:
+    if batch.full or a_phi == 1:
         F = oracle.gradient(x, u, J, batch)
     else:
         F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old.J, batch))  # step 10

@@ -1,0 +1,378 @@
+"""Stochastic neighbour embedding with scikit-learn's interface."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.decomposition import PCA
+from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc._validation import as_numbers, check_choice, check_int, check_number
+from sk_stormc.affinities import affinities, check_perplexity, conditional_probabilities, nearest_neighbors
+from sk_stormc.estimators.base import CompositionalEstimator
+from sk_stormc.problems import SNEProblem
+from sk_stormc.solvers import LBFGS, get_solver
+
+__all__ = ["SNEEmbedding"]
+
+CHUNK = 2**23  # numbers held at a time by transform
+START = {"gaussian": 3.0, "student-t": 1e-4}
+RIDGE, NEWTON_ITERATIONS = 1e-3, 20
+
+
+class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
+    """Embed points in few dimensions, near ones near: SNE and t-SNE by stochastic compositional optimisation.
+
+    Minimises KL(P || Q), P the affinities of the data at a given perplexity and Q those of the embedding. The
+    normalisers of Q are the inner value: each iteration takes the pairs that are neighbours in the data exactly and
+    samples some of all others, so its cost is linear in the number of points, in any dimension.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    perplexity : float, default=30.0
+        Effective number of neighbours; at least 1, less than the number of samples.
+    kernel : {"gaussian", "student-t"}, default="gaussian"
+        Of the embedding. "gaussian" is the paper's SNE, with a map for new points; in two dimensions it crowds.
+        "student-t" is t-SNE.
+    solver : str or CompositionalSolver, default="storm-c"
+        "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "vrsc-pg",
+        "scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or an instance.
+    init : {"pca", "random"} or ndarray of shape (n_samples, n_components), default="pca"
+        Start. "pca" is not possible with metric="precomputed".
+    metric : str or callable, default="euclidean"
+        Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, or a sparse graph
+        of neighbours such as `sklearn.neighbors.KNeighborsTransformer` makes.
+    metric_params : dict, default=None
+    max_iter : int or "auto", default="auto"
+        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 500, for
+        "student-t" up to 10,000 samples 750.
+    early_exaggeration : float or "auto", default="auto"
+        Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
+    tol : float, "auto" or None, default="auto"
+        Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
+    random_state : int, RandomState instance or None, default=None
+        Of the batches, and of a random start; the same seed gives the same bits.
+    n_jobs : int, default=None
+        Of the search for neighbours.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        float32 for float32 data.
+    kl_divergence_ : float
+        "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the start, at records after the early iterations, and at the end: the divergence (for
+        "gaussian" n times it) but for a constant.
+    ifo_ : ndarray of shape (n_records,)
+        Oracle calls (Lemma 3.1) there; the near field is charged by its part.
+    n_evaluations_ : dict
+        Component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+    n_guarded_ : int
+        Estimates of normalisers that were not positive and were put back.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    solver_ : CompositionalSolver
+        The solver that was run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only for data with string column names.
+
+    See Also
+    --------
+    sklearn.manifold.TSNE : t-SNE; above three dimensions by its exact method only.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization"; Hinton & Roweis,
+    "Stochastic neighbor embedding", 2002; van der Maaten & Hinton, "Visualizing data using t-SNE", 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sk_stormc import SNEEmbedding
+    >>> X = load_digits().data[:500]
+    >>> embedding = SNEEmbedding(n_components=2, random_state=0)
+    >>> embedding.fit_transform(X).shape
+    (500, 2)
+    >>> embedding.transform(X[:3] + 0.5).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        perplexity=30.0,
+        kernel="gaussian",
+        solver="storm-c",
+        init="pca",
+        metric="euclidean",
+        metric_params=None,
+        max_iter="auto",
+        early_exaggeration="auto",
+        tol="auto",
+        random_state=None,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.perplexity = perplexity
+        self.kernel = kernel
+        self.solver = solver
+        self.init = init
+        self.metric = metric
+        self.metric_params = metric_params
+        self.max_iter = max_iter
+        self.early_exaggeration = early_exaggeration
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """Embed the samples.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            With metric="precomputed" distances or a sparse neighbour graph, (n_samples, n_samples).
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, a perplexity not less than the number of samples, or data that are not
+            finite; nothing already fitted is lost.
+        """
+        solver = self._make_solver()
+        self._check_parameters()
+        X_checked = check_array(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
+        )
+        validate_data(clone(self), X, skip_check_array=True)  # column names that will not do, found out now
+        n = X_checked.shape[0]
+        k = check_perplexity(self.perplexity, n, 3 if self.kernel == "gaussian" else 2)
+        rng = check_random_state(self.random_state)
+        start = self._start(X_checked, rng)
+        search = nearest_neighbors(
+            X_checked, k, metric=self.metric, metric_params=self.metric_params, n_jobs=self.n_jobs
+        )
+        # the exact reference follows the objective below float32's rounding
+        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
+        problem, result = self._solve(affinities(search, self.perplexity), start, solver, rng, dtype)
+        validate_data(self, X, skip_check_array=True)
+        self._search = search
+        self.embedding_ = result.x.reshape(n, -1).astype(X_checked.dtype)
+        self._n_features_out = self.n_components
+        self.kl_divergence_ = problem.divergence(result.x)
+        self.n_guarded_ = result.n_guarded
+        self._keep(solver, result)
+        return self
+
+    def fit_transform(self, X, y=None):
+        """Embed the samples and return the embedding.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return self.fit(X).embedding_
+
+    def transform(self, X):
+        """Place new samples among the embedded ones, each on its own.
+
+        With the embedding fixed the Gaussian problem of a new sample is convex, and solved by Newton's method. For
+        "student-t" a sample is placed at the mean of its nearest neighbours, weighted at a perplexity of at most 5.
+        Samples of the training data return their stored points (of identical ones, the first).
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_new, n_features)
+            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples).
+
+        Returns
+        -------
+        ndarray of shape (n_new, n_components)
+        """
+        check_is_fitted(self)
+        X = validate_data(
+            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
+        )
+        Z = np.empty((X.shape[0], self.n_components))
+        distances, neighbors = self._search.kneighbors(X)
+        same = np.full(X.shape[0], -1)
+        trained = self._search._fit_X
+        width = neighbors.shape[1] * (1 if sparse.issparse(X) else X.shape[1]) + len(self.embedding_)
+        embedding = self.embedding_.astype(float)
+        for rows in gen_batches(X.shape[0], max(1, CHUNK // (width * self.n_components))):
+            D, near = distances[rows].astype(float), neighbors[rows]
+            if self.metric == "precomputed":
+                found = D == 0
+            elif sparse.issparse(X):
+                found = _same_rows(X[rows], trained, near)
+            else:
+                difference = X[rows][:, None].astype(float) - trained[near]
+                found = ~difference.any(axis=2)
+                if self.metric == "euclidean":  # the search's own depend on its batches in the last bits
+                    D = np.sqrt(np.square(difference).sum(axis=2))
+            order = np.lexsort((near, D))
+            D, near, found = (np.take_along_axis(a, order, axis=1) for a in (D, near, found))
+            Z[rows] = self._place(D, near, embedding)
+            first = np.where(found, near, len(embedding)).min(axis=1)
+            known = first < len(embedding)
+            Z[rows][known] = embedding[first[known]]
+        return Z.astype(self.embedding_.dtype)
+
+    def _check_parameters(self):
+        check_int("n_components", self.n_components, low=1)
+        check_choice("kernel", self.kernel, ("gaussian", "student-t"))
+        check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+        if isinstance(self.init, str) or self.init is None:
+            check_choice("init", self.init, ("pca", "random"))
+            if self.metric == "precomputed" and self.init == "pca":
+                raise ValueError(
+                    "init must be 'random' or an array with metric='precomputed', which has no features; got 'pca'"
+                )
+
+    def _make_solver(self):
+        """The solver to run; without an early end where the learning rate is to fall to 0."""
+        check_int("max_iter", self.max_iter, low=1, words=("auto",))
+        check_number("tol", self.tol, low=0, words=("auto", None))
+        solver = get_solver(self.solver)
+        if self.tol == "auto" and not isinstance(solver, LBFGS):
+            solver.set_params(tol=0.0)
+        elif self.tol is not None and self.tol != "auto":
+            solver.set_params(tol=self.tol)
+        if self.max_iter != "auto":
+            solver.set_params(max_iter=self.max_iter)
+        solver.validate()
+        return solver
+
+    def _start(self, X, rng):
+        """The start: principal components, the first with a standard deviation of 3 ("student-t": 1e-4), or noise."""
+        n, d = X.shape[0], self.n_components
+        size = START[self.kernel]
+        if not isinstance(self.init, str):
+            start = as_numbers("init", self.init)
+            if start.shape != (n, d) or not np.isfinite(start).all():
+                raise ValueError(f"init must be finite and of shape ({n}, {d}), got an array of shape {start.shape}")
+            return start
+        start = size * rng.standard_normal((n, d))
+        if self.init == "random":
+            return start if self.kernel == "student-t" else start / 3
+        found = min(d, *X.shape)
+        with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
+            components = PCA(found, random_state=rng).fit_transform(X)
+        start *= 0.01  # for components that the data do not have
+        deviation = components[:, 0].std(dtype=float)
+        if deviation > 0:
+            start[:, :found] = components * (size / deviation)
+        return start
+
+    def _solve(self, P, start, solver, rng, dtype):
+        """The early stage and the main one; the problem of the latter, and both results as one."""
+        early = self.early_exaggeration
+        if early == "auto":
+            early = 12.0 if self.kernel == "student-t" else 1.0
+
+        def make(n_iter, exaggeration=1.0):
+            return SNEProblem(
+                P, self.n_components, kernel=self.kernel, exaggeration=exaggeration, n_iter=n_iter, dtype=dtype
+            )
+
+        problem, x = make(solver.max_iter), start.ravel()
+        n_iter = problem.defaults["max_iter"]
+        n_early = n_iter // 10 if early > 1 else 0
+        if not n_early:
+            return problem, clone(solver).set_params(max_iter=n_iter).solve(problem, x, random_state=rng)
+        stage = clone(solver).set_params(max_iter=n_early)
+        first = stage.solve(make(n_early, early), x, random_state=rng, record_every=2**62)
+        problem = make(n_iter - n_early)
+        stage = clone(solver).set_params(max_iter=n_iter - n_early)
+        used = int(first.ifo[-1])
+        if stage.max_ifo is not None:
+            stage.set_params(max_ifo=max(1, stage.max_ifo - used))
+        last = stage.solve(problem, first.x, random_state=rng)
+        return problem, replace(
+            last,
+            loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
+            ifo=np.concatenate([[0], last.ifo + used]),
+            n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
+            n_iter=first.n_iter + last.n_iter,
+            n_guarded=first.n_guarded + last.n_guarded,
+        )
+
+    def _place(self, distances, neighbors, embedding):
+        """Where new samples with these neighbours go."""
+        perplexity = min(self.perplexity, distances.shape[1], 5.0 if self.kernel == "student-t" else np.inf)
+        p = conditional_probabilities(distances, perplexity)
+        mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]  # a product for each sample: no other's matters
+        return mean if self.kernel == "student-t" else place(mean, embedding)
+
+
+def place(mean, embedding):
+    """The z that minimise -2 z.m + log sum_k exp(2 z.x_k - |x_k|^2), a convex problem for each m, by Newton's method.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_new, d)
+        m = sum_j p_j x_j for each new sample.
+    embedding : ndarray of shape (n_samples, d)
+        The x_k.
+
+    Returns
+    -------
+    ndarray of shape (n_new, d)
+        Each row depends on its own m only, to the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.estimators.sne import place
+    >>> square = np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]])
+    >>> place(np.array([[1.0, 1.0]]), square)
+    array([[1., 1.]])
+    """
+    z, rows = mean.copy(), np.arange(len(mean))
+    square, ridge = np.square(embedding).sum(axis=1), RIDGE * np.eye(embedding.shape[1])
+    for _ in range(NEWTON_ITERATIONS):
+        logits = np.matmul(2 * z[rows, None], embedding.T)[:, 0] - square
+        q = np.exp(logits - logits.max(axis=1, keepdims=True))
+        q /= q.sum(axis=1, keepdims=True)
+        m_q = np.matmul(q[:, None], embedding)[:, 0]
+        second = np.matmul(embedding.T * q[:, None], embedding)
+        hessian = 4 * (second - m_q[:, :, None] * m_q[:, None]) + ridge
+        step = np.linalg.solve(hessian, 2 * (mean[rows] - m_q)[:, :, None])[:, :, 0]
+        length = np.sqrt(np.square(step).sum(axis=1))
+        z[rows] += step / np.maximum(length, 1)[:, None]
+        rows = rows[length > 1e-8]
+        if not rows.size:
+            break
+    return z
+
+
+def _same_rows(X, trained, neighbors):
+    """Whether a row of X is the same as each of its first few neighbours, both sparse."""
+    found = np.zeros(neighbors.shape, bool)
+    for c in range(min(5, neighbors.shape[1])):
+        found[:, c] = np.diff((X != trained[neighbors[:, c]]).tocsr().indptr) == 0
+    return found

@@ -1,0 +1,442 @@
+"""Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
+
+import math
+import os
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc.problems._pairs import Edges, column_sums, columns
+from sk_stormc.problems.base import CompositionalProblem
+
+__all__ = ["SNEProblem"]
+
+SMALL = 1024  # up to so many points batches hold all of them
+EXACT = 10_000  # up to so many points the reported Phi is over all pairs
+CENSUS = 4096  # columns that the normalisers in the reported Phi are taken from above
+KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
+SHARE = 0.25  # of the machine's memory that a tracked Jacobian may take
+FLOOR = 1e-30
+
+
+@dataclass(frozen=True)
+class Fall:
+    """Constant over a part of the iterations, then falling linearly to 0 at the horizon.
+
+    Parameters
+    ----------
+    scale : float
+    horizon : int
+        Iterations after which the value stays 0.
+    hold : float, default=0.0
+        The part of the horizon at ``scale``, in [0, 1).
+
+    Examples
+    --------
+    >>> from sk_stormc.problems.sne import Fall
+    >>> [Fall(2.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
+    [2.0, 2.0, 1.0, 0.0, 0.0]
+    """
+
+    scale: float
+    horizon: int
+    hold: float = 0.0
+
+    def __call__(self, t):
+        return self.scale * min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
+
+
+class _Gaussian:
+    """k(D) = exp(-D) of D = |x_i - x_j|^2, attraction phi(D) = D, a normaliser Z_i = sum_j k for each point."""
+
+    phi = staticmethod(lambda D: D)
+    k = staticmethod(lambda D: np.exp(-D))
+    attraction = staticmethod(lambda s, k: s)  # s phi'
+    repulsion = staticmethod(lambda k: k)  # -k'
+
+
+class _StudentT:
+    """k(D) = 1 / (1 + D), attraction phi(D) = log(1 + D), one normaliser Z = sum_ij k."""
+
+    phi = staticmethod(np.log1p)
+    k = staticmethod(lambda D: 1 / (1 + D))
+    attraction = staticmethod(lambda s, k: s * k)
+    repulsion = staticmethod(lambda k: k * k)
+
+
+class _Batch:
+    """Columns of the matrix of all pairs (None: all), and what was found at the last point."""
+
+    def __init__(self, chosen, weight):
+        self.chosen, self.weight = chosen, weight
+        self.x = self.far = None
+
+
+class SNEProblem(CompositionalProblem):
+    """Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
+
+    Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence but for a constant:
+
+    - "gaussian", the paper's SNE: p_ij = p_{j|i}, phi(D) = D, u_i = Z_i = sum_{j != i} exp(-D_ij);
+    - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
+
+    The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
+    subtracts it again); the outer component f_j is n times column j of P. Pairs that are edges of P's graph are near:
+    they are taken exactly, and sampled columns stand for the others (``near_field``).
+
+    Parameters
+    ----------
+    affinities : sparse matrix of shape (n_points, n_points)
+        P, the conditional probabilities p_{j|i}: rows sum to 1, the diagonal is empty
+        (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them.
+    n_components : int, default=2
+        d, the dimension of the embedding. x is (n_points, d), flat.
+    kernel : {"gaussian", "student-t"}, default="gaussian"
+    exaggeration : float, default=1.0
+        alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
+    n_iter : int or None, default=None
+        Horizon of the automatic learning rate; None means 500, for "student-t" up to 10,000 points 750.
+    near_field : bool, default=True
+        False samples all pairs, as the paper does.
+    jacobian : {"operator", "dense"}, default="operator"
+        "operator": J is used on the batch it was sampled with, never as an array. "dense": an array that step 9 can
+        track, (n_points, n_points d) for "gaussian"; refused where it would take more than a quarter of the memory.
+    dtype : dtype, default=numpy.float32
+        Of the embedding in a run.
+
+    Raises
+    ------
+    ValueError
+        For affinities that are not square, have a diagonal or rows that do not sum to 1, a parameter out of range, or
+        a dense Jacobian too large for this machine.
+
+    Notes
+    -----
+    Up to 10,000 points the reported Phi is over all pairs. Above, its normalisers come from 4096 columns, evenly
+    spaced in the order of the first coordinate: the relative error of Z is about 1e-3.
+
+    References
+    ----------
+    Yuan & Hu, section on SNE, with the Jacobian corrected (docs/paper.md); van der Maaten & Hinton, "Visualizing data
+    using t-SNE", 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.affinities import perplexity_affinities
+    >>> from sk_stormc.problems import SNEProblem
+    >>> points = np.random.default_rng(0).normal(size=(100, 5))
+    >>> problem = SNEProblem(perplexity_affinities(points, perplexity=10), n_components=2)
+    >>> result = minimize(problem, random_state=0)
+    >>> result.x.reshape(100, 2).shape, bool(result.fun < result.loss_curve[0])
+    ((100, 2), True)
+    """
+
+    def __init__(
+        self,
+        affinities,
+        n_components=2,
+        *,
+        kernel="gaussian",
+        exaggeration=1.0,
+        n_iter=None,
+        near_field=True,
+        jacobian="operator",
+        dtype=np.float32,
+    ):
+        check_int("n_components", n_components, low=1)
+        check_choice("kernel", kernel, ("gaussian", "student-t"))
+        check_number("exaggeration", exaggeration, low=1)
+        check_int("n_iter", n_iter, low=1, words=(None,))
+        check_choice("jacobian", jacobian, ("operator", "dense"))
+        P = _check_affinities(affinities)
+        n, d = P.shape[0], n_components
+        self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)
+        self.per_point = kernel == "gaussian"
+        self._kernel = _Gaussian if self.per_point else _StudentT
+        self.n_inner = self.n_outer = self.n_blocks = n
+        self.n_components, self.n_variables = d, n * d
+        self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
+        if jacobian == "dense":
+            _check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
+
+        self.P = P if self.per_point else P / n  # joint probabilities sum to 1
+        S = (self.P + self.P.T).tocsr()
+        self.edges = Edges(S)
+        # what sampled columns leave out: the near field, and each point's pair with itself
+        self._left_out = sparse.eye_array(n, format="csr", dtype=np.int8)
+        self.near_field = bool(near_field)
+        if near_field:
+            self._left_out = (self._left_out + S.astype(bool).astype(np.int8)).tocsr()
+            self.n_near = -(-S.nnz // n)  # nnz evaluations, n of which are a component
+        self._weight = {}  # of the edges, by dtype
+        self._seen = None
+        self.inner_floor = FLOOR
+        r = S.sum(axis=1)  # half the attraction's Hessian
+        scale = 1 / (2 * r) if self.per_point else np.full(n, n / (4 * self.exaggeration))
+        self.metric = np.repeat(scale, d).astype(self.dtype)
+        self._set_defaults(n_iter)
+
+    def _set_defaults(self, n_iter):
+        n, d = self.n_inner, self.n_components
+        if self.per_point:
+            rate, hold, early, cap, batch = 2.0, 0.5, 2.0, 0.5, 200 if d > 3 and n >= 5000 else 100
+            horizon = n_iter or 500
+            cap *= math.sqrt(2)  # in the metric, 1 / (2 r) with r about 1
+        else:
+            # far-sampling noise grows with n
+            rate, hold, early, cap, batch = 2 * min(25.0, 15 * math.sqrt(20_000 / n)), 0.5, 20.0, 5.0, 300
+            horizon = n_iter or (750 if n <= EXACT else 500)
+            cap *= math.sqrt(4 * self.exaggeration / n)
+        constant = self.exaggeration > 1
+        rate = min(early, rate) if constant else rate
+        batch = None if n <= max(SMALL, 2 * batch) else batch
+        sampled = n if batch is None else batch + self.n_near
+        # a record is not to take more than a tenth of the time; a near pair takes that of three sampled ones
+        records = min(20, horizon * (sampled + 2 * self.n_near) // (10 * min(n, CENSUS if n > EXACT else n)))
+        self.defaults = {
+            "learning_rate": rate if constant else Fall(rate, horizon, hold),
+            "normalization": "block",
+            "precision": cap / rate,
+            "momentum": 1.0,
+            "beta": 1.0,
+            "batch_size": (batch, batch, None),
+            "init_batch_size": (batch, batch, None),
+            "anchor": None,
+            "max_iter": horizon,
+            "record_every": horizon * (n + 2 * sampled) // max(1, records),
+        }
+        self.paper = {
+            "learning_rate": 0.1,
+            "precision": 0.1,
+            "momentum": 0.01,
+            "batch_size": 100,
+            "init_batch_size": 100,
+            "normalization": "global",
+        }
+
+    def initial_point(self, rng):
+        """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
+        x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
+        return x.astype(self.dtype)
+
+    def inner_batch(self, draws):
+        """Columns of the kernel matrix."""
+        return _Batch(draws, 1.0 if draws is None else self.n_inner / len(draws))
+
+    def outer_batch(self, draws):
+        """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
+        if draws is None:
+            return None
+        part = self.P[:, draws].tocoo()
+        return part.row, draws[part.col], part.data * (self.n_outer / len(draws))
+
+    # the kernel's sums over the pairs at x
+
+    def _points(self, x):
+        return x.reshape(self.n_inner, self.n_components)
+
+    def _near(self, x):
+        """Differences along the edges, and k there; kept for the last x."""
+        if self._seen is None or self._seen[0] is not x:
+            self._seen = None
+            parts, D = self.edges.differences(self._points(x))
+            self._seen = x, parts, self._kernel.k(D)
+        return self._seen[1:]
+
+    def _far(self, x, batch):
+        """(sums of k, what the Jacobian needs) over a batch's columns, without what the near field holds."""
+        if batch.x is not x:
+            batch.x, batch.far = None, None  # its memory first
+            batch.far = self._all_columns(x) if batch.chosen is None else self._columns(x, batch.chosen)
+            batch.x = x
+        return batch.far
+
+    def _columns(self, x, chosen):
+        if not self.per_point:
+            return column_sums(self._points(x), chosen, self._left_out)
+        E = columns(self._points(x), chosen, self._left_out)
+        return E @ np.ones(len(chosen), E.dtype), (chosen, E)
+
+    def _blocks(self):
+        n = self.n_inner
+        return np.array_split(np.arange(n), -(-n * n // 2**22))
+
+    def _all_columns(self, x):
+        """The same over all columns, block by block."""
+        if not self.per_point:
+            totals, forces = zip(*(self._columns(x, block) for block in self._blocks()), strict=True)
+            return sum(totals), sum(forces)
+        if self.n_inner**2 * x.dtype.itemsize <= KEPT:
+            return self._columns(x, np.arange(self.n_inner))
+        return sum(self._columns(x, block)[0] for block in self._blocks()), None
+
+    def inner(self, x, batch):
+        """u: the normalisers, Z_i of each point or one Z."""
+        far = self._far(x, batch)[0] * batch.weight
+        if not self.near_field:
+            return far if self.per_point else np.array([far], x.dtype)
+        k = self._near(x)[1]
+        if self.per_point:
+            return np.add(*self.edges.sums(k)) + far.astype(x.dtype, copy=False)
+        return np.array([far + 2 * float(k.sum(dtype=float))], x.dtype)
+
+    def jacobian(self, x, batch):
+        """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
+        if self.jacobian_kind == "operator":
+            return x, batch.weight, self._far(x, batch)[1]
+        return self._dense_jacobian(x, batch)
+
+    def vjp(self, J, v):
+        """J.T v: -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l; over a batch an estimate of that."""
+        if self.jacobian_kind != "operator":
+            return super().vjp(J, v)
+        F = self._far_forces(J, v)
+        if self.near_field:
+            parts, k = self._near(J[0])
+            F += self.edges.forces(self._near_repulsion(v, k), parts)
+        return F.ravel()
+
+    def _near_repulsion(self, v, k):
+        ends = self.edges.ends(v) if self.per_point else 2 * v[0]
+        return (-2 * ends) * self._kernel.repulsion(k)
+
+    def _far_forces(self, J, v):
+        x, weight, far = J
+        points = self._points(x)
+        if not self.per_point:
+            return far * (-4 * weight * v[0])
+        if far is None:
+            return sum(self._block_forces(points, v, *self._columns(x, block)[1]) for block in self._blocks())
+        return self._block_forces(points, v, *far) * x.dtype.type(weight)
+
+    def _block_forces(self, points, v, chosen, E):
+        """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b x_b]."""
+        d, v_b, x_b = points.shape[1], v[chosen][:, None], points[chosen]
+        T = E @ np.hstack([np.ones_like(v_b), x_b, v_b, v_b * x_b])
+        of_l = v[:, None] * (points * T[:, :1] - T[:, 1 : d + 1])
+        return -2 * (of_l + points * T[:, d + 1 : d + 2] - T[:, d + 2 :])
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
+        if batch is not None:
+            return self._sampled_outer_gradient(x, u, batch)
+        parts, k = self._near(x)
+        return self.edges.forces(self._near_attraction(k), parts).ravel(), 1 / u
+
+    def _near_attraction(self, k):
+        if k.dtype not in self._weight:
+            self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
+        return self._kernel.attraction(self._weight[k.dtype], k)
+
+    def _sampled_outer_gradient(self, x, u, batch):
+        i, j, p = batch
+        points = self._points(x)
+        difference = points[i] - points[j]
+        k = self._kernel.k(np.einsum("ij,ij->i", difference, difference))
+        force = self._kernel.attraction(2 * self.exaggeration * p, k)[:, None] * difference
+        f_x = np.zeros(points.shape)
+        np.add.at(f_x, i, force)
+        np.subtract.at(f_x, j, force)
+        mass = np.bincount(i, p, self.n_outer) if self.per_point else p.sum()
+        return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
+
+    def compositional_gradient(self, x, u, J, batch):
+        """F; attraction and near repulsion are one sum over the edges."""
+        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and J[0] is x
+        if not fused:
+            return super().compositional_gradient(x, u, J, batch)
+        v = 1 / u
+        parts, k = self._near(x)
+        c = self._near_repulsion(v, k)
+        c += self._near_attraction(k)
+        F = self.edges.forces(c, parts)
+        F += self._far_forces(J, v)
+        return F.ravel()
+
+    def outer(self, x, u):
+        """f(x, u), exact."""
+        _, D = self.edges.differences(self._points(x))
+        self._seen = None  # its memory was used
+        direct = self.exaggeration * float(self.edges.weight @ self._kernel.phi(D))
+        return direct + float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
+
+    def objective(self, x):
+        """Phi(x); above 10,000 points with normalisers from 4096 columns."""
+        n = self.n_inner
+        if n <= EXACT:
+            return super().objective(x)
+        spaced = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
+        chosen = np.argsort(self._points(x)[:, 0], kind="stable")[spaced]
+        far = sum(self._columns(x, block)[0] for block in np.array_split(chosen, -(-n * CENSUS // 2**23)))
+        batch = _Batch(chosen, n / CENSUS)
+        batch.x, batch.far = x, (far, None)
+        return float(self.outer(x, self.inner(x, batch)))
+
+    def divergence(self, x):
+        """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+            "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+        """
+        fun, direct = self.objective(x), 0.0
+        if self.exaggeration > 1:
+            _, D = self.edges.differences(self._points(x))
+            self._seen = None
+            direct = (1 - self.exaggeration) * float(self.edges.weight @ self._kernel.phi(D))
+        p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
+        entropy = (1 if self.per_point else 2) * float(p @ np.log(p))
+        return (fun + direct + entropy) / (self.n_inner if self.per_point else 1)
+
+    def _dense_jacobian(self, x, batch):
+        """The Jacobian of `inner` on the batch: of Z_k in x_k and in every x_i, from the matrix of weighted -k'."""
+        n, points = self.n_inner, self._points(x)
+        chosen = np.arange(n) if batch.chosen is None else batch.chosen
+        W = np.bincount(chosen, minlength=n)[None, :] * batch.weight * (1 - self._left_out.toarray())
+        if self.near_field:
+            W += self._left_out.toarray() - np.eye(n)
+        difference = points[:, None] - points[None]
+        k = self._kernel.k(np.einsum("kid,kid->ki", difference, difference))
+        towards = (2 * W * self._kernel.repulsion(k))[:, :, None] * difference  # d Z_k / d x_i
+        if not self.per_point:
+            return (towards.sum(axis=0) - towards.sum(axis=1)).reshape(1, -1).astype(x.dtype)
+        towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
+        return towards.reshape(n, -1).astype(x.dtype)
+
+
+def _check_affinities(P):
+    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
+        raise ValueError(
+            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
+        )
+    P = sparse.csr_array(P, dtype=float)
+    P.sum_duplicates()
+    P.eliminate_zeros()
+    if not np.isfinite(P.data).all() or (P.data < 0).any():
+        raise ValueError("affinities must be finite and not negative")
+    sums = P.sum(axis=1)
+    row = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[row] - 1) > 1e-5:
+        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
+    if P.diagonal().any():
+        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
+    return P
+
+
+def _check_memory(size, n, d):
+    # the estimate, the batch's values at both points, and a product are held at a time
+    needed, there = 4 * size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > SHARE * there:
+        raise ValueError(
+            f"jacobian='dense' of {n} points in {d} dimensions needs about {needed / 1e9:.1f} GB, more than "
+            f"{SHARE:.0%} of this machine's {there / 1e9:.1f} GB; use jacobian='operator'"
+        )
