@@ -19,6 +19,7 @@ __all__ = ["SNEEmbedding"]
 
 CHUNK = 2**23  # numbers held at a time by transform
 START = {"gaussian": 3.0, "student-t": 1e-4}
+NEAREST = 3.0  # perplexity of new samples
 RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
 
@@ -49,7 +50,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
         Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 500, for
-        "student-t" up to 10,000 samples 750.
+        "student-t" 750, above 10,000 samples 400.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
@@ -200,8 +201,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def transform(self, X):
         """Place new samples among the embedded ones, each on its own.
 
-        With the embedding fixed the Gaussian problem of a new sample is convex, and solved by Newton's method. For
-        "student-t" a sample is placed at the mean of its nearest neighbours, weighted at a perplexity of at most 5.
+        A new sample has affinities to its nearest training samples, at a perplexity of 3 (or the estimator's, if
+        smaller): at 30 it would be drawn to the middle of its class. With the embedding fixed its Gaussian problem is
+        convex, and solved by Newton's method; for "student-t" it is placed at the mean that the affinities weight.
         Samples of the training data return their stored points (of identical ones, the first).
 
         Parameters
@@ -219,7 +221,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         )
         Z = np.empty((X.shape[0], self.n_components))
         distances, neighbors = self._search.kneighbors(X)
-        same = np.full(X.shape[0], -1)
         trained = self._search._fit_X
         width = neighbors.shape[1] * (1 if sparse.issparse(X) else X.shape[1]) + len(self.embedding_)
         embedding = self.embedding_.astype(float)
@@ -294,19 +295,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         if early == "auto":
             early = 12.0 if self.kernel == "student-t" else 1.0
 
-        def make(n_iter, exaggeration=1.0):
-            return SNEProblem(
-                P, self.n_components, kernel=self.kernel, exaggeration=exaggeration, n_iter=n_iter, dtype=dtype
-            )
-
-        problem, x = make(solver.max_iter), start.ravel()
-        n_iter = problem.defaults["max_iter"]
+        problem = SNEProblem(P, self.n_components, kernel=self.kernel, n_iter=solver.max_iter, dtype=dtype)
+        x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 10 if early > 1 else 0
         if not n_early:
             return problem, clone(solver).set_params(max_iter=n_iter).solve(problem, x, random_state=rng)
         stage = clone(solver).set_params(max_iter=n_early)
-        first = stage.solve(make(n_early, early), x, random_state=rng, record_every=2**62)
-        problem = make(n_iter - n_early)
+        first = stage.solve(problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
+        problem = problem.stage(n_iter - n_early)
         stage = clone(solver).set_params(max_iter=n_iter - n_early)
         used = int(first.ifo[-1])
         if stage.max_ifo is not None:
@@ -323,8 +319,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
 
     def _place(self, distances, neighbors, embedding):
         """Where new samples with these neighbours go."""
-        perplexity = min(self.perplexity, distances.shape[1], 5.0 if self.kernel == "student-t" else np.inf)
-        p = conditional_probabilities(distances, perplexity)
+        p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
         mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]  # a product for each sample: no other's matters
         return mean if self.kernel == "student-t" else place(mean, embedding)
 
@@ -374,5 +369,5 @@ def _same_rows(X, trained, neighbors):
     """Whether a row of X is the same as each of its first few neighbours, both sparse."""
     found = np.zeros(neighbors.shape, bool)
     for c in range(min(5, neighbors.shape[1])):
-        found[:, c] = np.diff((X != trained[neighbors[:, c]]).tocsr().indptr) == 0
+        found[:, c] = np.diff((trained[neighbors[:, c]] != X).tocsr().indptr) == 0
     return found

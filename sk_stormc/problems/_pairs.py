@@ -1,11 +1,13 @@
-"""Sums over pairs of points: exactly over the edges of a graph, and over sampled columns of the matrix of all pairs."""
+"""Sums over pairs of points: over the edges of a graph, over columns of the matrix of all pairs, over near blocks."""
 
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Edges", "column_sums", "columns", "masked_positions"]
+__all__ = ["BLOCK", "Edges", "block_sums", "column_sums", "columns", "curve_order", "masked_positions"]
 
+COARSE = 0.02  # rounding of a squared distance from which it may come out negative
 ROWS = 256  # of a chunk that stays in the processor's cache
+BLOCK = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
 
 
 class Edges:
@@ -30,6 +32,7 @@ class Edges:
         self.i = np.repeat(np.arange(self.n), np.diff(self._upper.indptr))
         self.j = self._upper.indices.astype(np.intp)
         self._buffers = {}
+        self.seen = None  # for the caller: what it found from the last differences
 
     def buffer(self, name, dtype):
         """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
@@ -40,6 +43,7 @@ class Edges:
 
     def differences(self, x):
         """x_i - x_j, a vector for each coordinate, and |x_i - x_j|^2; overwritten at the next call."""
+        self.seen = None
         at_j, square = self.buffer("at j", x.dtype), self.buffer("square", x.dtype)
         square.fill(0)
         parts = []
@@ -63,6 +67,21 @@ class Edges:
         for k, part in enumerate(parts):
             F[:, k] = np.subtract(*self.sums(np.multiply(c, part, out=product)))
         return F
+
+    def total(self, k, mask=None):
+        """sum of k over the edges, those of a mask only."""
+        ones = self.buffer("ones", k.dtype)
+        if mask is None:
+            ones.fill(1)
+            return float(k @ ones)
+        return float(k @ mask)
+
+    def apart(self, block):
+        """1 for each edge between points whose blocks are not beside each other, else 0; float32."""
+        step = block.take(self.i, mode="clip")
+        step -= block.take(self.j, mode="clip")
+        step += 1  # beside each other: 0, 1 or 2
+        return (step.view(np.uint32) > 2).astype(np.float32)
 
     def ends(self, v):
         """v_i + v_j for each edge."""
@@ -104,7 +123,7 @@ def _factors(x, chosen, constant, sign):
     C[:d] = (-2 * sign) * x[chosen].T
     C[d] = 1
     C[d + 1] = constant + M[chosen, d]
-    return M, C, np.finfo(x.dtype).eps * np.abs(M[:, d]).max() > 1e-4
+    return M, C, np.finfo(x.dtype).eps * np.abs(M[:, d]).max() > COARSE
 
 
 def columns(x, chosen, pattern):
@@ -139,13 +158,117 @@ def column_sums(x, chosen, pattern):
     for start in range(0, n, ROWS):
         stop = min(n, start + ROWS)
         w = W[: stop - start]
-        np.matmul(M[start:stop], C, out=w)
-        if coarse:
-            np.maximum(w, 1, out=w)
-        np.reciprocal(w, out=w)
+        _inverse(np.matmul(M[start:stop], C, out=w), coarse)
         flat = w.reshape(-1)
         flat[positions[pointer[start] : pointer[stop]] - start * B] = 0
         total += float(flat @ ones[: flat.size])
         np.multiply(w, w, out=w)
         np.matmul(w, V, out=sums[start:stop])
     return total, x * sums[:, :1] - sums[:, 1:]
+
+
+def curve_order(x):
+    """The points in the order of a space-filling (Z-order) curve: those near on it are near.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n,)
+    """
+    d = min(x.shape[1], 16)
+    bits = 16 // d
+    code = np.zeros(len(x), np.uint16)
+    for k, column in enumerate(x.T[:d]):
+        low, high = column.min(), column.max()
+        cell = ((column - low) * ((2**bits - 0.01) / max(high - low, np.finfo(x.dtype).tiny))).astype(np.uint16)
+        for bit in range(bits):  # interleaved with those of the other coordinates
+            code |= ((cell >> bit) & 1) << (bit * d + k)
+    return np.argsort(code, kind="stable")
+
+
+def block_sums(x, positions, pattern):
+    """Sums over near blocks, exact, and over columns that stand for all others off the pattern; w = 1 / (1 + D).
+
+    Each block of 64 points in a row on the curve is near to itself and the two beside. Chosen are B columns by their
+    positions on the curve; where they are near, or on the pattern, they are left out.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, d)
+    positions : ndarray of shape (B,)
+    pattern : sparse array of shape (n, n)
+        Symmetric; holds the diagonal.
+
+    Returns
+    -------
+    total : float
+        sum w over the pairs, the sampled ones n / B times.
+    forces : ndarray of shape (n, d)
+        sum w^2 (x_i - x_j).
+    block : ndarray of shape (n,)
+        Each point's.
+    """
+    n, d = x.shape
+    order, dtype = curve_order(x), x.dtype
+    place = np.empty(n, np.intp)
+    place[order] = np.arange(n)
+    n_blocks, weight, B = -(-n // BLOCK), n / len(positions), len(positions)
+    M = np.zeros((n_blocks * BLOCK, d + 2), dtype)  # [x, |x|^2, 1], in the curve's order, whole blocks
+    M[:n, :d] = x[order]
+    M[:n, :d] -= M[:n, :d].mean(axis=0)
+    M[:n, d] = np.einsum("ij,ij->i", M[:n, :d], M[:n, :d])
+    M[n:, d], M[:, d + 1] = np.inf, 1  # infinitely far are the points that are not there
+    coarse = np.finfo(dtype).eps * M[:n, d].max() > COARSE
+    points = M[:n, :d]
+    # by column [-2 x, 1, 1 + |x|^2] and [1, x], with a block before and after
+    C = np.zeros((len(M) + 2 * BLOCK, d + 2), dtype)
+    C[:, d], C[:, d + 1] = 1, np.inf
+    V = np.zeros((len(C), d + 1), dtype)
+    inner = slice(BLOCK, BLOCK + n)
+    C[inner, :d], C[inner, d + 1] = -2 * points, 1 + M[:n, d]
+    V[inner, 0], V[inner, 1:] = 1, points
+    near_C, near_V = (_windows(A, n_blocks) for A in (C, V))
+    near_C = near_C.transpose(0, 2, 1)
+    far_C, far_V = np.ascontiguousarray(C[inner][positions].T), V[inner][positions] * dtype.type(weight)
+
+    part = pattern[order[positions]]
+    left_out = np.sort(place[part.indices] * B + np.repeat(np.arange(B), np.diff(part.indptr)))
+    step = ROWS // BLOCK
+    pointer = np.searchsorted(left_out, np.arange(0, n_blocks + step, step) * (BLOCK * B))
+    apart = (np.abs(np.arange(n_blocks)[:, None] - positions // BLOCK) > 1).astype(dtype)[:, None]
+
+    sums, near, far = np.empty((n_blocks, BLOCK, d + 1), dtype), 0.0, 0.0
+    near_W, far_W = np.empty((step, BLOCK, 3 * BLOCK), dtype), np.empty((step, BLOCK, B), dtype)
+    ones = np.ones(ROWS * max(B, 3 * BLOCK), dtype)
+    for k, start in enumerate(range(0, n_blocks, step)):
+        stop = min(n_blocks, start + step)
+        rows = M[start * BLOCK : stop * BLOCK].reshape(stop - start, BLOCK, d + 2)
+        w = _inverse(np.matmul(rows, near_C[start:stop], out=near_W[: stop - start]), coarse)
+        near += float(w.reshape(-1) @ ones[: w.size])
+        np.matmul(np.multiply(w, w, out=w), near_V[start:stop], out=sums[start:stop])
+        w = _inverse(np.matmul(rows, far_C, out=far_W[: stop - start]), coarse)
+        w.reshape(-1)[left_out[pointer[k] : pointer[k + 1]] - start * BLOCK * B] = 0
+        w *= apart[start:stop]
+        far += float(w.reshape(-1) @ ones[: w.size])
+        sums[start:stop] += np.matmul(np.multiply(w, w, out=w), far_V)
+    sums = sums.reshape(-1, d + 1)[:n]
+    forces = np.empty_like(x)
+    forces[order] = points * sums[:, :1] - sums[:, 1:]
+    return near - n + weight * far, forces, (place // BLOCK).astype(np.int32)
+
+
+def _windows(A, n_blocks):
+    """Each block of rows with the ones before and after, without a copy."""
+    row, column = A.strides
+    shape, strides = (n_blocks, 3 * BLOCK, A.shape[1]), (BLOCK * row, row, column)
+    return np.lib.stride_tricks.as_strided(A, shape, strides, writeable=False)
+
+
+def _inverse(D, coarse):
+    """1 / D in place, D not below 1."""
+    if coarse:
+        np.maximum(D, 1, out=D)
+    return np.reciprocal(D, out=D)

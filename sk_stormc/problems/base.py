@@ -257,7 +257,7 @@ class CompositionalProblem(ABC):
 
         Returns
         -------
-        bool
-            False where it has one, or the problem does not know.
+        bool or None
+            None where the problem does not know.
         """
-        return False
+        return None

@@ -196,13 +196,13 @@ class PortfolioProblem(CompositionalProblem):
         R, penalty = self.returns, self.penalty
         free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
         if penalty is not None and not free:
-            return False
+            return None
         if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and but for an accident a mean
             return bool(self.mean.any())
         if free:
-            return False
+            return None
         suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
-        return bool((R[:, suspects] == R[0, suspects]).all(axis=0).any())
+        return bool((R[:, suspects] == R[0, suspects]).all(axis=0).any()) or None
 
     # means
 

@@ -1,5 +1,6 @@
 """Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
 
+import copy
 import math
 import os
 from dataclasses import dataclass
@@ -8,14 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import check_choice, check_int, check_number
-from sk_stormc.problems._pairs import Edges, column_sums, columns
+from sk_stormc.problems._pairs import BLOCK, Edges, block_sums, column_sums, columns, curve_order
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["SNEProblem"]
 
 SMALL = 1024  # up to so many points batches hold all of them
 EXACT = 10_000  # up to so many points the reported Phi is over all pairs
-CENSUS = 4096  # columns that the normalisers in the reported Phi are taken from above
+CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 SHARE = 0.25  # of the machine's memory that a tracked Jacobian may take
 FLOOR = 1e-30
@@ -54,7 +55,7 @@ class _Gaussian:
     phi = staticmethod(lambda D: D)
     k = staticmethod(lambda D: np.exp(-D))
     attraction = staticmethod(lambda s, k: s)  # s phi'
-    repulsion = staticmethod(lambda k: k)  # -k'
+    repulsion = staticmethod(np.copy)  # -k'
 
 
 class _StudentT:
@@ -69,8 +70,8 @@ class _StudentT:
 class _Batch:
     """Columns of the matrix of all pairs (None: all), and what was found at the last point."""
 
-    def __init__(self, chosen, weight):
-        self.chosen, self.weight = chosen, weight
+    def __init__(self, chosen):
+        self.chosen = chosen
         self.x = self.far = None
 
 
@@ -97,7 +98,7 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 500, for "student-t" up to 10,000 points 750.
+        Horizon of the automatic learning rate; None means 500, for "student-t" 750, above 10,000 points 400.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -114,8 +115,8 @@ class SNEProblem(CompositionalProblem):
 
     Notes
     -----
-    Up to 10,000 points the reported Phi is over all pairs. Above, its normalisers come from 4096 columns, evenly
-    spaced in the order of the first coordinate: the relative error of Z is about 1e-3.
+    Up to 10,000 points the reported Phi is over all pairs. Above, its normalisers come from 2048 columns, evenly
+    spaced along a space-filling curve through the embedding: the relative error of Z is about 1e-3.
 
     References
     ----------
@@ -169,34 +170,53 @@ class SNEProblem(CompositionalProblem):
         # what sampled columns leave out: the near field, and each point's pair with itself
         self._left_out = sparse.eye_array(n, format="csr", dtype=np.int8)
         self.near_field = bool(near_field)
+        # a spread-out embedding has near pairs that are no edges; they would be most of the sampling noise
+        self._in_blocks = near_field and not self.per_point and jacobian == "operator"
         if near_field:
             self._left_out = (self._left_out + S.astype(bool).astype(np.int8)).tocsr()
-            self.n_near = -(-S.nnz // n)  # nnz evaluations, n of which are a component
+            self.n_near = -(-S.nnz // n) + (3 * BLOCK if self._in_blocks else 0)  # n evaluations are a component
         self._weight = {}  # of the edges, by dtype
-        self._seen = None
         self.inner_floor = FLOOR
-        r = S.sum(axis=1)  # half the attraction's Hessian
-        scale = 1 / (2 * r) if self.per_point else np.full(n, n / (4 * self.exaggeration))
-        self.metric = np.repeat(scale, d).astype(self.dtype)
-        self._set_defaults(n_iter)
+        self._degree = S.sum(axis=1)  # r
+        self._set_steps(n_iter)
 
-    def _set_defaults(self, n_iter):
+    def stage(self, n_iter, exaggeration=1.0):
+        """The same problem with another horizon and exaggeration; the graph is shared.
+
+        Parameters
+        ----------
+        n_iter : int
+        exaggeration : float, default=1.0
+
+        Returns
+        -------
+        SNEProblem
+        """
+        other = copy.copy(self)
+        other.exaggeration, other._weight = float(exaggeration), {}
+        other._set_steps(n_iter)
+        return other
+
+    def _set_steps(self, n_iter):
+        """The metric, about the inverse Hessian of the attraction, and what "auto" means."""
         n, d = self.n_inner, self.n_components
+        scale = 1 / (2 * self._degree) if self.per_point else np.full(n, n / (4 * self.exaggeration))
+        self.metric = np.repeat(scale, d).astype(self.dtype)
         if self.per_point:
             rate, hold, early, cap, batch = 2.0, 0.5, 2.0, 0.5, 200 if d > 3 and n >= 5000 else 100
             horizon = n_iter or 500
             cap *= math.sqrt(2)  # in the metric, 1 / (2 r) with r about 1
         else:
             # far-sampling noise grows with n
-            rate, hold, early, cap, batch = 2 * min(25.0, 15 * math.sqrt(20_000 / n)), 0.5, 20.0, 5.0, 300
-            horizon = n_iter or (750 if n <= EXACT else 500)
+            rate, hold, early, cap, batch = 2 * min(25.0, 20 * math.sqrt(20_000 / n)), 0.5, 20.0, 5.0, 100
+            horizon = n_iter or (750 if n <= EXACT else 400)
             cap *= math.sqrt(4 * self.exaggeration / n)
         constant = self.exaggeration > 1
         rate = min(early, rate) if constant else rate
         batch = None if n <= max(SMALL, 2 * batch) else batch
         sampled = n if batch is None else batch + self.n_near
-        # a record is not to take more than a tenth of the time; a near pair takes that of three sampled ones
-        records = min(20, horizon * (sampled + 2 * self.n_near) // (10 * min(n, CENSUS if n > EXACT else n)))
+        # records are not to take more than a twentieth of the time
+        records = min(20, horizon * sampled // (20 * (CENSUS if n > EXACT else n)))
         self.defaults = {
             "learning_rate": rate if constant else Fall(rate, horizon, hold),
             "normalization": "block",
@@ -223,9 +243,28 @@ class SNEProblem(CompositionalProblem):
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
 
+    def draw_inner(self, rng, shape):
+        """Draws of columns: spread evenly, one from each of batch_size stretches; without a near field independent.
+
+        A column is drawn by its place, for "student-t" along a space-filling curve through the embedding.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray
+        """
+        if not self.near_field:
+            return super().draw_inner(rng, shape)
+        spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
+        return np.minimum(spread.astype(np.intp), self.n_inner - 1)
+
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
-        return _Batch(draws, 1.0 if draws is None else self.n_inner / len(draws))
+        return _Batch(draws)
 
     def outer_batch(self, draws):
         """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
@@ -241,17 +280,24 @@ class SNEProblem(CompositionalProblem):
 
     def _near(self, x):
         """Differences along the edges, and k there; kept for the last x."""
-        if self._seen is None or self._seen[0] is not x:
-            self._seen = None
+        seen = self.edges.seen  # with the edges, since stages share them
+        if seen is None or seen[0] is not x:
             parts, D = self.edges.differences(self._points(x))
-            self._seen = x, parts, self._kernel.k(D)
-        return self._seen[1:]
+            seen = self.edges.seen = x, parts, self._kernel.k(D)
+        return seen[1:]
 
     def _far(self, x, batch):
-        """(sums of k, what the Jacobian needs) over a batch's columns, without what the near field holds."""
+        """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, outside)."""
         if batch.x is not x:
-            batch.x, batch.far = None, None  # its memory first
-            batch.far = self._all_columns(x) if batch.chosen is None else self._columns(x, batch.chosen)
+            batch.x = batch.far = None  # its memory first
+            if batch.chosen is None:
+                batch.far = self._all_columns(x)
+            elif self._in_blocks:
+                batch.far = self._blocks_and_columns(x, batch.chosen)
+            else:
+                sums, far = self._columns(x, batch.chosen)
+                weight = x.dtype.type(self.n_inner / len(batch.chosen))
+                batch.far = weight * sums, (x, weight, far, None)
             batch.x = x
         return batch.far
 
@@ -261,33 +307,40 @@ class SNEProblem(CompositionalProblem):
         E = columns(self._points(x), chosen, self._left_out)
         return E @ np.ones(len(chosen), E.dtype), (chosen, E)
 
+    def _blocks_and_columns(self, x, positions):
+        total, far, block = block_sums(self._points(x), positions, self._left_out)
+        outside = self.edges.apart(block)  # the other edges are in the blocks' sums
+        return total, (x, x.dtype.type(1), far, outside)
+
     def _blocks(self):
         n = self.n_inner
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
     def _all_columns(self, x):
-        """The same over all columns, block by block."""
+        """All columns, block by block."""
         if not self.per_point:
             totals, forces = zip(*(self._columns(x, block) for block in self._blocks()), strict=True)
-            return sum(totals), sum(forces)
+            return sum(totals), (x, x.dtype.type(1), sum(forces), None)
         if self.n_inner**2 * x.dtype.itemsize <= KEPT:
-            return self._columns(x, np.arange(self.n_inner))
-        return sum(self._columns(x, block)[0] for block in self._blocks()), None
+            sums, far = self._columns(x, np.arange(self.n_inner))
+        else:
+            sums, far = sum(self._columns(x, block)[0] for block in self._blocks()), None
+        return sums, (x, x.dtype.type(1), far, None)
 
     def inner(self, x, batch):
         """u: the normalisers, Z_i of each point or one Z."""
-        far = self._far(x, batch)[0] * batch.weight
+        far, (_, _, _, outside) = self._far(x, batch)
         if not self.near_field:
             return far if self.per_point else np.array([far], x.dtype)
         k = self._near(x)[1]
         if self.per_point:
-            return np.add(*self.edges.sums(k)) + far.astype(x.dtype, copy=False)
-        return np.array([far + 2 * float(k.sum(dtype=float))], x.dtype)
+            return np.add(*self.edges.sums(k)) + far
+        return np.array([far + 2 * self.edges.total(k, outside)], x.dtype)
 
     def jacobian(self, x, batch):
         """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
         if self.jacobian_kind == "operator":
-            return x, batch.weight, self._far(x, batch)[1]
+            return self._far(x, batch)[1]
         return self._dense_jacobian(x, batch)
 
     def vjp(self, J, v):
@@ -297,21 +350,22 @@ class SNEProblem(CompositionalProblem):
         F = self._far_forces(J, v)
         if self.near_field:
             parts, k = self._near(J[0])
-            F += self.edges.forces(self._near_repulsion(v, k), parts)
+            F += self.edges.forces(self._near_repulsion(v, k, J[3]), parts)
         return F.ravel()
 
-    def _near_repulsion(self, v, k):
-        ends = self.edges.ends(v) if self.per_point else 2 * v[0]
-        return (-2 * ends) * self._kernel.repulsion(k)
+    def _near_repulsion(self, v, k, outside):
+        c = self._kernel.repulsion(k)
+        c *= -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
+        return c if outside is None else np.multiply(c, outside, out=c)
 
     def _far_forces(self, J, v):
-        x, weight, far = J
+        x, weight, far, _ = J
         points = self._points(x)
         if not self.per_point:
             return far * (-4 * weight * v[0])
         if far is None:
             return sum(self._block_forces(points, v, *self._columns(x, block)[1]) for block in self._blocks())
-        return self._block_forces(points, v, *far) * x.dtype.type(weight)
+        return self._block_forces(points, v, *far) * weight
 
     def _block_forces(self, points, v, chosen, E):
         """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b x_b]."""
@@ -351,7 +405,7 @@ class SNEProblem(CompositionalProblem):
             return super().compositional_gradient(x, u, J, batch)
         v = 1 / u
         parts, k = self._near(x)
-        c = self._near_repulsion(v, k)
+        c = self._near_repulsion(v, k, J[3])
         c += self._near_attraction(k)
         F = self.edges.forces(c, parts)
         F += self._far_forces(J, v)
@@ -360,20 +414,19 @@ class SNEProblem(CompositionalProblem):
     def outer(self, x, u):
         """f(x, u), exact."""
         _, D = self.edges.differences(self._points(x))
-        self._seen = None  # its memory was used
         direct = self.exaggeration * float(self.edges.weight @ self._kernel.phi(D))
         return direct + float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
 
     def objective(self, x):
-        """Phi(x); above 10,000 points with normalisers from 4096 columns."""
+        """Phi(x); above 10,000 points with normalisers from 2048 columns."""
         n = self.n_inner
         if n <= EXACT:
             return super().objective(x)
         spaced = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
-        chosen = np.argsort(self._points(x)[:, 0], kind="stable")[spaced]
+        chosen = curve_order(self._points(x))[spaced]
         far = sum(self._columns(x, block)[0] for block in np.array_split(chosen, -(-n * CENSUS // 2**23)))
-        batch = _Batch(chosen, n / CENSUS)
-        batch.x, batch.far = x, (far, None)
+        batch = _Batch(chosen)
+        batch.x, batch.far = x, (x.dtype.type(n / CENSUS) * far, (x, None, None, None))
         return float(self.outer(x, self.inner(x, batch)))
 
     def divergence(self, x):
@@ -391,17 +444,25 @@ class SNEProblem(CompositionalProblem):
         fun, direct = self.objective(x), 0.0
         if self.exaggeration > 1:
             _, D = self.edges.differences(self._points(x))
-            self._seen = None
             direct = (1 - self.exaggeration) * float(self.edges.weight @ self._kernel.phi(D))
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
         entropy = (1 if self.per_point else 2) * float(p @ np.log(p))
         return (fun + direct + entropy) / (self.n_inner if self.per_point else 1)
 
+    def unbounded_below(self):
+        """False: a divergence is not negative.
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
     def _dense_jacobian(self, x, batch):
         """The Jacobian of `inner` on the batch: of Z_k in x_k and in every x_i, from the matrix of weighted -k'."""
         n, points = self.n_inner, self._points(x)
         chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = np.bincount(chosen, minlength=n)[None, :] * batch.weight * (1 - self._left_out.toarray())
+        W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - self._left_out.toarray())
         if self.near_field:
             W += self._left_out.toarray() - np.eye(n)
         difference = points[:, None] - points[None]

@@ -206,8 +206,9 @@ def falls_for_ever(problem, run, x, fun):
     The way since the milestone before the last is followed ten thousand million times as far. So far out, a bounded
     objective has turned up again even where the steps were far too short.
     """
-    if problem.unbounded_below():
-        return True
+    known = problem.unbounded_below()
+    if known is not None:
+        return known
     way = x - (x if run.milestones[0] is None else run.milestones[0])
 
     def fall(s):
