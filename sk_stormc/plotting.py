@@ -1,4 +1,4 @@
-"""Pictures of runs: one row a data set, one column a quantity, all against IFO."""
+"""Pictures of runs: curves against IFO, one row a data set, one column a quantity; and embeddings."""
 
 from itertools import cycle
 
@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-__all__ = ["plot_curves"]
+__all__ = ["plot_curves", "plot_embeddings"]
 
 # Okabe & Ito's colours, and line styles that stay apart without them. Methods that nearly coincide are one
 # wide, one narrow, so that both are seen.
@@ -91,6 +91,53 @@ def plot_curves(panels, labels):
     _scale_x(axes[0, 0], [run[0] for methods in panels.values() for runs in methods.values() for run in runs])
     handles = {line.get_label(): line for ax in axes[:, 0] for line in ax.get_lines()}
     figure.legend(handles=[handles[name] for name in styles], loc="outside lower center", ncols=4, handlelength=4)
+    return figure
+
+
+def plot_embeddings(panels, labels=None):
+    """Scatter embeddings side by side, coloured by label.
+
+    Parameters
+    ----------
+    panels : dict of array-like of shape (n_points, 2)
+        By title; more than two components are not shown.
+    labels : array-like of int of shape (n_points,), default=None
+        None draws all points in one colour.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Free of pyplot.
+
+    Raises
+    ------
+    ValueError
+        Without panels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.plotting import plot_embeddings
+    >>> points = np.random.default_rng(0).normal(size=(30, 2))
+    >>> figure = plot_embeddings({"noise": points}, np.arange(30) % 3)
+    >>> len(figure.axes)
+    1
+    """
+    if not panels:
+        raise ValueError(f"panels must hold at least one embedding, got {panels!r}")
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.2 * columns, 3.5 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in axes[len(panels) :]:
+        ax.remove()
+    for ax, (title, points) in zip(axes, panels.items(), strict=False):
+        points = np.asarray(points)
+        ax.scatter(points[:, 0], points[:, 1], c=labels, cmap="tab10", s=3, linewidths=0)
+        ax.set_title(title, fontsize="medium")
+        ax.set(xticks=[], yticks=[])
+        ax.set_aspect("equal", "datalim")
     return figure
 
 

@@ -127,14 +127,26 @@ def _factors(x, chosen, constant, sign):
 
 
 def columns(x, chosen, pattern):
-    """exp(-|x_i - x_b|^2) for all points i and the chosen columns b, 0 on the pattern: (n, B)."""
+    """exp(-|x_i - x_b|^2) for all points i and the chosen columns b, 0 on the pattern; and its row sums.
+
+    Returns
+    -------
+    E : ndarray of shape (n, B)
+    sums : ndarray of shape (n,)
+    """
+    n, B = len(x), len(chosen)
     M, C, coarse = _factors(x, chosen, 0, -1)
-    E = M @ C
-    if coarse:
-        np.minimum(E, 0, out=E)
-    np.exp(E, out=E)
-    E.reshape(-1)[masked_positions(pattern, chosen)[0]] = 0
-    return E
+    positions, pointer = masked_positions(pattern, chosen)
+    E, sums, ones = np.empty((n, B), x.dtype), np.empty(n, x.dtype), np.ones(B, x.dtype)
+    for start in range(0, n, ROWS):
+        rows = slice(start, min(n, start + ROWS))
+        e = np.matmul(M[rows], C, out=E[rows])
+        if coarse:
+            np.minimum(e, 0, out=e)
+        np.exp(e, out=e)
+        e.reshape(-1)[positions[pointer[start] : pointer[rows.stop]] - start * B] = 0
+        np.matmul(e, ones, out=sums[rows])
+    return E, sums
 
 
 def column_sums(x, chosen, pattern):

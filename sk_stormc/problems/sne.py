@@ -221,7 +221,8 @@ class SNEProblem(CompositionalProblem):
             "learning_rate": rate if constant else Fall(rate, horizon, hold),
             "normalization": "block",
             "precision": cap / rate,
-            "momentum": 1.0,
+            # a tracked Z costs the blocks' sums a second time and gains nothing
+            "momentum": 0.1 if self.per_point else 1.0,
             "beta": 1.0,
             "batch_size": (batch, batch, None),
             "init_batch_size": (batch, batch, None),
@@ -304,8 +305,8 @@ class SNEProblem(CompositionalProblem):
     def _columns(self, x, chosen):
         if not self.per_point:
             return column_sums(self._points(x), chosen, self._left_out)
-        E = columns(self._points(x), chosen, self._left_out)
-        return E @ np.ones(len(chosen), E.dtype), (chosen, E)
+        E, sums = columns(self._points(x), chosen, self._left_out)
+        return sums, (chosen, E)
 
     def _blocks_and_columns(self, x, positions):
         total, far, block = block_sums(self._points(x), positions, self._left_out)

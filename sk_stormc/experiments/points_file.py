@@ -1,0 +1,78 @@
+"""Points, and perhaps labels, from a user's .npz or .csv file."""
+
+import csv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["read_points"]
+
+LABELS = ("y", "label", "labels", "target")
+
+
+def read_points(path):
+    """Read a matrix of points and their labels.
+
+    A .npz file holds an array ``X``, or exactly one two-dimensional array, and perhaps a vector ``y``. A .csv file
+    has a row of names and a row of numbers for each point; a column named y, label, labels or target holds the labels.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    X : ndarray of shape (n_points, n_features)
+    y : ndarray of shape (n_points,) or None
+        Integers from 0, in the order of the sorted labels.
+
+    Raises
+    ------
+    OSError
+        Where the file cannot be read.
+    ValueError
+        For a file of another kind or content; the message names the file and what was expected.
+    """
+    path = Path(path)
+    readers = {".npz": _read_npz, ".csv": _read_csv}
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path}: expected a file named .npz or .csv")
+    X, y = readers[path.suffix.lower()](path)
+    if len(X) < 10 or not np.isfinite(X).all():
+        raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
+    return X, None if y is None else np.unique(y, return_inverse=True)[1]
+
+
+def _read_npz(path):
+    try:
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
+    names = [name for name, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "iuf"]
+    names = [name for name in names if name == "X"] or names
+    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+    if len(names) != 1:
+        raise ValueError(f"{path}: expected an array 'X' or one two-dimensional array of numbers, found {found}")
+    X, y = arrays[names[0]].astype(float), arrays.get("y")
+    if y is not None and y.shape != (len(X),):
+        raise ValueError(f"{path}: expected y of shape ({len(X)},), found {found}")
+    return X, y
+
+
+def _read_csv(path):
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: expected comma-separated text ({error})") from error
+    if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
+        raise ValueError(f"{path}: expected a row of names and rows of as many numbers")
+    names, columns = [name.strip().lower() for name in rows[0]], list(zip(*rows[1:], strict=True))
+    labels = [k for k, name in enumerate(names) if name in LABELS]
+    try:
+        X = np.array([column for k, column in enumerate(columns) if k not in labels], dtype=float).T
+    except ValueError as error:
+        raise ValueError(f"{path}: expected numbers below the row of names ({error})") from error
+    return X, np.array(columns[labels[0]]) if labels else None
