@@ -195,7 +195,7 @@ def curve_order(x):
     code = np.zeros(len(x), np.uint16)
     for k, column in enumerate(x.T[:d]):
         low, high = column.min(), column.max()
-        cell = ((column - low) * ((2**bits - 0.01) / max(high - low, np.finfo(x.dtype).tiny))).astype(np.uint16)
+        cell = ((column - low) / (high - low or 1) * (2**bits - 0.01)).astype(np.uint16)
         for bit in range(bits):  # interleaved with those of the other coordinates
             code |= ((cell >> bit) & 1) << (bit * d + k)
     return np.argsort(code, kind="stable")

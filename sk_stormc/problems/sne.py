@@ -19,7 +19,7 @@ EXACT = 10_000  # up to so many points the reported Phi is over all pairs
 CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 SHARE = 0.25  # of the machine's memory that a tracked Jacobian may take
-FLOOR = 1e-30
+FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
 @dataclass(frozen=True)
@@ -207,16 +207,18 @@ class SNEProblem(CompositionalProblem):
             horizon = n_iter or 500
             cap *= math.sqrt(2)  # in the metric, 1 / (2 r) with r about 1
         else:
-            # far-sampling noise grows with n
-            rate, hold, early, cap, batch = 2 * min(25.0, 20 * math.sqrt(20_000 / n)), 0.5, 20.0, 5.0, 100
+            # few points leave their neighbours at long steps; and far-sampling noise grows with n
+            rate = 2 * min(25.0, max(10.0, n / 40), 20 * math.sqrt(20_000 / n))
+            hold, early, cap, batch = 0.5, 20.0, 5.0, 100
             horizon = n_iter or (750 if n <= EXACT else 400)
             cap *= math.sqrt(4 * self.exaggeration / n)
         constant = self.exaggeration > 1
         rate = min(early, rate) if constant else rate
         batch = None if n <= max(SMALL, 2 * batch) else batch
         sampled = n if batch is None else batch + self.n_near
-        # records are not to take more than a twentieth of the time
-        records = min(20, horizon * sampled // (20 * (CENSUS if n > EXACT else n)))
+        # records are to take less than a tenth of the time; an edge takes that of several sampled pairs
+        an_iteration = sampled + 8 * len(self.edges.i) / n
+        records = min(20, int(horizon * an_iteration / (10 * (CENSUS if n > EXACT else n))))
         self.defaults = {
             "learning_rate": rate if constant else Fall(rate, horizon, hold),
             "normalization": "block",
