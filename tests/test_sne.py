@@ -311,16 +311,17 @@ def test_bad_parameters_of_the_problem(params):
 # --- sums over pairs ----------------------------------------------------------------------------------
 
 
-def test_edges():
+@pytest.mark.parametrize("d", [2, 3, 4, 10])
+def test_edges(d):
     problem, _ = small_problem(40)
     S = (problem.P + problem.P.T).toarray()
-    edges, x = Edges(sparse.csr_array(S)), points(40, 3)
+    edges, x = Edges(sparse.csr_array(S)), points(40, d)
     np.testing.assert_array_equal(edges.weight, S[edges.i, edges.j])
     assert (edges.i < edges.j).all() and len(edges.i) == (S > 0).sum() / 2
     parts, square = edges.differences(x)
     np.testing.assert_allclose(square, np.square(x[edges.i] - x[edges.j]).sum(axis=1))
     expected = S.sum(axis=1)[:, None] * x - S @ x
-    np.testing.assert_allclose(edges.forces(edges.weight, parts), expected, atol=1e-12)
+    np.testing.assert_allclose(edges.forces(edges.weight, parts, x), expected, atol=1e-12)
     np.testing.assert_allclose(np.add(*edges.sums(edges.weight)), S.sum(axis=1))
     np.testing.assert_array_equal(edges.ends(x[:, 0].copy()), x[edges.i, 0] + x[edges.j, 0])
     block = np.arange(40) // 10

@@ -50,7 +50,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
         Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 500, for
-        "student-t" 750, above 10,000 samples 400.
+        "student-t" 750 from 2,500 samples, and 400 from 10,000.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"

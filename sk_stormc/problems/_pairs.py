@@ -6,6 +6,7 @@ from scipy import sparse
 __all__ = ["BLOCK", "Edges", "block_sums", "column_sums", "columns", "curve_order", "masked_positions"]
 
 COARSE = 0.02  # rounding of a squared distance from which it may come out negative
+FEW = 3  # up to so many coordinates forces are summed one by one, which is faster then
 ROWS = 256  # of a chunk that stays in the processor's cache
 BLOCK = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
 
@@ -25,12 +26,13 @@ class Edges:
     """
 
     def __init__(self, S):
-        self._upper = sparse.triu(S, 1, format="csr")
-        self._upper.sort_indices()
+        self._by_row = sparse.triu(S, 1, format="csr")
+        self._by_row.sort_indices()
+        self._by_column = self._by_row.T
         self.n = S.shape[0]
-        self.weight = self._upper.data
-        self.i = np.repeat(np.arange(self.n), np.diff(self._upper.indptr))
-        self.j = self._upper.indices.astype(np.intp)
+        self.weight = self._by_row.data
+        self.i = np.repeat(np.arange(self.n), np.diff(self._by_row.indptr))
+        self.j = self._by_row.indices.astype(np.intp)
         self._buffers = {}
         self.seen = None  # for the caller: what it found from the last differences
 
@@ -58,28 +60,29 @@ class Edges:
     def sums(self, c):
         """For each point the sum of c over its edges where it is i, and where it is j; float64 for float64."""
         ones = np.ones(self.n, c.dtype)
-        C = sparse.csr_array((c, self._upper.indices, self._upper.indptr), shape=(self.n, self.n))
-        return C @ ones, C.T @ ones
+        self._by_row.data = self._by_column.data = c  # making them anew would cost as much as the sums of few points
+        return self._by_row @ ones, self._by_column @ ones
 
-    def forces(self, c, parts):
-        """sum_j c_ij (x_i - x_j) for each point i, with the differences' ``parts``."""
-        F, product = np.empty((self.n, len(parts)), c.dtype), self.buffer("product", c.dtype)
+    def forces(self, c, parts, x):
+        """sum_j c_ij (x_i - x_j) for each point i, with the differences' ``parts`` at x."""
+        if len(parts) > FEW:  # all coordinates at once, as sum_j c_ij x_i - sum_j c_ij x_j
+            self._by_row.data = self._by_column.data = c
+            C_x = np.hstack([x, np.ones((self.n, 1), x.dtype)])
+            C_x = self._by_row @ C_x + self._by_column @ C_x
+            return x * C_x[:, -1:] - C_x[:, :-1]
+        F, product = np.empty((self.n, len(parts)), c.dtype), self.buffer("at j", c.dtype)
         for k, part in enumerate(parts):
             F[:, k] = np.subtract(*self.sums(np.multiply(c, part, out=product)))
         return F
 
     def total(self, k, mask=None):
         """sum of k over the edges, those of a mask only."""
-        ones = self.buffer("ones", k.dtype)
-        if mask is None:
-            ones.fill(1)
-            return float(k @ ones)
-        return float(k @ mask)
+        return float(k.sum(dtype=float) if mask is None else k @ mask)
 
     def apart(self, block):
         """1 for each edge between points whose blocks are not beside each other, else 0; float32."""
-        step = block.take(self.i, mode="clip")
-        step -= block.take(self.j, mode="clip")
+        step = block.take(self.i, out=self.buffer("block", np.int32), mode="clip")
+        step -= block.take(self.j, out=self.buffer("block at j", np.int32), mode="clip")
         step += 1  # beside each other: 0, 1 or 2
         return (step.view(np.uint32) > 2).astype(np.float32)
 

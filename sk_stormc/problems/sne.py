@@ -53,16 +53,16 @@ class _Gaussian:
     """k(D) = exp(-D) of D = |x_i - x_j|^2, attraction phi(D) = D, a normaliser Z_i = sum_j k for each point."""
 
     phi = staticmethod(lambda D: D)
-    k = staticmethod(lambda D: np.exp(-D))
+    k = staticmethod(lambda D: np.exp(np.negative(D, out=D), out=D))  # in place
     attraction = staticmethod(lambda s, k: s)  # s phi'
-    repulsion = staticmethod(np.copy)  # -k'
+    repulsion = staticmethod(lambda k: k)  # -k'
 
 
 class _StudentT:
     """k(D) = 1 / (1 + D), attraction phi(D) = log(1 + D), one normaliser Z = sum_ij k."""
 
     phi = staticmethod(np.log1p)
-    k = staticmethod(lambda D: 1 / (1 + D))
+    k = staticmethod(lambda D: np.reciprocal(np.add(D, 1, out=D), out=D))
     attraction = staticmethod(lambda s, k: s * k)
     repulsion = staticmethod(lambda k: k * k)
 
@@ -98,7 +98,8 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 500, for "student-t" 750, above 10,000 points 400.
+        Horizon of the automatic learning rate; None means 500, for "student-t" 750 from 2,500 points, and 400 from
+        10,000.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -210,15 +211,15 @@ class SNEProblem(CompositionalProblem):
             # few points leave their neighbours at long steps; and far-sampling noise grows with n
             rate = 2 * min(25.0, max(10.0, n / 40), 20 * math.sqrt(20_000 / n))
             hold, early, cap, batch = 0.5, 20.0, 5.0, 100
-            horizon = n_iter or (750 if n <= EXACT else 400)
+            horizon = n_iter or (500 if n <= 2500 else 750 if n <= EXACT else 400)
             cap *= math.sqrt(4 * self.exaggeration / n)
         constant = self.exaggeration > 1
         rate = min(early, rate) if constant else rate
         batch = None if n <= max(SMALL, 2 * batch) else batch
         sampled = n if batch is None else batch + self.n_near
-        # records are to take less than a tenth of the time; an edge takes that of several sampled pairs
+        # records are to take less than a twentieth of the time; an edge takes that of several sampled pairs
         an_iteration = sampled + 8 * len(self.edges.i) / n
-        records = min(20, int(horizon * an_iteration / (10 * (CENSUS if n > EXACT else n))))
+        records = min(20, int(horizon * an_iteration / (20 * (CENSUS if n > EXACT else n))))
         self.defaults = {
             "learning_rate": rate if constant else Fall(rate, horizon, hold),
             "normalization": "block",
@@ -353,12 +354,12 @@ class SNEProblem(CompositionalProblem):
         F = self._far_forces(J, v)
         if self.near_field:
             parts, k = self._near(J[0])
-            F += self.edges.forces(self._near_repulsion(v, k, J[3]), parts)
+            F += self.edges.forces(self._near_repulsion(v, k, J[3]), parts, self._points(J[0]))
         return F.ravel()
 
     def _near_repulsion(self, v, k, outside):
-        c = self._kernel.repulsion(k)
-        c *= -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
+        c = self.edges.buffer("force", k.dtype)
+        np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
         return c if outside is None else np.multiply(c, outside, out=c)
 
     def _far_forces(self, J, v):
@@ -382,7 +383,7 @@ class SNEProblem(CompositionalProblem):
         if batch is not None:
             return self._sampled_outer_gradient(x, u, batch)
         parts, k = self._near(x)
-        return self.edges.forces(self._near_attraction(k), parts).ravel(), 1 / u
+        return self.edges.forces(self._near_attraction(k), parts, self._points(x)).ravel(), 1 / u
 
     def _near_attraction(self, k):
         if k.dtype not in self._weight:
@@ -410,7 +411,7 @@ class SNEProblem(CompositionalProblem):
         parts, k = self._near(x)
         c = self._near_repulsion(v, k, J[3])
         c += self._near_attraction(k)
-        F = self.edges.forces(c, parts)
+        F = self.edges.forces(c, parts, self._points(x))
         F += self._far_forces(J, v)
         return F.ravel()
 
