@@ -134,7 +134,7 @@ def plot_embeddings(panels, labels=None):
         ax.remove()
     for ax, (title, points) in zip(axes, panels.items(), strict=False):
         points = np.asarray(points)
-        ax.scatter(points[:, 0], points[:, 1], c=labels, cmap="tab10", s=3, linewidths=0)
+        ax.scatter(points[:, 0], points[:, 1], c=labels, cmap=None if labels is None else "tab10", s=3, linewidths=0)
         ax.set_title(title, fontsize="medium")
         ax.set(xticks=[], yticks=[])
         ax.set_aspect("equal", "datalim")
