@@ -9,6 +9,7 @@ from sk_stormc._validation import check_number
 
 __all__ = [
     "affinities",
+    "check_affinities",
     "check_perplexity",
     "conditional_probabilities",
     "nearest_neighbors",
@@ -182,3 +183,37 @@ def check_perplexity(perplexity, n, factor):
     if perplexity >= n:
         raise ValueError(f"perplexity must be less than n_samples, got perplexity={perplexity!r}, n_samples={n}")
     return min(n - 1, int(factor * perplexity) + 1)
+
+
+def check_affinities(P):
+    """P as a float CSR array, if its rows are probabilities and its diagonal is empty.
+
+    Parameters
+    ----------
+    P : sparse matrix of shape (n_points, n_points)
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+
+    Raises
+    ------
+    ValueError
+        Naming the first row that does not sum to 1, or what else is wrong.
+    """
+    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
+        raise ValueError(
+            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
+        )
+    P = sparse.csr_array(P, dtype=float)
+    P.sum_duplicates()
+    P.eliminate_zeros()
+    if not np.isfinite(P.data).all() or (P.data < 0).any():
+        raise ValueError("affinities must be finite and not negative")
+    sums = P.sum(axis=1)
+    row = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[row] - 1) > 1e-5:
+        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
+    if P.diagonal().any():
+        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
+    return P

@@ -20,7 +20,8 @@ from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.experiments.points_file import read_points
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
-from sk_stormc.problems.sne import Fall, SNEProblem
+from sk_stormc.problems._sne_steps import Fall
+from sk_stormc.problems.sne import SNEProblem
 from sk_stormc.solvers import minimize
 
 __all__ = ["MAX_IFO", "METHODS", "Embedded", "run_sne"]

@@ -1,52 +1,24 @@
 """Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
 
 import copy
-import math
 import os
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc.affinities import check_affinities
 from sk_stormc.problems._pairs import BLOCK, Edges, block_sums, column_sums, columns, curve_order
+from sk_stormc.problems._sne_steps import PAPER, defaults
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["SNEProblem"]
 
-SMALL = 1024  # up to so many points batches hold all of them
 EXACT = 10_000  # up to so many points the reported Phi is over all pairs
 CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 SHARE = 0.25  # of the machine's memory that a tracked Jacobian may take
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
-
-
-@dataclass(frozen=True)
-class Fall:
-    """Constant over a part of the iterations, then falling linearly to 0 at the horizon.
-
-    Parameters
-    ----------
-    scale : float
-    horizon : int
-        Iterations after which the value stays 0.
-    hold : float, default=0.0
-        The part of the horizon at ``scale``, in [0, 1).
-
-    Examples
-    --------
-    >>> from sk_stormc.problems.sne import Fall
-    >>> [Fall(2.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
-    [2.0, 2.0, 1.0, 0.0, 0.0]
-    """
-
-    scale: float
-    horizon: int
-    hold: float = 0.0
-
-    def __call__(self, t):
-        return self.scale * min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
 
 
 class _Gaussian:
@@ -137,6 +109,8 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
+    paper = PAPER
+
     def __init__(
         self,
         affinities,
@@ -154,7 +128,7 @@ class SNEProblem(CompositionalProblem):
         check_number("exaggeration", exaggeration, low=1)
         check_int("n_iter", n_iter, low=1, words=(None,))
         check_choice("jacobian", jacobian, ("operator", "dense"))
-        P = _check_affinities(affinities)
+        P = check_affinities(affinities)
         n, d = P.shape[0], n_components
         self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)
         self.per_point = kernel == "gaussian"
@@ -199,48 +173,12 @@ class SNEProblem(CompositionalProblem):
         return other
 
     def _set_steps(self, n_iter):
-        """The metric, about the inverse Hessian of the attraction, and what "auto" means."""
-        n, d = self.n_inner, self.n_components
-        scale = 1 / (2 * self._degree) if self.per_point else np.full(n, n / (4 * self.exaggeration))
-        self.metric = np.repeat(scale, d).astype(self.dtype)
-        if self.per_point:
-            rate, hold, early, cap, batch = 2.0, 0.5, 2.0, 0.5, 200 if d > 3 and n >= 5000 else 100
-            horizon = n_iter or 500
-            cap *= math.sqrt(2)  # in the metric, 1 / (2 r) with r about 1
-        else:
-            # few points leave their neighbours at long steps; and far-sampling noise grows with n
-            rate = 2 * min(25.0, max(10.0, n / 40), 20 * math.sqrt(20_000 / n))
-            hold, early, cap, batch = 0.5, 20.0, 5.0, 100
-            horizon = n_iter or (500 if n <= 2500 else 750 if n <= EXACT else 400)
-            cap *= math.sqrt(4 * self.exaggeration / n)
-        constant = self.exaggeration > 1
-        rate = min(early, rate) if constant else rate
-        batch = None if n <= max(SMALL, 2 * batch) else batch
-        sampled = n if batch is None else batch + self.n_near
-        # records are to take less than a twentieth of the time; an edge takes that of several sampled pairs
-        an_iteration = sampled + 8 * len(self.edges.i) / n
-        records = min(20, int(horizon * an_iteration / (20 * (CENSUS if n > EXACT else n))))
-        self.defaults = {
-            "learning_rate": rate if constant else Fall(rate, horizon, hold),
-            "normalization": "block",
-            "precision": cap / rate,
-            # a tracked Z costs the blocks' sums a second time and gains nothing
-            "momentum": 0.1 if self.per_point else 1.0,
-            "beta": 1.0,
-            "batch_size": (batch, batch, None),
-            "init_batch_size": (batch, batch, None),
-            "anchor": None,
-            "max_iter": horizon,
-            "record_every": horizon * (n + 2 * sampled) // max(1, records),
-        }
-        self.paper = {
-            "learning_rate": 0.1,
-            "precision": 0.1,
-            "momentum": 0.01,
-            "batch_size": 100,
-            "init_batch_size": 100,
-            "normalization": "global",
-        }
+        n, alpha = self.n_inner, self.exaggeration
+        scale = 1 / (2 * self._degree) if self.per_point else np.full(n, n / (4 * alpha))
+        self.metric = np.repeat(scale, self.n_components).astype(self.dtype)  # about the attraction's inverse Hessian
+        census = CENSUS if n > EXACT else n
+        edges = len(self.edges.i) / n
+        self.defaults = defaults(self.kernel, n, self.n_components, alpha, n_iter, self.n_near, edges, census)
 
     def initial_point(self, rng):
         """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
@@ -476,25 +414,6 @@ class SNEProblem(CompositionalProblem):
             return (towards.sum(axis=0) - towards.sum(axis=1)).reshape(1, -1).astype(x.dtype)
         towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
         return towards.reshape(n, -1).astype(x.dtype)
-
-
-def _check_affinities(P):
-    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
-        raise ValueError(
-            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
-        )
-    P = sparse.csr_array(P, dtype=float)
-    P.sum_duplicates()
-    P.eliminate_zeros()
-    if not np.isfinite(P.data).all() or (P.data < 0).any():
-        raise ValueError("affinities must be finite and not negative")
-    sums = P.sum(axis=1)
-    row = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[row] - 1) > 1e-5:
-        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
-    if P.diagonal().any():
-        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
-    return P
 
 
 def _check_memory(size, n, d):
