@@ -230,6 +230,13 @@ def test_charges():
     assert minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300  # Lemma 3.1
 
 
+def test_one_batch_size_leaves_f_exact():
+    problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
+    one, triple = (minimize(problem, batch_size=b, max_iter=5, random_state=0) for b in (60, (60, 60, None)))
+    np.testing.assert_array_equal(one.x, triple.x)
+    assert minimize(problem, batch_size=(60, 60, 60), max_iter=5, random_state=0).ifo[-1] < one.ifo[-1]
+
+
 def test_guard_is_counted():
     problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
     tracked = minimize(problem, momentum=0.1, batch_size=(20, 20, None), max_iter=60, random_state=0)

@@ -35,7 +35,7 @@ METHODS = {  # parameters; the rate falls to 0 within the budget
     "sarah-c": {},
     "storm-c": {},
     "lbfgs": {},
-    "storm-c-paper": {"init_batch_size": 100},
+    "storm-c-paper": {},
 }
 RANK_ONE = "storm-c-paper, x_i = i/n"
 

@@ -11,8 +11,8 @@ PAPER = {
     "learning_rate": 0.1,
     "precision": 0.1,
     "momentum": 0.01,
-    "batch_size": 100,
-    "init_batch_size": 100,
+    "batch_size": (100, 100, 100),
+    "init_batch_size": (100, 100, 100),
     "normalization": "global",
 }
 

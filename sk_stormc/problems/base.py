@@ -30,6 +30,8 @@ class CompositionalProblem(ABC):
     n_near : int, default=0
         What every drawn inner batch evaluates exactly besides its draws (a near field), in components; charged
         with each such batch.
+    samples_outer : bool, default=True
+        Whether a batch size that is one number is B_f too. False takes all of f unless a triple says otherwise.
     penalty : None or an object of `sk_stormc.penalties`
         R.
     defaults : dict
@@ -48,6 +50,7 @@ class CompositionalProblem(ABC):
     metric = None
     inner_floor = None
     n_near = 0
+    samples_outer = True
     penalty = None
     defaults = {}
     paper = {}

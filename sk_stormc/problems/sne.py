@@ -109,6 +109,7 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
+    samples_outer = False  # one sparse product; sampled, it would be most of the noise
     paper = PAPER
 
     def __init__(

@@ -213,7 +213,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         if isinstance(value, str):
             inner = None if problem.n_inner <= SMALL else rule
             value = (inner, None if constant else inner, None if problem.n_outer <= SMALL else rule)
-        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else (value,) * 3
+        alone = (value, value, value if problem.samples_outer else None)
+        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else alone
 
         def all_or(size, n):
             return None if size is None or size >= n else size
