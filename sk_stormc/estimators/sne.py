@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.utils import check_array, check_random_state, gen_batches
@@ -174,10 +175,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         )
         # the exact reference follows the objective below float32's rounding
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        problem, result = self._solve(affinities(search, self.perplexity), start, solver, rng, dtype)
+        P = affinities(search, self.perplexity)
+        # with neighbours near in memory the sums over edges of many points take 3/5 of the time
+        order = reverse_cuthill_mckee(sparse.csr_array(P + P.T), symmetric_mode=True)
+        problem, result = self._solve(P[order][:, order], start[order], solver, rng, dtype)
         validate_data(self, X, skip_check_array=True)
         self._search = search
-        self.embedding_ = result.x.reshape(n, -1).astype(X_checked.dtype)
+        self.embedding_ = np.empty((n, self.n_components), X_checked.dtype)
+        self.embedding_[order] = result.x.reshape(n, -1)
         self._n_features_out = self.n_components
         self.kl_divergence_ = problem.divergence(result.x)
         self.n_guarded_ = result.n_guarded

@@ -7,7 +7,7 @@ __all__ = ["BLOCK", "Edges", "block_sums", "column_sums", "columns", "curve_orde
 
 COARSE = 0.02  # rounding of a squared distance from which it may come out negative
 FEW = 3  # up to so many coordinates forces are summed one by one, which is faster then
-ROWS = 256  # of a chunk that stays in the processor's cache
+ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
 BLOCK = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
 
 
@@ -46,15 +46,17 @@ class Edges:
     def differences(self, x):
         """x_i - x_j, a vector for each coordinate, and |x_i - x_j|^2; overwritten at the next call."""
         self.seen = None
-        at_j, square = self.buffer("at j", x.dtype), self.buffer("square", x.dtype)
-        square.fill(0)
-        parts = []
-        for k, column in enumerate(np.ascontiguousarray(x.T)):
-            part = self.buffer(k, x.dtype)
-            column.take(self.i, out=part, mode="clip")
-            part -= column.take(self.j, out=at_j, mode="clip")
-            square += np.multiply(part, part, out=at_j)
-            parts.append(part)
+        square, columns, at_j = self.buffer("square", x.dtype), np.ascontiguousarray(x.T), np.empty(EDGES, x.dtype)
+        parts = [self.buffer(k, x.dtype) for k in range(len(columns))]
+        for start in range(0, len(square), EDGES):
+            some = slice(start, start + EDGES)
+            total = square[some]
+            total.fill(0)
+            for column, part in zip(columns, parts, strict=True):
+                step, there = part[some], at_j[: len(total)]
+                column.take(self.i[some], out=step, mode="clip")
+                step -= column.take(self.j[some], out=there, mode="clip")
+                total += np.multiply(step, step, out=there)
         return parts, square
 
     def sums(self, c):
