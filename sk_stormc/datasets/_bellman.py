@@ -52,7 +52,7 @@ class MarkovRewardProcess:
     >>> from sk_stormc.datasets import MarkovRewardProcess
     >>> walk = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]], [1.0, 1.0, 0.0], gamma=0.5)
     >>> walk.exact_value().round(4)
-    array([1.7143, 1.4286, 0.    ])
+    array([1.8182, 1.4545, 0.    ])
     >>> X, y, next_X, terminal = walk.transitions(5, random_state=0)
     >>> X.shape, terminal.dtype
     ((5, 3), dtype('bool'))

@@ -95,10 +95,8 @@ def check_model(transition_matrix, rewards):
     R = sparse.csr_array(rewards, dtype=float) if sparse.issparse(rewards) else as_numbers("rewards", rewards)
     if R.shape not in ((n,), (n, m)):
         raise ValueError(f"rewards must be of shape ({n},) or ({n}, {m}), got {R.shape}")
-    if R.ndim == 1:
-        R = R[rows]
-    else:
-        R = dense(R).ravel() if columns is None else np.ravel(dense(R[rows, columns]))
+    where = rows if R.ndim == 1 else (rows, np.tile(np.arange(m), n) if columns is None else columns)
+    R = np.ravel(dense(R[where]))
     if not np.isfinite(R).all():
         raise ValueError(f"rewards must be finite, got {R[~np.isfinite(R)][0]} in row {rows[~np.isfinite(R)][0]}")
     return P, R

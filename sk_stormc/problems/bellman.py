@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import lapack
 
 from sk_stormc._validation import as_numbers, check_choice
 from sk_stormc.problems._markov import check_discount, check_features, check_model, check_weights, dense
@@ -9,7 +10,7 @@ from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
 
-LARGEST_METRIC = 1000  # variables up to which the metric is a full matrix
+LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
@@ -29,7 +30,7 @@ class _LinearValue(CompositionalProblem):
 
     @property
     def metric(self):
-        """The inverse Hessian, of shape (n_variables, n_variables); above 1000 variables, the inverse of its diagonal.
+        """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
 
         Directions whose curvature is rounding keep the scale of the steepest one: F has nothing but rounding there.
         Computed when first asked for.
@@ -43,10 +44,7 @@ class _LinearValue(CompositionalProblem):
             else:
                 H = A.T @ A
                 H = 2 * (H.toarray() if sparse.issparse(H) else H) + 2 * np.diag(self.alpha)
-                values, vectors = np.linalg.eigh(H)
-                top = values[-1] if values[-1] > 0 else 1.0
-                values = np.where(values > NEGLIGIBLE * top, values, top)
-                self._metric = (vectors / values) @ vectors.T
+                self._metric = inverse(H)
         return self._metric
 
     @metric.setter
@@ -102,7 +100,7 @@ class BellmanProblem(_LinearValue):
         Weight of the squares of w, one for all or each its own.
     sampling : {"successor", "column"}, default="successor"
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 1000 features): steps then do not depend on how the features
+        "auto" is the inverse Hessian (its diagonal above 2000 features): steps then do not depend on how the features
         are scaled or how near gamma is to 1. None is the plain step of the papers.
 
     Raises
@@ -124,6 +122,8 @@ class BellmanProblem(_LinearValue):
     array([1., 0.])
     """
 
+    # a full batch costs no more than a few draws of a successor for every state, and none where P is sparse
+    defaults = {"batch_size": None}
     paper = {
         "learning_rate": 0.1,
         "precision": 0.1,
@@ -301,8 +301,8 @@ class ProjectedBellmanProblem(_LinearValue):
     """Minimise the mean squared projected Bellman error of V(s) = <phi(s), w> on logged transitions.
 
     Phi(w) = u^T C^+ u + alpha |w|^2 with C = sum_k d_k phi_k phi_k^T and the inner value, a mean over transitions k,
-    u = sum_k d_k phi_k ((phi_k - gamma phi'_k) . w - r_k). Its minimiser is that of LSTD. That mean is also the one over
-    successors, so no state has to repeat. f is one component.
+    u = sum_k d_k phi_k ((phi_k - gamma phi'_k) . w - r_k). Its minimiser is that of LSTD. That mean is over successors
+    too, so no state has to repeat. f is one component.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ class ProjectedBellmanProblem(_LinearValue):
     alpha : float or array-like of shape (n_features,), default=0.0
         Weight of the squares of w, one for all or each its own.
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 1000 features), None the plain step.
+        "auto" is the inverse Hessian (its diagonal above 2000 features), None the plain step.
 
     Raises
     ------
@@ -407,3 +407,15 @@ class ProjectedBellmanProblem(_LinearValue):
     def _least_squares(self):
         """root^T J and root^T mean r phi."""
         return tuple(self._root.T @ part for part in self._full)
+
+
+def inverse(H):
+    """The inverse of a symmetric matrix; eigenvalues that are rounding, or 0, are taken for the largest one."""
+    factor, failed = lapack.dpotrf(H, lower=1)
+    scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
+    if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast
+        result = np.tril(lapack.dpotri(factor, lower=1)[0])
+        return result + np.tril(result, -1).T
+    values, vectors = np.linalg.eigh(H)
+    top = values[-1] if values[-1] > 0 else 1.0
+    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T
