@@ -79,7 +79,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     Notes
     -----
     The value after the end of an episode is 0 and is not learnt: `predict` at a state that only ends episodes is what
-    the features make of it (`intercept_`, for indicators). Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
+    the features make of it (``intercept_``, for indicators).
+
+    Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
     collinear (many radial basis functions), which the others are not.
 
     References
