@@ -394,6 +394,13 @@ def test_successors_of_the_end_are_not_looked_at():
     np.testing.assert_array_equal(value.fit(X, y, next_X=next_X, terminal=terminal).coef_, expected)
 
 
+def test_states_without_features():
+    value = BellmanValueEstimator(0.9, fit_intercept=False).fit(
+        np.zeros((3, 2)), np.ones(3), next_X=np.ones((3, 2)), terminal=[False, False, True]
+    )
+    np.testing.assert_array_equal(value.coef_, 0)
+
+
 # bad input
 
 
@@ -538,7 +545,7 @@ def walk(outcomes, n_transitions, n, start, seed):
         ("FrozenLake-v1", {"map_name": "4x4"}, 0),
         ("FrozenLake-v1", {"map_name": "8x8"}, 0),
         ("CliffWalking-v1", {}, 36),
-        ("Taxi-v3", {}, 328),
+        ("Taxi-v4", {}, 328),
     ],
     ids=["FrozenLake 4x4", "FrozenLake 8x8", "CliffWalking", "Taxi"],
 )
@@ -559,4 +566,5 @@ def test_environments(name, options, start, n_transitions):
         np.testing.assert_array_equal(value.coef_[never], 0)
         errors.append(np.sqrt(np.mean((value.predict(seen[:, None]) - exact[seen]) ** 2)))
     assert errors[0] <= 1.05 * errors[1]
-    assert errors[1] < np.sqrt(np.mean(exact[seen] ** 2))
+    if y.any():  # 1000 steps do not reach the goal of the larger lake
+        assert errors[1] < np.sqrt(np.mean(exact[seen] ** 2))

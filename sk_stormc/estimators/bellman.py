@@ -193,9 +193,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
         objective, reason = self._choose(np.bincount(state, visits))
-        unknown = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() == 0  # features that no left state has
-        next_Z = next_Z @ sparse.diags_array(1.0 * ~unknown) if sparse.issparse(Z) else next_Z * ~unknown
-        alpha = np.full(d, float(self.alpha))
+        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # other features no left state has
+        columns = np.flatnonzero(known) if known.any() else np.arange(1)
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
+        alpha = np.full(len(columns), float(self.alpha))
         if self.fit_intercept:
             alpha[-1] = 0.0
         if objective == "projected":
@@ -211,12 +212,14 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
         if solver == "lstd":
-            w, result = problem.minimizer(), None
+            x, result = problem.minimizer(), None
         else:
             solver.accept(problem)
             result = solver.solve(problem, random_state=self.random_state)
-            w = result.x
+            x = result.x
 
+        w = np.zeros(d)
+        w[columns] = x
         validate_data(self, X, skip_check_array=True)
         self.features_, self.n_states_ = features, len(first)
         self.objective_, self.objective_reason_ = objective, reason
@@ -225,7 +228,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self._keep(solver, result)
         else:
             self.n_evaluations_ = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
-            self.loss_curve_ = np.array([problem.objective(w)])
+            self.loss_curve_ = np.array([problem.objective(x)])
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
             self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
         return self
