@@ -2,74 +2,15 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack
 
 from sk_stormc._validation import as_numbers, check_choice
-from sk_stormc.problems._markov import check_discount, check_features, check_model, check_weights, dense
-from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.problems._linear_value import NEGLIGIBLE, LinearValue
+from sk_stormc.problems._markov import check_features, check_model, check_weights, dense
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
 
-LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
-NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
 
-
-class _LinearValue(CompositionalProblem):
-    """Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2, with A known through `_least_squares`: metric and minimiser."""
-
-    jacobian_kind = "constant"
-
-    def _set(self, gamma, alpha, metric, d):
-        check_discount(gamma)
-        check_choice("metric", metric, ("auto", None))
-        alpha = as_numbers("alpha", alpha)
-        if alpha.shape not in ((), (d,)) or not np.isfinite(alpha).all() or (alpha < 0).any():
-            raise ValueError(f"alpha must be one number >= 0 or {d} of them, got {alpha}")
-        self.gamma, self.alpha, self.n_variables = float(gamma), np.broadcast_to(alpha, d), d
-        self._automatic, self._metric = metric == "auto", None
-
-    @property
-    def metric(self):
-        """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
-
-        Directions whose curvature is rounding keep the scale of the steepest one: F has nothing but rounding there.
-        Computed when first asked for.
-        """
-        if self._automatic and self._metric is None:
-            A, d = self._least_squares()[0], self.n_variables
-            if d > LARGEST_METRIC:
-                curvature = 2 * (np.asarray(A.multiply(A).sum(0)).ravel() if sparse.issparse(A) else (A**2).sum(0))
-                curvature += 2 * self.alpha
-                self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
-            else:
-                H = A.T @ A
-                H = 2 * (H.toarray() if sparse.issparse(H) else H) + 2 * np.diag(self.alpha)
-                self._metric = inverse(H)
-        return self._metric
-
-    @metric.setter
-    def metric(self, value):
-        self._automatic, self._metric = False, value
-
-    def minimizer(self):
-        """The exact minimiser of Phi, by least squares; the shortest one where there are several.
-
-        For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
-        A, b = self._least_squares()
-        A = A.toarray() if sparse.issparse(A) else A
-        kept = np.flatnonzero(self.alpha)
-        ridge = np.zeros((len(kept), self.n_variables))
-        ridge[np.arange(len(kept)), kept] = np.sqrt(self.alpha[kept])
-        rounding = np.finfo(float).eps * max(A.shape) * 10
-        return np.linalg.lstsq(np.vstack([A, ridge]), np.append(b, np.zeros(len(kept))), rcond=rounding)[0]
-
-
-class BellmanProblem(_LinearValue):
+class BellmanProblem(LinearValue):
     """Minimise the mean squared Bellman residual of V(s) = <phi_s, w> over w, for a known model or an estimated one.
 
     Phi(w) = sum_s d_s (<phi_s, w> - u_s)^2 + alpha |w|^2, with the inner value u_s = E[r + gamma V(s') | s] of the n
@@ -179,8 +120,8 @@ class BellmanProblem(_LinearValue):
             return rng.integers(self.n_inner, size=shape)
         drawn = np.empty((*shape, self.n_outer), np.int32 if self._data.size < 2**31 else np.int64)
         states = np.arange(self.n_outer)
-        for batch in drawn.reshape(-1, self.n_outer):
-            batch[:] = self.entries_of(states, rng.random(self.n_outer))
+        for batch in drawn:
+            batch[:] = self.entries_of(states, rng.random(batch.shape))
         return drawn
 
     def entries_of(self, states, uniform):
@@ -189,21 +130,38 @@ class BellmanProblem(_LinearValue):
         Parameters
         ----------
         states : ndarray of shape (n,)
-        uniform : ndarray of shape (n,)
+        uniform : ndarray of shape (..., n)
             In [0, 1).
 
         Returns
         -------
-        ndarray of shape (n,)
+        ndarray of shape (..., n)
             Positions in the data of P, whose rewards are ``entry_rewards`` and whose states are `successors_of` them.
         """
         if self._up_to is None:
-            total = np.append(0.0, np.cumsum(self._data))
-            self._up_to, self._low, high = total[1:], total[self._starts[:-1]], total[self._starts[1:]]
-            self._width = high - self._low
-            self._last = np.searchsorted(self._up_to, high)  # each row's last entry that is not 0
-        found = np.searchsorted(self._up_to, self._low[states] + uniform * self._width[states], side="right")
-        return np.minimum(found, self._last[states])
+            self._tabulate()
+        number, last = self._number[states], self._last[states]
+        needle = self._low[states] + uniform * self._width[states]
+        found = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
+        for _ in range(3):  # the guide is one entry short on average
+            found += self._up_to[found] <= needle
+            np.minimum(found, last, out=found)
+        behind = (self._up_to[found] <= needle) & (found < last)
+        if behind.any():
+            found[behind] = np.searchsorted(self._up_to, needle[behind], side="right")
+        return np.minimum(found, last, out=found)
+
+    def _tabulate(self):
+        """For `entries_of`: cumulative probabilities over all entries, and where to begin looking (Chen & Asau)."""
+        total = np.append(0.0, np.cumsum(self._data))
+        self._up_to, self._low, high = total[1:], total[self._starts[:-1]], total[self._starts[1:]]
+        self._width = high - self._low
+        self._last = np.searchsorted(self._up_to, high)  # each row's last entry that is not 0
+        self._number = np.diff(self._starts)
+        rows = np.repeat(np.arange(self.n_outer), self._number)
+        part = (np.arange(len(rows)) - self._starts[rows]) / self._number[rows]
+        first = np.searchsorted(self._up_to, self._low[rows] + part * self._width[rows], side="right")
+        self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # one less, for rounding
 
     def successors_of(self, entries):
         """The numbers of the successors that entries of P stand for.
@@ -297,7 +255,7 @@ class BellmanProblem(_LinearValue):
         return sparse.diags_array(root) @ A if sparse.issparse(A) else root[:, None] * A, root * self._expected
 
 
-class ProjectedBellmanProblem(_LinearValue):
+class ProjectedBellmanProblem(LinearValue):
     """Minimise the mean squared projected Bellman error of V(s) = <phi(s), w> on logged transitions.
 
     Phi(w) = u^T C^+ u + alpha |w|^2 with C = sum_k d_k phi_k phi_k^T and the inner value, a mean over transitions k,
@@ -407,15 +365,3 @@ class ProjectedBellmanProblem(_LinearValue):
     def _least_squares(self):
         """root^T J and root^T mean r phi."""
         return tuple(self._root.T @ part for part in self._full)
-
-
-def inverse(H):
-    """The inverse of a symmetric matrix; eigenvalues that are rounding, or 0, are taken for the largest one."""
-    factor, failed = lapack.dpotrf(H, lower=1)
-    scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
-    if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast
-        result = np.tril(lapack.dpotri(factor, lower=1)[0])
-        return result + np.tril(result, -1).T
-    values, vectors = np.linalg.eigh(H)
-    top = values[-1] if values[-1] > 0 else 1.0
-    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T
