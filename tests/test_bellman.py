@@ -117,6 +117,24 @@ def test_deterministic_successors_are_exact():
     np.testing.assert_allclose(drawn, problem.inner(x, problem.inner_batch(None)))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_successors_by_inversion(kind):
+    """The guide table finds what a search among the cumulative probabilities finds, skewed rows included."""
+    P = make_bellman_problem(50, None, 0.9, kind, random_state=0).transition_matrix
+    P = (P.toarray() if sparse.issparse(P) else P.copy()) ** 4
+    P[3], P[4] = np.eye(50)[7], np.eye(50)[49]
+    P /= P.sum(1, keepdims=True)
+    rng, states = np.random.default_rng(0), np.arange(50)
+    for matrix in (P, sparse.csr_array(P)):
+        problem = BellmanProblem(matrix, np.zeros(50))
+        for U in (rng.random((200, 50)), np.zeros((1, 50)), np.full((1, 50), 1 - 2**-53)):
+            found = problem.successors_of(problem.entries_of(states, U))
+            expected = np.array([np.searchsorted(np.cumsum(P[s]), U[:, s], side="right") for s in states]).T
+            differ = found != np.minimum(expected, 49)
+            assert (P[states, found] > 0).all()
+            assert not differ[(U > 0).all(1) & (U < 1 - 1e-9).all(1)].any()
+
+
 def test_no_state_holds_the_model():
     problem = make_bellman_problem(2000, 5, 0.9, "garnet", random_state=0).problem()
     result = minimize(problem, batch_size=(16, None, 16), max_iter=20, random_state=0)
@@ -411,7 +429,7 @@ def test_states_without_features():
         ({"gamma": -0.1}, "gamma must be .*got -0.1"),
         ({"gamma": "0.9"}, "gamma must be .*got '0.9'"),
         ({"objective": "td"}, "objective must be one of .*got 'td'"),
-        ({"solver": "sgd"}, "solver must be .*got 'sgd'"),
+        ({"solver": "sgd"}, "solver must be one of .*'lstd', got 'sgd'"),
         ({"alpha": -1}, "alpha must be .*got -1"),
         ({"features": 3}, "features must be a transformer or None, got 3"),
         ({"fit_intercept": "no"}, "fit_intercept must be True or False, got 'no'"),

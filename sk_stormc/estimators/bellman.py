@@ -11,6 +11,7 @@ from sk_stormc.estimators._transitions import check_next, check_terminal, check_
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
+from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
 
@@ -300,6 +301,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
     def _make_solver(self):
         """The solver to run; the name "lstd" stands for itself."""
+        if isinstance(self.solver, str):
+            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
         if not isinstance(self.solver, str) or self.solver != "lstd":
             return super()._make_solver()
         clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
