@@ -1,8 +1,16 @@
 """What is minimised: one file a problem."""
 
 from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.problems.bellman import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems.check import check_problem
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.problems.sne import SNEProblem
 
-__all__ = ["CompositionalProblem", "PortfolioProblem", "SNEProblem", "check_problem"]
+__all__ = [
+    "BellmanProblem",
+    "CompositionalProblem",
+    "PortfolioProblem",
+    "ProjectedBellmanProblem",
+    "SNEProblem",
+    "check_problem",
+]

@@ -1,0 +1,361 @@
+"""Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from sk_stormc._validation import check_choice, check_number
+from sk_stormc.estimators._transitions import check_next, check_terminal, check_weights, successors
+from sk_stormc.estimators.base import CompositionalEstimator
+from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
+from sk_stormc.problems._markov import check_discount
+from sk_stormc.solvers import SOLVERS
+
+__all__ = ["BellmanValueEstimator"]
+
+REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
+
+
+class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
+    """Value of states under the policy that made the data, linear in features: V(s) = <phi(s), coef_> + intercept_.
+
+    A row is a transition: X the state that is left, y the reward on leaving it, next_X the successor.
+
+    Parameters
+    ----------
+    gamma : float, default=0.95
+        Discount, in [0, 1).
+    solver : str or CompositionalSolver, default="storm-c"
+        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs", or an instance;
+        or "lstd", the exact minimiser of the chosen objective by least squares.
+    objective : {"auto", "bellman", "projected"}, default="auto"
+        "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
+        transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
+        error, minimised by LSTD's solution, for states that never repeat. "auto": "bellman" if at least half of the
+        transitions are from states seen more than once; ``objective_`` and ``objective_reason_`` tell.
+    features : transformer, default=None
+        Fitted on X, applied to X and next_X alike; None takes X as it is. A transformer within a Pipeline would see
+        next_X in fit only. Its parameters are ``features__...``.
+    fit_intercept : bool, default=True
+        Without an intercept, a small Bellman residual can belong to values that are far off.
+    alpha : float, default=0.0
+        Weight of |coef_|^2 in the objective.
+    max_iter, tol : default=None
+        Passed to the solver; None keeps the solver's own.
+    random_state : int, RandomState instance or None, default=None
+        Of the batches; the same seed gives the same bits.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Of the transformed features. 0 for a feature that no left state has: nothing is known of it.
+    intercept_ : float
+    objective_ : {"bellman", "projected"}
+    objective_reason_ : str
+        Why.
+    n_states_ : int
+        Distinct states that were left.
+    features_ : transformer or None
+        The fitted one.
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the records; with solver="lstd" at its solution.
+    ifo_ : ndarray of shape (n_records,)
+        Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total. "lstd" is charged one pass.
+    n_evaluations_ : dict
+        Component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    solver_ : CompositionalSolver or "lstd"
+        The solver that was run.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only for data with string column names.
+
+    See Also
+    --------
+    sk_stormc.datasets.MarkovRewardProcess : For a known model.
+
+    Notes
+    -----
+    The value after the end of an episode is 0 and is not learnt: `predict` at a state that only ends episodes is what
+    the features make of it (``intercept_``, for indicators).
+
+    Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
+    collinear (many radial basis functions), which the others are not.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization", reinforcement learning;
+    Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+
+    Examples
+    --------
+    A walk from state 0 to 1 to the end, with reward 1 a step:
+
+    >>> import numpy as np
+    >>> from sk_stormc import BellmanValueEstimator
+    >>> X, next_X = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
+    >>> value = BellmanValueEstimator(gamma=0.5, fit_intercept=False, random_state=0)
+    >>> value.fit(X, [1.0, 1.0], next_X=next_X, terminal=[False, True]).predict(X).round(4)
+    array([1.5, 1. ])
+    """
+
+    def __init__(
+        self,
+        gamma=0.95,
+        solver="storm-c",
+        *,
+        objective="auto",
+        features=None,
+        fit_intercept=True,
+        alpha=0.0,
+        max_iter=None,
+        tol=None,
+        random_state=None,
+    ):
+        self.gamma = gamma
+        self.solver = solver
+        self.objective = objective
+        self.features = features
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # minus a mean squared error
+        return tags
+
+    def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+        """Find the values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_transitions, n_features)
+            The states that are left.
+        y : array-like of shape (n_transitions,)
+            The rewards on leaving them.
+        next_X : array-like of shape (n_transitions, n_features), default=None
+            Their successors, with the columns of X. Rows of terminal transitions are not looked at.
+        terminal : array-like of bool of shape (n_transitions,), default=None
+            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
+            nowhere.
+        time : array-like of int of shape (n_transitions,), default=None
+            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
+            row without successor that is not terminal is dropped.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weighting a transition k times equals repeating it. Only objective="auto" depends on their size, taken as
+            numbers of visits if they are integers, else after scaling to mean one.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, values that are not finite, shapes or columns that disagree, terminal that
+            is not boolean, times that are not integers or not distinct, and if no transition is left. Nothing already
+            fitted is lost.
+
+        Warns
+        -----
+        UserWarning
+            If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
+            is: all rows that are not terminal are dropped.
+        """
+        solver = self._make_solver()
+        self._check_parameters()
+        probe = clone(self)
+        states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
+        states, y = states + 0.0, y.astype(float)  # -0.0 is no other state
+        weights = check_weights(sample_weight, len(y))
+        source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
+        kept &= weights > 0
+        if not kept.any():
+            raise ValueError(
+                "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+            )
+        going = kept & ~terminal
+        features = None if self.features is None else clone(self.features).fit(X, y)
+        Z = _transform(features, X, states, None, self.fit_intercept)
+        n, d = np.count_nonzero(kept), Z.shape[1]
+        next_Z = sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))  # V = 0 where an episode ended
+        if going.any():
+            place = np.flatnonzero(going[kept])
+            at = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(n, len(place)))
+            next_Z = at @ _transform(features, source, follows, rows[going], self.fit_intercept)
+
+        visits = weights[kept] if (weights == np.rint(weights)).all() else weights[kept] / weights[kept].mean()
+        _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
+        state = state.reshape(-1)
+        objective, reason = self._choose(np.bincount(state, visits))
+        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # other features no left state has
+        columns = np.flatnonzero(known) if known.any() else np.arange(1)
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
+        alpha = np.full(len(columns), float(self.alpha))
+        if self.fit_intercept:
+            alpha[-1] = 0.0
+        if objective == "projected":
+            problem = ProjectedBellmanProblem(
+                Z[kept], next_Z, y[kept], self.gamma, sample_weight=weights[kept], alpha=alpha
+            )
+        else:
+            keys = np.zeros((n, 1 + states.shape[1]))
+            keys[:, 0] = terminal[kept]
+            keys[going[kept], 1:] = follows[rows[going]] + 0.0
+            _, where, numbers = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+            problem = _grouped(
+                state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
+            )
+        if solver == "lstd":
+            x, result = problem.minimizer(), None
+        else:
+            solver.accept(problem)
+            result = solver.solve(problem, random_state=self.random_state)
+            x = result.x
+
+        w = np.zeros(d)
+        w[columns] = x
+        validate_data(self, X, skip_check_array=True)
+        self.features_, self.n_states_ = features, len(first)
+        self.objective_, self.objective_reason_ = objective, reason
+        self.coef_, self.intercept_ = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+        if result is not None:
+            self._keep(solver, result)
+        else:
+            self.n_evaluations_ = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+            self.loss_curve_ = np.array([problem.objective(x)])
+            self.ifo_ = np.array([sum(self.n_evaluations_.values())])
+            self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
+        return self
+
+    def predict(self, X):
+        """The values of states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+        """
+        check_is_fitted(self)
+        states = validate_data(self, X, reset=False, dtype=np.float64)
+        return self._value(X, states)
+
+    def td_error(self, X, y, *, next_X=None, terminal=None):
+        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_transitions, n_features)
+        y : array-like of shape (n_transitions,)
+        next_X : array-like of shape (n_transitions, n_features), default=None
+            None is only possible where all transitions are terminal.
+        terminal : array-like of bool of shape (n_transitions,), default=None
+            None is nowhere; without next_X, everywhere.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+        """
+        check_is_fitted(self)
+        states, y = validate_data(self, X, y, reset=False, dtype=np.float64, y_numeric=True)
+        terminal = np.full(len(y), next_X is None) if terminal is None else check_terminal(terminal, len(y))
+        error = y - self._value(X, states)
+        if next_X is None and not terminal.all():
+            missing = np.count_nonzero(~terminal)
+            raise ValueError(f"next_X must be given for transitions that are not terminal, got None for {missing}")
+        if not terminal.all():
+            follows = check_next(self, next_X, states, terminal)
+            going = np.flatnonzero(~terminal)
+            error[going] += self.gamma * self._value(next_X, follows, going)
+        return error
+
+    def score(self, X, y, *, next_X=None, terminal=None, sample_weight=None):
+        """Minus the mean squared temporal-difference error: higher is better.
+
+        It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
+        contains their variance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_transitions, n_features)
+        y : array-like of shape (n_transitions,)
+        next_X : array-like of shape (n_transitions, n_features), default=None
+        terminal : array-like of bool of shape (n_transitions,), default=None
+        sample_weight : array-like of shape (n_transitions,), default=None
+
+        Returns
+        -------
+        float
+        """
+        error = self.td_error(X, y, next_X=next_X, terminal=terminal)
+        return -float(np.average(error**2, weights=check_weights(sample_weight, len(error))))
+
+    def _make_solver(self):
+        """The solver to run; the name "lstd" stands for itself."""
+        if isinstance(self.solver, str):
+            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
+        if not isinstance(self.solver, str) or self.solver != "lstd":
+            return super()._make_solver()
+        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
+        return "lstd"
+
+    def _check_parameters(self):
+        check_discount(self.gamma)
+        check_choice("objective", self.objective, ("auto", "bellman", "projected"))
+        check_number("alpha", self.alpha, low=0)
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            raise ValueError(f"fit_intercept must be True or False, got {self.fit_intercept!r}")
+        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
+            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+
+    def _choose(self, visits):
+        """The objective, and why."""
+        if self.objective != "auto":
+            return self.objective, "as given"
+        share = visits[visits > 1].sum() / visits.sum()
+        reason = f"{share:.0%} of the transitions are from states visited more than once"
+        return ("bellman" if share >= REPEATING else "projected"), reason
+
+    def _value(self, X, states, rows=None):
+        Z = _transform(self.features_, X, states, rows, False)
+        if Z.shape[1] != len(self.coef_):
+            raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
+        return Z @ self.coef_ + self.intercept_
+
+
+def _transform(features, X, states, rows, intercept):
+    """Features of some rows of X, whose numbers are ``states``, with a column of ones for the intercept."""
+    if features is None:
+        Z = states if rows is None else states[rows]
+    else:
+        Z = features.transform(X if rows is None else _safe_indexing(X, rows))
+        Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="features of X")
+        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+    if not intercept:
+        return Z
+    ones = np.ones((Z.shape[0], 1))
+    return sparse.csr_array(sparse.hstack([Z, ones])) if sparse.issparse(Z) else np.hstack([Z, ones])
+
+
+def _grouped(state, successor, weights, y, features, next_features, gamma, alpha):
+    """The Bellman problem of the estimated model: frequencies of successors and mean rewards of transitions."""
+    n, m = features.shape[0], next_features.shape[0]
+    entry = state.astype(np.int64) * m + successor
+    entries, number = np.unique(entry, return_inverse=True)
+    total = np.bincount(number, weights)
+    visits = np.bincount(state, weights)
+    rows, columns = entries // m, entries % m
+    P = sparse.csr_array((total / visits[rows], (rows, columns)), shape=(n, m))
+    R = sparse.csr_array((np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m))
+    return BellmanProblem(
+        P, R, features, gamma, next_features=next_features, sample_weight=visits, alpha=alpha
+    )

@@ -1,0 +1,81 @@
+"""What the objectives of policy evaluation share: they are least squares in the weights of a linear value."""
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import lapack
+
+from sk_stormc._validation import as_numbers, check_choice
+from sk_stormc.problems._markov import check_discount
+from sk_stormc.problems.base import CompositionalProblem
+
+__all__ = ["NEGLIGIBLE", "LinearValue", "inverse"]
+
+LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
+NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
+
+
+class LinearValue(CompositionalProblem):
+    """Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2, with A known through `_least_squares`: metric and minimiser."""
+
+    jacobian_kind = "constant"
+
+    def _set(self, gamma, alpha, metric, d):
+        check_discount(gamma)
+        check_choice("metric", metric, ("auto", None))
+        alpha = as_numbers("alpha", alpha)
+        if alpha.shape not in ((), (d,)) or not np.isfinite(alpha).all() or (alpha < 0).any():
+            raise ValueError(f"alpha must be one number >= 0 or {d} of them, got {alpha}")
+        self.gamma, self.alpha, self.n_variables = float(gamma), np.broadcast_to(alpha, d), d
+        self._automatic, self._metric = metric == "auto", None
+
+    @property
+    def metric(self):
+        """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
+
+        Directions whose curvature is rounding keep the scale of the steepest one: F has nothing but rounding there.
+        Computed when first asked for.
+        """
+        if self._automatic and self._metric is None:
+            A, d = self._least_squares()[0], self.n_variables
+            if d > LARGEST_METRIC:
+                curvature = 2 * (np.asarray(A.multiply(A).sum(0)).ravel() if sparse.issparse(A) else (A**2).sum(0))
+                curvature += 2 * self.alpha
+                self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
+            else:
+                H = A.T @ A
+                H = 2 * (H.toarray() if sparse.issparse(H) else H) + 2 * np.diag(self.alpha)
+                self._metric = inverse(H)
+        return self._metric
+
+    @metric.setter
+    def metric(self, value):
+        self._automatic, self._metric = False, value
+
+    def minimizer(self):
+        """The exact minimiser of Phi, by least squares; the shortest one where there are several.
+
+        For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        A, b = self._least_squares()
+        A = A.toarray() if sparse.issparse(A) else A
+        kept = np.flatnonzero(self.alpha)
+        ridge = np.zeros((len(kept), self.n_variables))
+        ridge[np.arange(len(kept)), kept] = np.sqrt(self.alpha[kept])
+        rounding = np.finfo(float).eps * max(A.shape) * 10
+        return np.linalg.lstsq(np.vstack([A, ridge]), np.append(b, np.zeros(len(kept))), rcond=rounding)[0]
+
+
+def inverse(H):
+    """The inverse of a symmetric matrix; eigenvalues that are rounding, or 0, are taken for the largest one."""
+    factor, failed = lapack.dpotrf(H, lower=1)
+    scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
+    if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast
+        result = np.tril(lapack.dpotri(factor, lower=1)[0])
+        return result + np.tril(result, -1).T
+    values, vectors = np.linalg.eigh(H)
+    top = values[-1] if values[-1] > 0 else 1.0
+    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T
