@@ -567,7 +567,7 @@ def walk(outcomes, n_transitions, n, start, seed):
     ],
     ids=["FrozenLake 4x4", "FrozenLake 8x8", "CliffWalking", "Taxi"],
 )
-@pytest.mark.parametrize("n_transitions", [1000, 10_000])
+@pytest.mark.parametrize("n_transitions", [1000, 10_000, 50_000])
 def test_environments(name, options, start, n_transitions):
     model, outcomes = environment(name, **options)
     exact, n = model.exact_value()[:-1], model.n_states - 1

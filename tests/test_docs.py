@@ -17,6 +17,8 @@ LINK = re.compile(r"\]\(([^)#:]+)\)")
 def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
+    if "import gymnasium" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("gymnasium")
     for skipped, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not skipped:
             exec(compile(block, str(page), "exec"), namespace)
@@ -31,4 +33,6 @@ def test_links(page):
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_example(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if "import gymnasium" in example.read_text(encoding="utf-8"):
+        pytest.importorskip("gymnasium")
     runpy.run_path(str(example), run_name="__main__")

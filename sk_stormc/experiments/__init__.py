@@ -5,8 +5,8 @@ default budget of a run), ``METHODS`` (the parameters of each method), ``add_arg
 own) and ``report(args)`` (run, print the table, write the picture).
 """
 
-from sk_stormc.experiments import portfolio, sne
+from sk_stormc.experiments import bellman, portfolio, sne
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = {"portfolio": portfolio, "sne": sne}
+EXPERIMENTS = {"portfolio": portfolio, "sne": sne, "bellman": bellman}
