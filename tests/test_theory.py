@@ -20,6 +20,7 @@ from sk_stormc.solvers import (
 )
 from sk_stormc.solvers.oracle import Oracle
 from sk_stormc.solvers.steps import advance, start
+from sk_stormc.solvers.storm import PaperSTORMCompositional
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
 ONES = ProblemConstants(**dict.fromkeys(NAMES, 1.0))
@@ -211,6 +212,7 @@ def test_from_theory_makes_the_predicted_run():
         "tol": 0,
         "output": "random",
     }
+    assert PaperSTORMCompositional.from_theory(SMALL, eps).get_params() == solver.get_params()
     printed = STORMCompositional.from_theory(SMALL, eps, variant="paper")
     assert printed.batch_size[2] == storm_parameters(SMALL, eps, variant="paper").B_f
 

@@ -130,8 +130,9 @@ class STORMCompositional(CompositionalSolver):
     def from_theory(cls, constants, epsilon, variant="corrected"):
         """Algorithm 1 with the parameters of Proposition 3.2: E|grad Phi(x^)| <= epsilon after T iterations.
 
-        The guarantee is for a problem without penalty or metric. A batch size not smaller than the number of
-        components is all of them, as ever: exact, and with fewer IFO than Lemma 3.1 counts.
+        The guarantee is for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
+        batch size not smaller than the number of components is all of them, as ever: exact, and with fewer IFO than
+        Lemma 3.1 counts.
 
         Parameters
         ----------

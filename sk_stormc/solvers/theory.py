@@ -234,6 +234,11 @@ def equipartition(constants, epsilon, parameters):
     ndarray of shape (3,)
         Each <= 1 where its inequality holds; all 1 at the corrected parameters before rounding.
 
+    Raises
+    ------
+    ValueError
+        For an epsilon that is not a finite number > 0.
+
     Examples
     --------
     >>> from sk_stormc.solvers import ProblemConstants, equipartition, storm_parameters
@@ -270,6 +275,11 @@ def theorem_condition(constants, epsilon, parameters, variant="corrected"):
     Returns
     -------
     float
+
+    Raises
+    ------
+    ValueError
+        For an epsilon that is not a finite number > 0, or an unknown variant.
 
     Examples
     --------
@@ -391,7 +401,7 @@ def estimate_constants(problem, x0, radius, n_samples=200, random_state=None):
         (y, J, grad, F), (y_end, J_end, grad_end, F_end) = at
         step, step_y = norm(end - x), norm(y_end - y)
         slope = math.hypot(norm(J, 2), 0.0 if f_x is None else 1.0)  # of (x, g_j(x)) where f uses x
-        L_f = norm(grad_end - grad) / step_y if step_y else 0.0
+        L_f = norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0  # else step_y is rounding
         seen.append((L_f, norm(J_end - J) / step, norm(F_end - F) / step, norm(grad), slope))
     L_f, L_g, L_phi, M_f, M_g = np.max(seen, axis=0).tolist()
 
