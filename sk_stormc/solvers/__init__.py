@@ -9,6 +9,14 @@ from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
+from sk_stormc.solvers.theory import (
+    ProblemConstants,
+    StormParameters,
+    equipartition,
+    estimate_constants,
+    storm_parameters,
+    theorem_condition,
+)
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 
 __all__ = [
@@ -18,12 +26,18 @@ __all__ = [
     "SOLVERS",
     "VRSCPG",
     "CompositionalSolver",
+    "ProblemConstants",
     "SARAHCompositional",
     "STORMCompositional",
     "SolverResult",
     "StopReason",
+    "StormParameters",
+    "equipartition",
+    "estimate_constants",
     "get_solver",
     "minimize",
+    "storm_parameters",
+    "theorem_condition",
 ]
 
 SOLVERS = {

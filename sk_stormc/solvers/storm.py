@@ -22,6 +22,7 @@ from sk_stormc.solvers.steps import (
     residual,
     start,
 )
+from sk_stormc.solvers.theory import storm_parameters
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
@@ -124,6 +125,53 @@ class STORMCompositional(CompositionalSolver):
         self.max_ifo = max_ifo
         self.tol = tol
         self.output = output
+
+    @classmethod
+    def from_theory(cls, constants, epsilon, variant="corrected"):
+        """Algorithm 1 with the parameters of Proposition 3.2: E|grad Phi(x^)| <= epsilon after T iterations.
+
+        The guarantee is for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
+        batch size not smaller than the number of components is all of them, as ever: exact, and with fewer IFO than
+        Lemma 3.1 counts.
+
+        Parameters
+        ----------
+        constants : ProblemConstants
+        epsilon : float
+        variant : {"corrected", "paper"}, default="corrected"
+            As for `storm_parameters`.
+
+        Returns
+        -------
+        STORMCompositional
+
+        Raises
+        ------
+        ValueError
+            As for `storm_parameters`.
+
+        Examples
+        --------
+        >>> from sk_stormc import STORMCompositional
+        >>> from sk_stormc.solvers import ProblemConstants
+        >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+        >>> solver = STORMCompositional.from_theory(k, epsilon=0.1)
+        >>> solver.learning_rate, solver.max_iter, solver.output
+        (0.5, 2134, 'random')
+        """
+        p = storm_parameters(constants, epsilon, variant)
+        return cls(
+            learning_rate=p.eta,
+            precision=epsilon,
+            momentum=(p.a_g, p.a_dg, p.a_phi),
+            batch_size=(p.B_g, p.B_dg, p.B_f),
+            init_batch_size=(p.S_g, p.S_dg, p.S_f),
+            normalization="global",
+            anchor=None,
+            max_iter=p.T,
+            tol=0,
+            output="random",
+        )
 
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""

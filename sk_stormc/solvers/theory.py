@@ -1,0 +1,430 @@
+"""The theory of STORM-Compositional, callable: Proposition 3.2's parameters and the conditions they have to meet.
+
+The paper's letters throughout; a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. Where the
+printed formulas have a slip, "corrected" is the default and "paper" the printed form.
+"""
+
+import math
+from dataclasses import dataclass, fields
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from sk_stormc._validation import as_numbers, check_choice, check_int, check_number
+
+__all__ = [
+    "ProblemConstants",
+    "StormParameters",
+    "equipartition",
+    "estimate_constants",
+    "storm_parameters",
+    "theorem_condition",
+]
+
+VARIANTS = ("corrected", "paper")
+FLOOR = 1e-3  # of estimated constants, in units of the others
+VARIANCE_POINTS = 10  # at which `estimate_constants` takes variances
+
+
+@dataclass(frozen=True)
+class ProblemConstants:
+    """The constants of Assumptions A1 to A4, each a finite number > 0.
+
+    All but Delta are upper bounds, so a constant that is 0 (L_g of a linear g, H_1 of a single f) may be given as any
+    positive number; none may be 0, since Proposition 3.2 divides by L_g and by the H's.
+
+    Parameters
+    ----------
+    L_f : float
+        A2: Lipschitz constant of every grad f_i.
+    L_g : float
+        A2: of every Jacobian dg_j, in the Frobenius norm.
+    L_phi : float
+        A2: of every dg_j^T grad f_i(g); M_f L_g + M_g^2 L_f is one.
+    M_f : float
+        A3: bound of every |grad f_i|.
+    M_g : float
+        A3: bound of every |dg_j|, the operator norm.
+    H_1 : float
+        A4: bound of the variance of grad f_i.
+    H_2 : float
+        A4: of dg_j, in the Frobenius norm.
+    H_3 : float
+        A4: of g_j.
+    Delta : float
+        A1: Phi(x_0) - Phi*, or a bound of it.
+
+    Raises
+    ------
+    ValueError
+        For a constant that is not a finite number > 0.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import ProblemConstants
+    >>> ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Delta must be a finite number > 0, got 0
+    """
+
+    L_f: float
+    L_g: float
+    L_phi: float
+    M_f: float
+    M_g: float
+    H_1: float
+    H_2: float
+    H_3: float
+    Delta: float
+
+    def __post_init__(self):
+        for field in fields(self):
+            check_number(field.name, getattr(self, field.name), low=0, inclusive=False)
+
+
+@dataclass(frozen=True)
+class StormParameters:
+    """Parameters of Algorithm 1, as `storm_parameters` chooses them.
+
+    Parameters
+    ----------
+    a_g, a_dg, a_phi : float
+        The momenta, below 1.
+    B_g, B_dg, B_f : int
+        Batch sizes; real numbers if not rounded, as S and T.
+    S_g, S_dg, S_f : int
+        Batch sizes of the start.
+    eta : float
+        The learning rate.
+    T : int
+        Number of iterations.
+    K_0 : float
+        The constant of which a_phi, B_f and S_f are made.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import StormParameters
+    >>> StormParameters(0.1, 0.1, 0.1, 2, 3, 4, 20, 30, 40, eta=0.5, T=10, K_0=1.0).ifo
+    180
+    """
+
+    a_g: float
+    a_dg: float
+    a_phi: float
+    B_g: int
+    B_dg: int
+    B_f: int
+    S_g: int
+    S_dg: int
+    S_f: int
+    eta: float
+    T: int
+    K_0: float
+
+    @property
+    def ifo(self):
+        """IFO of the run, by Lemma 3.1: S_g + S_dg + S_f + T (B_g + B_dg + B_f)."""
+        return self.S_g + self.S_dg + self.S_f + self.T * (self.B_g + self.B_dg + self.B_f)
+
+
+def _K(k, p):
+    """4 M_f^2 P + 4 L_f^2 c^p Q, and c: the increments of G and of g in the lemma on F, over eps^2."""
+    c = 2 * k.M_g + math.sqrt(k.H_2)
+    P = 1 / (24 * k.M_f**2) + 3 * k.L_g**2 / k.L_phi**2 + 1
+    Q = 1 / (24 * k.M_g**2 * k.L_f**2) + 3 * k.M_g**2 / k.L_phi**2 + 1
+    return 4 * k.M_f**2 * P + 4 * k.L_f**2 * c**p * Q, c
+
+
+def storm_parameters(constants, epsilon, variant="corrected", round_up=True):
+    """The parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
+
+    Parameters
+    ----------
+    constants : ProblemConstants
+    epsilon : float
+        The accuracy, 0 < epsilon < min(1, 72 L_Phi M_g L_f^2 sqrt(H_3), 72 L_Phi M_f^2 sqrt(H_2) / L_g).
+    variant : {"corrected", "paper"}, default="corrected"
+        "paper" is the printed choice, with c for c^2 in K_0, a_Phi and B_f. There K_0 contains 1/B_f and B_f
+        the root of K_0: the B_f that solves both is taken. Its guarantee is not proved.
+    round_up : bool, default=True
+        B, S and T as integers, rounded up. False gives the real numbers, with which the inequalities of
+        `equipartition` are equalities.
+
+    Returns
+    -------
+    StormParameters
+
+    Raises
+    ------
+    ValueError
+        For an epsilon outside the range, or so large that a momentum is not below 1.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import ProblemConstants, storm_parameters
+    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> p = storm_parameters(k, 0.1)
+    >>> p.a_g, p.B_g, p.T
+    (0.05, 4320, 2134)
+    """
+    check_choice("variant", variant, VARIANTS)
+    check_number("epsilon", epsilon, low=0, inclusive=False)
+    k, eps = constants, epsilon
+    L = k.L_phi
+    root_2, root_3 = math.sqrt(k.H_2), math.sqrt(k.H_3)
+    bound = min(1.0, 72 * L * k.M_g * k.L_f**2 * root_3, 72 * L * k.M_f**2 * root_2 / k.L_g)
+    if eps >= bound:
+        raise ValueError(f"epsilon must be < {bound:.6g} (Proposition 3.2), got {eps!r}")
+
+    D = 32 / 3 * L * k.Delta
+    p = 2 if variant == "corrected" else 1
+    K_0, c = _K(k, p)
+    if variant == "corrected":
+        B_f = 432 * math.sqrt(2 * c**p * k.H_1 * K_0) / eps
+    else:
+        # B_f = 432 sqrt(2 c H_1 K_0) / eps with K_0 = K / B_f
+        B_f = (432**2 * 2 * c**p * k.H_1 * K_0) ** (1 / 3) * eps ** (-2 / 3)
+        K_0 /= B_f
+    momenta = {
+        "a_g": k.M_g / (L * root_3) * eps,
+        "a_dg": k.L_g / (L * root_2) * eps,
+        "a_phi": math.sqrt(K_0 / (2 * c**p * k.H_1)) * eps,
+    }
+    for name, a in momenta.items():
+        if not a < 1:
+            raise ValueError(f"{name} must be < 1, got {a:.6g}: epsilon={eps!r} is too large")
+    sizes = {
+        "B_g": 864 * k.M_g**3 * k.L_f**2 * root_3 / L / eps,
+        "B_dg": 864 * k.M_f**2 * k.L_g * root_2 / L / eps,
+        "B_f": B_f,
+        "S_g": 81 * k.M_g * k.L_f**2 * k.H_3**1.5 / k.Delta / eps,
+        "S_dg": 81 * k.M_f**2 * k.H_2**1.5 / (k.Delta * k.L_g) / eps,
+        "S_f": k.M_g**2 * k.H_1 / (D * K_0) * B_f,
+        "T": D / eps**2,
+    }
+    if round_up:
+        sizes = {name: max(1, math.ceil(value)) for name, value in sizes.items()}
+    return StormParameters(**momenta, **sizes, eta=1 / L, K_0=K_0)
+
+
+def _scaled(epsilon, p):
+    """alpha, beta, gamma, each of (g, dg, Phi or f), and D."""
+    alpha = [a / epsilon for a in (p.a_g, p.a_dg, p.a_phi)]
+    beta = [B * epsilon for B in (p.B_g, p.B_dg, p.B_f)]
+    gamma = [S * epsilon for S in (p.S_g, p.S_dg, p.S_f)]
+    return *alpha, *beta, *gamma, p.T * epsilon**2
+
+
+def equipartition(constants, epsilon, parameters):
+    """The error equipartition behind Proposition 3.2: left sides of (E1), (E2), (E3), corrected, over their right ones.
+
+    They bound the mean squared errors of g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the
+    corrected proposition, which is a bound for that proposition's a_g, a_dg, B_g, B_dg (the printed ones are the
+    same); for others see `theorem_condition`.
+
+    Parameters
+    ----------
+    constants : ProblemConstants
+    epsilon : float
+    parameters : StormParameters
+
+    Returns
+    -------
+    ndarray of shape (3,)
+        Each <= 1 where its inequality holds; all 1 at the corrected parameters before rounding.
+
+    Raises
+    ------
+    ValueError
+        For an epsilon that is not a finite number > 0.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import ProblemConstants, equipartition, storm_parameters
+    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> equipartition(k, 0.1, storm_parameters(k, 0.1, round_up=False)).round(9)
+    array([1., 1., 1.])
+    >>> equipartition(k, 0.1, storm_parameters(k, 0.1, variant="paper")) <= 1
+    array([ True,  True, False])
+    """
+    check_number("epsilon", epsilon, low=0, inclusive=False)
+    k, L = constants, constants.L_phi
+    a_g, a_dg, a_phi, b_g, b_dg, b_f, s_g, s_dg, s_f, D = _scaled(epsilon, parameters)
+    K_0, c = _K(k, 2)
+    E1 = 2 * k.M_g**2 / (a_g * b_g * L**2) + 2 * k.H_3 / (D * a_g * s_g) + 2 * a_g * k.H_3 / b_g
+    E2 = 2 * k.L_g**2 / (a_dg * b_dg * L**2) + 2 * k.H_2 / (D * a_dg * s_dg) + 2 * a_dg * k.H_2 / b_dg
+    E3 = K_0 / (a_phi * b_f) + k.M_g**2 * k.H_1 / (D * a_phi * s_f) + 2 * a_phi * c**2 * k.H_1 / b_f
+    return 144 * np.array([k.M_g**2 * k.L_f**2 * E1, k.M_f**2 * E2, E3])
+
+
+def theorem_condition(constants, epsilon, parameters, variant="corrected"):
+    """The left side of Theorem 1's condition, the sum of its twelve terms.
+
+    Where it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, E|grad Phi(x^)| <= epsilon. It holds for
+    any parameters, not only for those of Proposition 3.2.
+
+    Parameters
+    ----------
+    constants : ProblemConstants
+    epsilon : float
+    parameters : StormParameters
+    variant : {"corrected", "paper"}, default="corrected"
+        "paper" has 2 M_g + L_g / (L_Phi alpha_dg) for its square in the second, sixth and ninth terms.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        For an epsilon that is not a finite number > 0, or an unknown variant.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import ProblemConstants, storm_parameters, theorem_condition
+    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> theorem_condition(k, 0.1, storm_parameters(k, 0.1)) <= 1 / 16
+    True
+    >>> theorem_condition(k, 0.1, storm_parameters(k, 0.1, variant="paper")) <= 1 / 16
+    False
+    """
+    check_choice("variant", variant, VARIANTS)
+    check_number("epsilon", epsilon, low=0, inclusive=False)
+    k, eps = constants, epsilon
+    a_g, a_dg, a_phi, b_g, b_dg, b_f, s_g, s_dg, s_f, D = _scaled(eps, parameters)
+    kappa = 2 * k.M_g + k.L_g / (k.L_phi * a_dg)  # bounds |G_t|
+    kappa_p = kappa ** (2 if variant == "corrected" else 1)
+    f, g, LL = k.M_f**2, k.L_f**2, k.L_phi**2  # of the increments of G and of g
+    ab = a_phi * b_f
+    terms = (
+        36 * f * k.L_g**2 / ab * (4 / (a_dg * b_dg) + 2 * eps / b_dg + 1) / LL,
+        36 * g * k.M_g**2 / ab * kappa_p * (4 / (a_g * b_g) + 2 * eps / b_g + 1) / LL,
+        6 * f * k.L_g**2 / (a_dg * b_dg) / LL,
+        6 * k.M_g**4 * g / (a_g * b_g) / LL,
+        6 * f * k.H_2 / (D * a_dg * s_dg) * (24 / ab + 1),
+        6 * g * k.H_3 / (D * a_g * s_g) * (24 / ab * kappa_p + k.M_g**2),
+        3 * k.M_g**2 * k.H_1 / (D * a_phi * s_f),
+        72 * f * a_dg * k.H_2 / (ab * b_dg) * (2 + a_dg * eps),
+        72 * g * a_g * k.H_3 / (ab * b_g) * kappa_p * (2 + a_g * eps),
+        6 * a_phi / b_f * kappa**2 * k.H_1,
+        6 * f * a_dg * k.H_2 / b_dg,
+        6 * k.M_g**2 * g * a_g * k.H_3 / b_g,
+    )
+    return math.fsum(terms)
+
+
+def estimate_constants(problem, x0, radius, n_samples=200, random_state=None):
+    """Constants of a problem by sampling components at points of a ball around x0.
+
+    These are no bounds. They are the largest values seen, hence lower bounds of the suprema over the ball (the H's,
+    means over sampled components, up to sampling error); Delta is a lower bound of Phi(x0) - Phi*. Multiply by a
+    margin before relying on them.
+
+    Where f uses x directly, its argument is y = (x, u) and the inner function (x, g(x)): M_g is then at least 1.
+
+    A constant Jacobian has L_g = 0 and a single component has variance 0, by which Proposition 3.2 cannot be
+    computed. Being bounds, such constants may be raised, and are: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to
+    1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+        Without a penalty, and with a Jacobian that is an array.
+    x0 : array-like of shape (n_variables,)
+    radius : float
+        Of the ball.
+    n_samples : int, default=200
+        Points, and draws for a variance.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    ProblemConstants
+
+    Raises
+    ------
+    ValueError
+        For a problem with a penalty or an "operator" Jacobian, a parameter out of range, or a problem without a
+        positive constant of some kind: where no lower point than x0 is seen, or Phi is linear.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> from sk_stormc.solvers import estimate_constants
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, random_state=0))
+    >>> k = estimate_constants(problem, np.zeros(3), radius=1.0, random_state=0)
+    >>> bool(k.L_f <= 2 * (1 + (problem.returns**2).sum(axis=1).max()))
+    True
+    """
+    if problem.penalty is not None:
+        raise ValueError(f"problem must have no penalty, which the theory does not cover, got {problem.penalty!r}")
+    if problem.jacobian_kind == "operator":
+        raise ValueError("problem must have a Jacobian that is an array, got jacobian_kind='operator'")
+    check_number("radius", radius, low=0, inclusive=False)
+    check_int("n_samples", n_samples, low=2)
+    x0 = as_numbers("x0", x0)
+    if x0.shape != (problem.n_variables,):
+        raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x0.shape}")
+    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    norm, d = np.linalg.norm, problem.n_variables
+
+    def ball():
+        z = rng.standard_normal((n_samples, d))
+        return x0 + radius * rng.random((n_samples, 1)) ** (1 / d) * z / norm(z, axis=1, keepdims=True)
+
+    def batches():
+        inner, outer = problem.draw_inner(rng, (n_samples, 1)), problem.draw_outer(rng, (n_samples, 1))
+        return [(problem.inner_batch(j), problem.outer_batch(i)) for j, i in zip(inner, outer, strict=True)]
+
+    def outer(x, u, batch):
+        """The gradient of f in y, and its part in u."""
+        f_x, f_u = problem.outer_gradient(x, u, batch)
+        return (f_u if f_x is None else np.concatenate([f_x, f_u])), f_u, f_x
+
+    full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
+    points = ball()
+    points[0] = x0
+    ends = points + 1e-3 * (ball() - points)  # near, where a ratio of differences is a derivative, and in the ball
+    seen = []  # of (L_f, L_g, L_phi, M_f, M_g)
+    for x, end, (j, i) in zip(points, ends, batches(), strict=True):
+        at = []
+        for z in (x, end):
+            u, J = problem.inner(z, full_inner), np.asarray(problem.jacobian(z, j))
+            grad, f_u, f_x = outer(z, u, i)
+            y = u if f_x is None else np.concatenate([z, u])
+            F = problem.vjp(J, f_u)
+            at.append((y, J, grad, F if f_x is None else f_x + F))
+        (y, J, grad, F), (y_end, J_end, grad_end, F_end) = at
+        step, step_y = norm(end - x), norm(y_end - y)
+        slope = math.hypot(norm(J, 2), 0.0 if f_x is None else 1.0)  # of (x, g_j(x)) where f uses x
+        L_f = norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0  # else step_y is rounding
+        seen.append((L_f, norm(J_end - J) / step, norm(F_end - F) / step, norm(grad), slope))
+    L_f, L_g, L_phi, M_f, M_g = np.max(seen, axis=0).tolist()
+
+    variances = []  # (H_1, H_2, H_3) at a point
+    for x in points[:VARIANCE_POINTS]:
+        u, J = problem.inner(x, full_inner), problem.jacobian(x, full_inner)
+        grad = outer(x, u, full_outer)[0]
+        squares = [
+            (
+                norm(outer(x, u, i)[0] - grad) ** 2,
+                norm(problem.jacobian(x, j) - J) ** 2,
+                norm(problem.inner(x, j) - u) ** 2,
+            )
+            for j, i in batches()
+        ]
+        variances.append(np.mean(squares, axis=0))
+    H_1, H_2, H_3 = np.max(variances, axis=0).tolist()
+
+    grad = problem.gradient(x0)
+    downhill = x0 - radius * grad / (norm(grad) or 1.0)  # in many dimensions random points are hardly lower
+    Delta = problem.objective(x0) - min(problem.objective(x) for x in (*points, downhill))
+    if M_f > 0 and M_g > 0:
+        L_g, L_f = max(L_g, FLOOR * M_g**2 * L_f / M_f), max(L_f, FLOOR * M_f * L_g / M_g**2)
+    H_1, H_2 = max(H_1, FLOOR * M_f**2), max(H_2, FLOOR * M_g**2)
+    H_3 = max(H_3, FLOOR * M_g**2 * radius**2)
+    return ProblemConstants(L_f, L_g, L_phi, M_f, M_g, H_1, H_2, H_3, Delta)

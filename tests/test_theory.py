@@ -1,0 +1,359 @@
+"""Tests of sk_stormc.solvers.theory: the paper's inequalities at random constants, its lemmas by Monte Carlo."""
+
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sk_stormc import STORMCompositional, minimize
+from sk_stormc.penalties import Simplex
+from sk_stormc.problems import CompositionalProblem, PortfolioProblem
+from sk_stormc.solvers import (
+    ProblemConstants,
+    equipartition,
+    estimate_constants,
+    storm_parameters,
+    theorem_condition,
+)
+from sk_stormc.solvers.oracle import Oracle
+from sk_stormc.solvers.steps import advance, start
+from sk_stormc.solvers.storm import PaperSTORMCompositional
+
+NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
+ONES = ProblemConstants(**dict.fromkeys(NAMES, 1.0))
+UNIT = replace(ONES, L_phi=2.0)
+SMALL = ProblemConstants(L_f=1, L_g=0.1, L_phi=1, M_f=0.2, M_g=0.1, H_1=10, H_2=1, H_3=1, Delta=0.1)
+
+
+@st.composite
+def cases(draw):
+    """Constants, log-uniform over four orders of magnitude, and an admissible epsilon."""
+    values = [10 ** draw(st.floats(-2, 2)) for _ in NAMES]
+    k = ProblemConstants(*values)
+    if draw(st.booleans()):
+        k = replace(k, L_phi=k.M_f * k.L_g + k.M_g**2 * k.L_f)  # the paper's choice
+    L = k.L_phi
+    c = 2 * k.M_g + math.sqrt(k.H_2)
+    K_0 = storm_parameters(k, 1e-9).K_0
+    limit = min(
+        1,
+        72 * L * k.M_g * k.L_f**2 * math.sqrt(k.H_3),
+        72 * L * k.M_f**2 * math.sqrt(k.H_2) / k.L_g,
+        L * math.sqrt(k.H_3) / k.M_g,
+        L * math.sqrt(k.H_2) / k.L_g,
+        c * math.sqrt(2 * k.H_1 / K_0),
+    )
+    return k, limit * draw(st.floats(0.01, 0.999))
+
+
+def by_lemmas(k, eps, p):
+    """Bound of (1/T) sum E|F_t - grad Phi(x_t)|^2 / eps^2, put together from the lemmas of the appendix."""
+    T, step = p.T, (eps / k.L_phi) ** 2
+
+    def storm(L, H, a, B, S):
+        """Mean squared error (Lemma A.1 (ii)) and increment of a STORM estimate."""
+        error = 2 / a * (L**2 / B * step + a**2 * H / B + H / S / T)
+        increment = (12 / (a * B) + 6 / B + 3) * L**2 * step
+        return error, increment + 12 * a * H / B + 12 / a * H / S / T + 6 * a**2 * H / B
+
+    e_g, d_g = storm(k.M_g, k.H_3, p.a_g, p.B_g, p.S_g)
+    e_dg, d_dg = storm(k.L_g, k.H_2, p.a_dg, p.B_dg, p.S_dg)
+    kappa = 2 * k.M_g + k.L_g * p.eta * eps / p.a_dg
+    drift = 4 / p.B_f * (k.M_f**2 * d_dg + k.L_f**2 * kappa**2 * d_g)
+    noise = 2 / p.B_f * p.a_phi**2 * kappa**2 * k.H_1
+    e_F = (drift + noise + k.M_g**2 * k.H_1 / p.S_f / T) / p.a_phi
+    return (3 * e_F + 3 * k.M_f**2 * e_dg + 3 * k.M_g**2 * k.L_f**2 * e_g) / eps**2
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases())
+def test_corrected_parameters_satisfy_everything(case):
+    k, eps = case
+    exact, p = storm_parameters(k, eps, round_up=False), storm_parameters(k, eps)
+    np.testing.assert_allclose(equipartition(k, eps, exact), 1, rtol=1e-9)
+    assert (equipartition(k, eps, p) <= 1 + 1e-9).all()
+    assert theorem_condition(k, eps, exact) <= 1 / 16 * (1 + 1e-9)
+    assert theorem_condition(k, eps, p) <= 1 / 16 * (1 + 1e-9)
+    for q in (exact, p):
+        assert theorem_condition(k, eps, q) == pytest.approx(by_lemmas(k, eps, q), rel=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cases())
+def test_the_three_terms_are_equal(case):
+    k, eps = case
+    p = storm_parameters(k, eps, round_up=False)
+    c, D = 2 * k.M_g + math.sqrt(k.H_2), 32 / 3 * k.L_phi * k.Delta
+    thirds = [
+        k.M_g**2 / (p.a_g * p.B_g * k.L_phi**2) * 864 * k.M_g**2 * k.L_f**2,
+        k.H_3 / (D * p.a_g * p.S_g) * 864 * k.M_g**2 * k.L_f**2,
+        p.a_g * k.H_3 / (p.B_g * eps**2) * 864 * k.M_g**2 * k.L_f**2,
+        k.L_g**2 / (p.a_dg * p.B_dg * k.L_phi**2) * 864 * k.M_f**2,
+        k.H_2 / (D * p.a_dg * p.S_dg) * 864 * k.M_f**2,
+        p.a_dg * k.H_2 / (p.B_dg * eps**2) * 864 * k.M_f**2,
+        432 * p.K_0 / (p.a_phi * p.B_f),
+        432 * k.M_g**2 * k.H_1 / (D * p.a_phi * p.S_f),
+        864 * p.a_phi * c**2 * k.H_1 / (p.B_f * eps**2),
+    ]
+    np.testing.assert_allclose(thirds, 1, rtol=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(cases())
+def test_rounding_up_and_the_count(case):
+    k, eps = case
+    exact, p = storm_parameters(k, eps, round_up=False), storm_parameters(k, eps)
+    for name in ("B_g", "B_dg", "B_f", "S_g", "S_dg", "S_f", "T"):
+        value = getattr(p, name)
+        assert isinstance(value, int)
+        assert value == max(1, math.ceil(getattr(exact, name)))
+    assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi))
+    assert p.eta == 1 / k.L_phi
+    assert p.ifo == p.S_g + p.S_dg + p.S_f + p.T * (p.B_g + p.B_dg + p.B_f)  # Lemma 3.1
+
+
+def test_count_is_of_order_three():
+    first, second = (storm_parameters(UNIT, eps, round_up=False).ifo for eps in (1e-4, 1e-5))
+    assert second / first == pytest.approx(1000, rel=1e-6)
+    beta = sum(getattr(storm_parameters(UNIT, 1e-5, round_up=False), B) for B in ("B_g", "B_dg", "B_f")) * 1e-5
+    assert second == pytest.approx(32 / 3 * 2 * beta / 1e-15, rel=1e-6)  # with the factor D
+
+
+def test_printed_parameters_fail():
+    eps = 0.1
+    p = storm_parameters(UNIT, eps, variant="paper", round_up=False)
+    c = 3.0
+    assert pytest.approx(432 * math.sqrt(2 * c * p.K_0) / eps) == p.B_f  # self-consistent
+    P = Q = 1 / 24 + 3 / 4 + 1
+    assert pytest.approx((4 * P + 4 * c * Q) / p.B_f) == p.K_0
+    assert p.a_phi == pytest.approx(math.sqrt(p.K_0 / (2 * c)) * eps)
+    assert pytest.approx(p.B_f / (32 / 3 * 2 * p.K_0)) == p.S_f
+    E1, E2, E3 = equipartition(UNIT, eps, p)
+    assert pytest.approx((1, 1)) == (E1, E2)
+    assert E3 > 100
+    assert theorem_condition(UNIT, eps, p) > 1 / 16
+    corrected = storm_parameters(UNIT, eps)
+    assert theorem_condition(UNIT, eps, corrected, variant="paper") < theorem_condition(UNIT, eps, corrected)
+
+
+def test_only_the_root_is_missing():
+    """Even with 1/B_f dropped, c in place of c^2 fails (E3)."""
+    eps, c = 0.1, 3.0
+    K_0 = (4 + 4 * c) * (1 / 24 + 3 / 4 + 1)
+    B_f = 432 * math.sqrt(2 * c * K_0) / eps
+    p = replace(
+        storm_parameters(UNIT, eps, round_up=False),
+        K_0=K_0,
+        a_phi=math.sqrt(K_0 / (2 * c)) * eps,
+        B_f=B_f,
+        S_f=B_f / (32 / 3 * 2 * K_0),
+    )
+    assert equipartition(UNIT, eps, p)[2] > 1.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "1", None])
+def test_constants_are_checked(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be a finite number > 0, got {value!r}"):
+        ProblemConstants(**{**asdict(ONES), name: value})
+
+
+@pytest.mark.parametrize(
+    ("constants", "epsilon", "message"),
+    [
+        (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
+        (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
+        (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
+        (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
+        (replace(UNIT, H_3=1e-4), 0.5, "a_g must be < 1, got 25: epsilon=0.5 is too large"),
+        (replace(UNIT, H_2=1e-4), 0.5, "a_dg must be < 1, got 25: epsilon=0.5 is too large"),
+        (replace(UNIT, H_1=0.01), 0.5, "a_phi must be < 1, got .*: epsilon=0.5 is too large"),
+    ],
+)
+def test_epsilon_is_checked(constants, epsilon, message):
+    for make in (storm_parameters, STORMCompositional.from_theory):
+        with pytest.raises(ValueError, match=message):
+            make(constants, epsilon)
+
+
+def test_variant_is_checked():
+    p = storm_parameters(UNIT, 0.1)
+    for call in (lambda v: storm_parameters(UNIT, 0.1, v), lambda v: theorem_condition(UNIT, 0.1, p, v)):
+        with pytest.raises(ValueError, match="variant must be one of 'corrected', 'paper', got 'printed'"):
+            call("printed")
+
+
+# from_theory
+
+
+def test_from_theory_makes_the_predicted_run():
+    eps = 0.5
+    p = storm_parameters(SMALL, eps)
+    assert p.T == 5
+    rng = np.random.default_rng(0)
+    problem = PortfolioProblem(rng.normal(0.1, 1, size=(p.B_f + 1, 2)))
+    solver = STORMCompositional.from_theory(SMALL, eps)
+    result = minimize(problem, solver, random_state=0)
+    assert result.n_iter == p.T
+    assert result.ifo[-1] == p.ifo
+    assert solver.get_params() == {
+        "learning_rate": 1.0,
+        "precision": eps,
+        "momentum": (p.a_g, p.a_dg, p.a_phi),
+        "batch_size": (p.B_g, p.B_dg, p.B_f),
+        "init_batch_size": (p.S_g, p.S_dg, p.S_f),
+        "normalization": "global",
+        "anchor": None,
+        "max_iter": p.T,
+        "max_ifo": None,
+        "tol": 0,
+        "output": "random",
+    }
+    assert PaperSTORMCompositional.from_theory(SMALL, eps).get_params() == solver.get_params()
+    printed = STORMCompositional.from_theory(SMALL, eps, variant="paper")
+    assert printed.batch_size[2] == storm_parameters(SMALL, eps, variant="paper").B_f
+
+
+# Lemma A.1, by the library's own step 8
+
+REPETITIONS, COMPONENTS = 20_000, 50
+
+
+class Quadratics(CompositionalProblem):
+    """q_i(x) = c_i x^2 / 2 + b_i x on [-1, 1], in as many independent repetitions as there are variables."""
+
+    jacobian_kind = "constant"  # none: u is all that is looked at
+    n_inner, n_outer, n_variables = COMPONENTS, 1, REPETITIONS
+
+    def __init__(self, rng):
+        self.c, self.b = rng.normal(1, 1, COMPONENTS), rng.normal(0.2, 1, COMPONENTS)
+
+    def draw_inner(self, rng, shape):
+        return rng.integers(self.n_inner, size=(*shape, REPETITIONS))
+
+    def inner_batch(self, draws):
+        return np.arange(self.n_inner)[:, None] if draws is None else draws
+
+    def outer_batch(self, draws):
+        return None
+
+    def components(self, x):
+        return self.c[:, None] * x**2 / 2 + self.b[:, None] * x
+
+    def inner(self, x, batch):
+        return (self.c[batch] * x**2 / 2 + self.b[batch] * x).mean(0)
+
+    def jacobian(self, x, batch):
+        return 0.0
+
+    def outer_gradient(self, x, u, batch):
+        return None, 0.0
+
+    def compositional_gradient(self, x, u, J, batch):
+        return 0.0
+
+    def outer(self, x, u):
+        return 0.0
+
+
+def is_at_most(samples, bound=0.0):
+    """Whether the mean is at most the bound, up to 6 standard errors: a false alarm has probability 1e-9."""
+    return samples.mean() - bound <= 6 * samples.std(ddof=1) / math.sqrt(len(samples))
+
+
+@pytest.mark.parametrize("a", [0.05, 0.3, 0.9])
+def test_lemma_a1(a):
+    problem, B, S, T = Quadratics(np.random.default_rng(0)), 3, 8, 25
+    # on [-1, 1]: E|q_i(x) - q_i(y)|^2 <= L^2 |x - y|^2 and E|q_i(x) - q(x)|^2 <= sigma^2
+    L2 = np.mean((np.abs(problem.c) + np.abs(problem.b)) ** 2)
+    sigma2 = problem.components(np.linspace(-1, 1, 201)).var(axis=0).max()
+    oracle = Oracle(problem, 1)
+    everything = problem.inner_batch(None)
+    x = np.full(REPETITIONS, 0.8)
+    now = start(oracle, x, (S, None, None), True)
+    errors, steps = [(now.u - problem.inner(x, everything)) ** 2], []
+    assert is_at_most(errors[0], sigma2 / S)
+    for _ in range(T):
+        x_new = np.clip(now.x - 0.3 * np.tanh(now.u), -1, 1)  # fixed before the next batch, as the lemma has it
+        change = problem.components(x_new) - (1 - a) * problem.components(now.x)
+        now = advance(oracle, now, x_new, (a, a, a), (B, None, None))
+        steps.append((x_new - x) ** 2)
+        errors.append((now.u - problem.inner(x_new, everything)) ** 2)
+        x = x_new
+        # (i), and the equality behind it
+        gain = errors[-1] - (1 - a) ** 2 * errors[-2]
+        assert is_at_most(gain - 2 / B * L2 * (1 - a) ** 2 * steps[-1], 2 / B * a**2 * sigma2)
+        assert is_at_most(gain - change.var(axis=0) / B)
+        assert is_at_most(change.var(axis=0) / B - gain)
+    left, right = sum(errors[:T]), 2 / a * (L2 / B * sum(steps) + T * a**2 * sigma2 / B + errors[0])
+    assert is_at_most(left - right)  # (ii)
+
+
+# estimate_constants
+
+
+def test_estimated_constants():
+    R = np.random.default_rng(3).normal(0.5, 1, size=(60, 2))
+    radius, mean = 1.5, R.mean(0)
+    problem = PortfolioProblem(R)
+    k = estimate_constants(problem, np.zeros(2), radius, n_samples=2000, random_state=0)
+    lengths, deviations = np.linalg.norm(R, axis=1), np.linalg.norm(R - mean, axis=1)
+    angles = np.linspace(0, 2 * np.pi, 721)
+    circle = radius * np.column_stack([np.cos(angles), np.sin(angles)])
+    # with y = (x, u), d = <r_i - mean r, x>: f_x = (2 d - 1) r_i, f_u = -2 d
+    d = circle @ (R - mean).T
+    grad = np.concatenate([(2 * d - 1)[:, :, None] * R, -2 * d[:, :, None]], axis=2)
+    apart = np.linalg.norm(R[:, None] - R, axis=2)
+    known = {
+        "L_f": 2 * (lengths**2 + 1).max(),
+        "L_phi": 2 * (apart * deviations).max(),
+        "M_f": np.linalg.norm(grad, axis=2).max(),
+        "M_g": math.sqrt(1 + lengths.max() ** 2),
+        "H_1": ((grad - grad.mean(1, keepdims=True)) ** 2).sum(2).mean(1).max(),
+        "H_2": (deviations**2).mean(),
+        "H_3": np.linalg.eigvalsh(np.cov(R.T, bias=True))[-1] * radius**2,
+        "Delta": -min(problem.objective(s * x) for x in circle[::6] for s in np.linspace(0, 1, 51)),
+    }
+    for name, value in known.items():
+        margin = 1.15 if name.startswith("H") else 1.01  # the H's are means over a sample
+        assert 0.5 * value <= getattr(k, name) <= margin * value, name
+    assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)  # the Jacobian is constant
+    assert k == estimate_constants(problem, np.zeros(2), radius, n_samples=2000, random_state=0)
+    p = storm_parameters(k, 0.01)
+    assert theorem_condition(k, 0.01, p) <= 1 / 16
+
+
+def test_estimates_of_a_sampled_jacobian():
+    R = np.random.default_rng(4).normal(0, 1, size=(80, 3))
+    problem = PortfolioProblem(R, risk_measure="entropic", risk_aversion=0.5)
+    k = estimate_constants(problem, np.full(3, 0.2), 0.5, n_samples=100, random_state=0)
+    # g_j = exp(-<r_j, x> / 2), and f = 2 log u does not use x
+    assert k.L_g > 1e-2 * k.M_g**2 * k.L_f / k.M_f
+    assert k.M_g <= np.max(np.exp(0.5 * 0.9 * np.linalg.norm(R, axis=1)) * np.linalg.norm(R, axis=1) / 2)
+    assert pytest.approx(1e-3 * k.M_f**2) == k.H_1  # f is one component
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
+        ({"radius": 0.0}, "radius must be a finite number > 0, got 0.0"),
+        ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
+        ({"problem": PortfolioProblem(np.eye(2), penalty=Simplex())}, "problem must have no penalty"),
+        ({"problem": PortfolioProblem(np.zeros((3, 2)))}, "must be a finite number > 0, got 0.0"),
+    ],
+)
+def test_estimates_are_checked(changes, message):
+    arguments = {"problem": PortfolioProblem(np.eye(2)), "x0": np.zeros(2), "radius": 1.0, **changes}
+    with pytest.raises(ValueError, match=message):
+        estimate_constants(**arguments)
+
+
+def test_operator_jacobians_are_refused():
+    problem = PortfolioProblem(np.eye(2))
+    problem.jacobian_kind = "operator"
+    with pytest.raises(ValueError, match="jacobian_kind='operator'"):
+        estimate_constants(problem, np.zeros(2), 1.0)
