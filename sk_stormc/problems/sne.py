@@ -262,8 +262,11 @@ class SNEProblem(CompositionalProblem):
     def _all_columns(self, x):
         """All columns, block by block."""
         if not self.per_point:
-            totals, forces = zip(*(self._columns(x, block) for block in self._blocks()), strict=True)
-            return sum(totals), (x, x.dtype.type(1), sum(forces), None)
+            total, forces = 0.0, 0.0
+            for block in self._blocks():  # none of their forces is kept
+                of_block, part = self._columns(x, block)
+                total, forces = total + of_block, forces + part
+            return total, (x, x.dtype.type(1), forces, None)
         if self.n_inner**2 * x.dtype.itemsize <= KEPT:
             sums, far = self._columns(x, np.arange(self.n_inner))
         else:
