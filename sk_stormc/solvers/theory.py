@@ -33,7 +33,7 @@ class ProblemConstants:
     All but Delta are upper bounds, so a constant that is 0 (L_g of a linear g, H_1 of a single f) may be given as any
     positive number; none may be 0, since Proposition 3.2 divides by L_g and by the H's.
 
-    Parameters
+    Attributes
     ----------
     L_f : float
         A2: Lipschitz constant of every grad f_i.
@@ -87,7 +87,7 @@ class ProblemConstants:
 class StormParameters:
     """Parameters of Algorithm 1, as `storm_parameters` chooses them.
 
-    Parameters
+    Attributes
     ----------
     a_g, a_dg, a_phi : float
         The momenta, below 1.
