@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["as_numbers", "check_batch_size", "check_choice", "check_int", "check_number"]
+__all__ = ["as_numbers", "check_batch_size", "check_choice", "check_int", "check_number", "check_weights"]
 
 
 def _fail(name, value, expected):
@@ -62,3 +62,17 @@ def as_numbers(name, value, dtype=float):
         return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
         _fail(name, value, "numbers")
+
+
+def check_weights(sample_weight, n, where):
+    """Weights of n rows: an array of finite numbers >= 0, not all zero; ``where`` is how an error names a row."""
+    weights = as_numbers("sample_weight", sample_weight)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must be of shape ({n},), got {weights.shape}")
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} {where} {k}")
+    if not weights.any():
+        raise ValueError("sample_weight must have a positive entry, got only zeros")
+    return weights

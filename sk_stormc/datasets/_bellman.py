@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_choice, check_int
 from sk_stormc.problems import BellmanProblem
+from sk_stormc.problems._markov import dense
 
 BRANCHING = 10  # successors of a state of a Garnet
 
@@ -116,10 +117,7 @@ class MarkovRewardProcess:
         states = alive[rng.randint(len(alive), size=n_transitions)]
         entries = problem.entries_of(states, rng.random_sample(n_transitions))
         successors = problem.successors_of(entries)
-        X, next_X = (
-            rows.toarray() if sparse.issparse(rows) else rows
-            for rows in (self.features[states], self.features[successors])
-        )
+        X, next_X = dense(self.features[states]), dense(self.features[successors])
         return Transitions(X, problem.entry_rewards[entries], next_X, ends[successors])
 
 

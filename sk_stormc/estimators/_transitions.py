@@ -5,27 +5,17 @@ import warnings
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from sk_stormc._validation import as_numbers
+from sk_stormc._validation import as_numbers, check_weights
 
-__all__ = ["check_next", "check_terminal", "check_time", "check_weights", "successors"]
+__all__ = ["check_next", "check_terminal", "check_time", "successors", "transition_weights"]
 
 
-def check_weights(sample_weight, n):
-    """Weights of n transitions, ones if there are none."""
+def transition_weights(sample_weight, n):
+    """Weights of n transitions, ones if there are none; one number is all of them."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
-    if weights.ndim == 0:
-        weights = np.full(n, float(weights))
-    if weights.shape != (n,):
-        raise ValueError(f"sample_weight must be of shape ({n},), got {weights.shape}")
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} in row {k}")
-    if not weights.any():
-        raise ValueError("sample_weight must have a positive entry, got only zeros")
-    return weights
+    return check_weights(np.full(n, weights) if weights.ndim == 0 else weights, n, "in row")
 
 
 def check_terminal(terminal, n):

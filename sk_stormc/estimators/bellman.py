@@ -7,7 +7,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_number
-from sk_stormc.estimators._transitions import check_next, check_terminal, check_weights, successors
+from sk_stormc.estimators._transitions import check_next, check_terminal, successors, transition_weights
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
@@ -173,7 +173,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         probe = clone(self)
         states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
         states, y = states + 0.0, y.astype(float)  # -0.0 is no other state
-        weights = check_weights(sample_weight, len(y))
+        weights = transition_weights(sample_weight, len(y))
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
         if not kept.any():
@@ -297,7 +297,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         float
         """
         error = self.td_error(X, y, next_X=next_X, terminal=terminal)
-        return -float(np.average(error**2, weights=check_weights(sample_weight, len(error))))
+        return -float(np.average(error**2, weights=transition_weights(sample_weight, len(error))))
 
     def _make_solver(self):
         """The solver to run; the name "lstd" stands for itself."""

@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from sk_stormc._validation import as_numbers, check_choice
-from sk_stormc.problems._markov import check_discount
+from sk_stormc.problems._markov import check_discount, dense, normalized_weights
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["NEGLIGIBLE", "LinearValue", "inverse"]
@@ -19,7 +19,7 @@ class LinearValue(CompositionalProblem):
 
     jacobian_kind = "constant"
 
-    def _set(self, gamma, alpha, metric, d):
+    def _set(self, gamma, alpha, metric, d, sample_weight, n):
         check_discount(gamma)
         check_choice("metric", metric, ("auto", None))
         alpha = as_numbers("alpha", alpha)
@@ -27,6 +27,15 @@ class LinearValue(CompositionalProblem):
             raise ValueError(f"alpha must be one number >= 0 or {d} of them, got {alpha}")
         self.gamma, self.alpha, self.n_variables = float(gamma), np.broadcast_to(alpha, d), d
         self._automatic, self._metric = metric == "auto", None
+        self.weights = normalized_weights(sample_weight, n)
+        self._cumulative = None if sample_weight is None else np.cumsum(self.weights)
+
+    def _draw_weighted(self, rng, shape):
+        """Numbers of states or transitions, with probability proportional to their weights."""
+        if self._cumulative is None:
+            return rng.integers(len(self.weights), size=shape)
+        found = np.searchsorted(self._cumulative, rng.random(shape) * self._cumulative[-1], side="right")
+        return np.minimum(found, np.flatnonzero(self.weights)[-1])
 
     @property
     def metric(self):
@@ -42,9 +51,7 @@ class LinearValue(CompositionalProblem):
                 curvature += 2 * self.alpha
                 self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
             else:
-                H = A.T @ A
-                H = 2 * (H.toarray() if sparse.issparse(H) else H) + 2 * np.diag(self.alpha)
-                self._metric = inverse(H)
+                self._metric = inverse(2 * dense(A.T @ A) + 2 * np.diag(self.alpha))
         return self._metric
 
     @metric.setter
@@ -61,7 +68,7 @@ class LinearValue(CompositionalProblem):
         ndarray of shape (n_variables,)
         """
         A, b = self._least_squares()
-        A = A.toarray() if sparse.issparse(A) else A
+        A = dense(A)
         kept = np.flatnonzero(self.alpha)
         ridge = np.zeros((len(kept), self.n_variables))
         ridge[np.arange(len(kept)), kept] = np.sqrt(self.alpha[kept])

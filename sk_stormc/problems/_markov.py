@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc._validation import as_numbers, check_number
+from sk_stormc._validation import as_numbers, check_number, check_weights
 
-__all__ = ["check_discount", "check_features", "check_model", "check_weights", "dense"]
+__all__ = ["check_discount", "check_features", "check_model", "dense", "normalized_weights", "scale_rows"]
 
 ROW_SUM = 1e-6  # how far a row of probabilities may be from 1, rounded as float32 may have it
 
@@ -22,15 +22,16 @@ def check_discount(gamma):
         raise ValueError(f"gamma must be a number >= 0 and < 1, got {gamma!r}")
 
 
-def check_weights(sample_weight, n):
+def scale_rows(weights, A):
+    """diag(weights) @ A."""
+    return sparse.diags_array(weights) @ A if sparse.issparse(A) else weights[:, None] * A
+
+
+def normalized_weights(sample_weight, n):
     """Weights of n states or transitions, made to sum to one."""
     if sample_weight is None:
         return np.full(n, 1 / n)
-    weights = as_numbers("sample_weight", sample_weight)
-    if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ValueError(f"sample_weight must be {n} finite numbers >= 0, got {sample_weight!r}")
-    if not weights.any():
-        raise ValueError("sample_weight must have a positive entry, got only zeros")
+    weights = check_weights(sample_weight, n, "in row")
     weights = weights / weights.max()  # whose sum cannot overflow
     return weights / weights.sum()
 

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from sk_stormc._validation import as_numbers, check_choice
 from sk_stormc.problems._linear_value import NEGLIGIBLE, LinearValue
-from sk_stormc.problems._markov import check_features, check_model, check_weights, dense
+from sk_stormc.problems._markov import check_features, check_model, dense, scale_rows
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
 
@@ -99,11 +99,9 @@ class BellmanProblem(LinearValue):
             self.next_features = check_features("next_features", next_features, m, d)
         elif n != m:
             raise ValueError(f"transition_matrix must be square without next_features, got shape {P.shape}")
-        self._set(gamma, alpha, metric, d)
+        self._set(gamma, alpha, metric, d, sample_weight, n)
         self.sampling, self.transition_matrix = sampling, P
         self.n_outer, self.n_inner = n, m if sampling == "column" else n
-        self.weights = check_weights(sample_weight, n)
-        self._cumulative = None if sample_weight is None else np.cumsum(self.weights)
         # entry e of P, in the order of its data, is of state s for starts[s] <= e < starts[s + 1]
         if sparse.issparse(P):
             self._data, self._starts, self._columns = P.data, P.indptr.astype(np.intp), P.indices
@@ -178,10 +176,7 @@ class BellmanProblem(LinearValue):
 
     def draw_outer(self, rng, shape):
         """States, with probability proportional to their weights."""
-        if self._cumulative is None:
-            return rng.integers(self.n_outer, size=shape)
-        found = np.searchsorted(self._cumulative, rng.random(shape) * self._cumulative[-1], side="right")
-        return np.minimum(found, np.flatnonzero(self.weights)[-1])
+        return self._draw_weighted(rng, shape)
 
     def inner_batch(self, draws):
         """(rewards, M): the estimate of E[r | s], and of P as entries (n_draws, n_states) or factors of its columns."""
@@ -252,7 +247,7 @@ class BellmanProblem(LinearValue):
         """sqrt(d) (Phi - gamma P Phi) and sqrt(d) E[r | s]."""
         root = np.sqrt(self.weights)
         A = self.features - self.gamma * (self.transition_matrix @ self.next_features)
-        return sparse.diags_array(root) @ A if sparse.issparse(A) else root[:, None] * A, root * self._expected
+        return scale_rows(root, A), root * self._expected
 
 
 class ProjectedBellmanProblem(LinearValue):
@@ -308,12 +303,11 @@ class ProjectedBellmanProblem(LinearValue):
             raise ValueError(f"rewards must be finite, one for each transition, got shape {self.rewards.shape}")
         self.features = check_features("features", features, n)
         d = self.features.shape[1]
-        self._set(gamma, alpha, metric, d)
+        self._set(gamma, alpha, metric, d, sample_weight, n)
         # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
         self._difference = self.features - self.gamma * check_features("next_features", next_features, n, d)
-        self.n_inner, self.weights = n, check_weights(sample_weight, n)
-        self._cumulative = None if sample_weight is None else np.cumsum(self.weights)
-        weighted = self._scaled(self.features, self.weights)
+        self.n_inner = n
+        weighted = scale_rows(self.weights, self.features)
         values, vectors = np.linalg.eigh(dense(weighted.T @ self.features))
         found = values > NEGLIGIBLE * max(values[-1], 0.0)
         self._root = vectors[:, found] / np.sqrt(values[found])  # C^+ = root root^T
@@ -321,10 +315,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     def draw_inner(self, rng, shape):
         """Transitions, with probability proportional to their weights."""
-        if self._cumulative is None:
-            return rng.integers(self.n_inner, size=shape)
-        found = np.searchsorted(self._cumulative, rng.random(shape) * self._cumulative[-1], side="right")
-        return np.minimum(found, np.flatnonzero(self.weights)[-1])
+        return self._draw_weighted(rng, shape)
 
     def inner_batch(self, draws):
         """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions."""
@@ -358,9 +349,6 @@ class ProjectedBellmanProblem(LinearValue):
         """u^T C^+ u + alpha |w|^2."""
         projected = u @ self._root
         return float(projected @ projected + self.alpha @ x**2)
-
-    def _scaled(self, rows, weights):
-        return sparse.diags_array(weights) @ rows if sparse.issparse(rows) else weights[:, None] * rows
 
     def _least_squares(self):
         """root^T J and root^T mean r phi."""

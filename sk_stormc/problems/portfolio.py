@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from sk_stormc._validation import as_numbers, check_choice, check_number
+from sk_stormc._validation import check_choice, check_number, check_weights
 from sk_stormc.penalties import Box
 from sk_stormc.problems.base import CompositionalProblem
 
@@ -85,15 +85,7 @@ class PortfolioProblem(CompositionalProblem):
             raise ValueError(f"returns must be finite, got {R[~np.isfinite(R)][0]}")
         weights = None
         if sample_weight is not None:
-            weights = as_numbers("sample_weight", sample_weight)
-            if weights.shape != (len(R),):
-                raise ValueError(f"sample_weight must be of shape ({len(R)},), got {weights.shape}")
-            wrong = ~(np.isfinite(weights) & (weights >= 0))
-            if wrong.any():
-                k = np.argmax(wrong)
-                raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} for period {k}")
-            if not weights.any():
-                raise ValueError("sample_weight must have a positive entry, got only zeros")
+            weights = check_weights(sample_weight, len(R), "for period")
             if not weights.all():  # a period without weight is not there
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = weights / weights.max()  # whose sum cannot overflow
