@@ -62,6 +62,12 @@ class Oracle:
         """Number of components of a kind: n_inner, or n_outer for "outer"."""
         return self._all[kind]
 
+    def price(self, kind, size):
+        """IFO of a batch: its components, and those of the near field that come with a drawn one of g or of dg."""
+        if size in (None, self._all[kind]):
+            return self._all[kind]
+        return size if kind == "outer" else size + self.problem.n_near
+
     def draw(self, kind, size):
         """Draw and gather a batch, and count it.
 
@@ -83,9 +89,9 @@ class Oracle:
             blocks = max(1, min(AHEAD, 2**20 // size))
             ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-        size += 0 if kind == "outer" else self.problem.n_near
-        self.ifo += size
-        return Batch(gather(ahead.pop()), size, False)
+        price = self.price(kind, size)
+        self.ifo += price
+        return Batch(gather(ahead.pop()), price, False)
 
     def _draw_all(self, kind):
         side = "outer" if kind == "outer" else "inner"

@@ -72,14 +72,10 @@ def is_full(oracle, size):
 
 def cost(oracle, size, exact_jacobian):
     """IFO of one `advance` or `start` with batches of these sizes (B_g, B_dg, B_f)."""
-    near = {"inner": oracle.problem.n_near, "jacobian": oracle.problem.n_near, "outer": 0}
-    sizes = [
-        oracle.n_components(kind) if s in (None, oracle.n_components(kind)) else s + near[kind]
-        for kind, s in zip(KINDS, size, strict=True)
-    ]
+    inner, jacobian, outer = (oracle.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
     if oracle.problem.jacobian_kind == "operator":
-        sizes[1] = sizes[0]
-    return sizes[0] + sizes[2] + (0 if exact_jacobian else sizes[1])
+        jacobian = inner
+    return inner + outer + (0 if exact_jacobian else jacobian)
 
 
 def start(oracle, x, size, exact_jacobian):
