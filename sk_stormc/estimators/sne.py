@@ -177,7 +177,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         P = affinities(search, self.perplexity)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
-        order = reverse_cuthill_mckee(sparse.csr_array(P + P.T), symmetric_mode=True)
+        order = reverse_cuthill_mckee(P)
         problem, result = self._solve(P[order][:, order], start[order], solver, rng, dtype)
         validate_data(self, X, skip_check_array=True)
         self._search = search

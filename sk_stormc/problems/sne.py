@@ -359,9 +359,13 @@ class SNEProblem(CompositionalProblem):
 
     def outer(self, x, u):
         """f(x, u), exact."""
+        normalisers = float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
+        return self.exaggeration * self._attraction(x) + normalisers
+
+    def _attraction(self, x):
+        """sum_ij p_ij phi(D_ij)."""
         _, D = self.edges.differences(self._points(x))
-        direct = self.exaggeration * float(self.edges.weight @ self._kernel.phi(D))
-        return direct + float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
+        return float(self.edges.weight @ self._kernel.phi(D))
 
     def objective(self, x):
         """Phi(x); above 10,000 points with normalisers from 2048 columns."""
@@ -387,13 +391,12 @@ class SNEProblem(CompositionalProblem):
         float
             "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
         """
-        fun, direct = self.objective(x), 0.0
+        fun = self.objective(x)
         if self.exaggeration > 1:
-            _, D = self.edges.differences(self._points(x))
-            direct = (1 - self.exaggeration) * float(self.edges.weight @ self._kernel.phi(D))
+            fun += (1 - self.exaggeration) * self._attraction(x)
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
         entropy = (1 if self.per_point else 2) * float(p @ np.log(p))
-        return (fun + direct + entropy) / (self.n_inner if self.per_point else 1)
+        return (fun + entropy) / (self.n_inner if self.per_point else 1)
 
     def unbounded_below(self):
         """False: a divergence is not negative.
