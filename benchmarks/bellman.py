@@ -14,7 +14,6 @@ from scipy import sparse
 
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.datasets import make_bellman_problem
-from sk_stormc.problems import BellmanProblem
 
 B, ROUNDS = 20, 5
 
@@ -52,7 +51,7 @@ def iteration():
         ("Garnet, n = 20,000, d = 100", {"n_states": 20_000, "n_features": 100, "kind": "garnet"}, 20),
     ):
         model = make_bellman_problem(random_state=1, **params)
-        problem = BellmanProblem(model.transition_matrix, model.rewards, model.features, metric=None)
+        problem = model.problem(metric=None)
         size = (B, B, 1)
         solver = STORMCompositional(0.1, 0.1, 0.1, size, size, normalization="global", anchor=None, tol=0)
         ours, bare = [], []

@@ -9,7 +9,6 @@ charged what it samples: one component, and a hundred.
 from sk_stormc.datasets import make_bellman_problem
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import Case, check_methods, group_runs, run_methods, summarize
-from sk_stormc.problems import BellmanProblem
 
 __all__ = ["MAX_IFO", "METHODS", "run_bellman"]
 
@@ -66,8 +65,7 @@ def run_bellman(model=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=
     """
     methods = check_methods(methods, METHODS)
     model = make_bellman_problem(random_state=1) if model is None else model
-    published = BellmanProblem(model.transition_matrix, model.rewards, model.features, model.gamma, metric=None)
-    scaled = BellmanProblem(model.transition_matrix, model.rewards, model.features, model.gamma)
+    published, scaled = model.problem(metric=None), model.problem()
     x0 = published.initial_point(None)
     optimum = published.objective(published.minimizer())
     scale = published.objective(x0) - optimum
