@@ -25,6 +25,7 @@ from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.experiments.runner import format_table
+from sk_stormc.experiments.sne import label_accuracy
 from sk_stormc.problems import SNEProblem
 
 
@@ -42,13 +43,6 @@ def trustworthiness(X, Z, n_sampled=1000, k=5):
         for i, row, near in zip(rows, rank, search.kneighbors(Z[rows], return_distance=False), strict=True):
             total += np.maximum(row[near[near != i][:k]] - k, 0).sum()
     return 1 - total * 2 / (len(chosen) * k * (2 * n - 3 * k - 1))
-
-
-def label_accuracy(Z, y, k=10):
-    """Of each point's label by its k nearest neighbours in the embedding, itself left out."""
-    near = NearestNeighbors(n_neighbors=k).fit(Z).kneighbors(return_distance=False)
-    votes = np.apply_along_axis(np.bincount, 1, y[near], minlength=y.max() + 1)
-    return np.mean(votes.argmax(axis=1) == y)
 
 
 def timed(function):

@@ -24,7 +24,7 @@ from sk_stormc.problems._sne_steps import Fall
 from sk_stormc.problems.sne import SNEProblem
 from sk_stormc.solvers import minimize
 
-__all__ = ["MAX_IFO", "METHODS", "Embedded", "run_sne"]
+__all__ = ["MAX_IFO", "METHODS", "Embedded", "label_accuracy", "run_sne"]
 
 MAX_IFO = 1_000_000
 DIMENSION, PERPLEXITY, SPREAD = 10, 30.0, 3.0
@@ -167,7 +167,7 @@ def summarize(X, y, runs):
     rows = []
     for method, seeds in _by_method(runs).items():
         T5 = np.median([trustworthiness(X, run.embedding, n_neighbors=5) for run in seeds])
-        accuracy = "-" if y is None else f"{np.median([_accuracy(run.embedding, y) for run in seeds]):.3f}"
+        accuracy = "-" if y is None else f"{np.median([label_accuracy(run.embedding, y) for run in seeds]):.3f}"
         ifo, n_iter, kl, seconds = np.median([(r.ifo[-1], r.n_iter, r.kl[-1], r.seconds) for r in seeds], axis=0)
         numbers = f"{ifo:.0f}", f"{n_iter:.0f}", f"{kl:.4f}", f"{T5:.4f}", accuracy, f"{seconds:.1f}"
         rows.append((method, str(len(seeds)), *numbers))
@@ -181,7 +181,19 @@ def _by_method(runs):
     return groups
 
 
-def _accuracy(embedding, y):
+def label_accuracy(embedding, y):
+    """Share of the points whose label is that of most of their 10 nearest in the embedding, themselves left out.
+
+    Parameters
+    ----------
+    embedding : ndarray of shape (n_points, d)
+    y : ndarray of int of shape (n_points,)
+        Labels, from 0.
+
+    Returns
+    -------
+    float
+    """
     near = NearestNeighbors(n_neighbors=10).fit(embedding).kneighbors(return_distance=False)
     votes = (y[near][:, :, None] == np.arange(y.max() + 1)).sum(axis=1)
     return float(np.mean(votes.argmax(axis=1) == y))
