@@ -1,10 +1,8 @@
 """Points, and perhaps labels, from a user's .npz or .csv file."""
 
-import csv
-import zipfile
-from pathlib import Path
-
 import numpy as np
+
+from sk_stormc.experiments._files import describe, read_arrays, read_as, read_lines
 
 __all__ = ["read_points"]
 
@@ -34,42 +32,31 @@ def read_points(path):
     ValueError
         For a file of another kind or content; the message names the file and what was expected.
     """
-    path = Path(path)
-    readers = {".npz": _read_npz, ".csv": _read_csv}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: expected a file named .npz or .csv")
-    X, y = readers[path.suffix.lower()](path)
+    path, (X, y) = read_as(path, {".npz": _read_npz, ".csv": _read_csv})
     if len(X) < 10 or not np.isfinite(X).all():
         raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
     return X, None if y is None else np.unique(y, return_inverse=True)[1]
 
 
 def _read_npz(path):
-    try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
+    arrays = read_arrays(path)
     names = [name for name, a in arrays.items() if a.ndim == 2 and a.dtype.kind in "iuf"]
     names = [name for name in names if name == "X"] or names
-    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
     if len(names) != 1:
-        raise ValueError(f"{path}: expected an array 'X' or one two-dimensional array of numbers, found {found}")
+        raise ValueError(
+            f"{path}: expected an array 'X' or one two-dimensional array of numbers, found {describe(arrays)}"
+        )
     X, y = arrays[names[0]].astype(float), arrays.get("y")
     if y is not None and y.shape != (len(X),):
-        raise ValueError(f"{path}: expected y of shape ({len(X)},), found {found}")
+        raise ValueError(f"{path}: expected y of shape ({len(X)},), found {describe(arrays)}")
     return X, y
 
 
 def _read_csv(path):
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: expected comma-separated text ({error})") from error
+    rows = [cells for _, cells in read_lines(path)]
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise ValueError(f"{path}: expected a row of names and rows of as many numbers")
-    names, columns = [name.strip().lower() for name in rows[0]], list(zip(*rows[1:], strict=True))
+    names, columns = [name.lower() for name in rows[0]], list(zip(*rows[1:], strict=True))
     labels = [k for k, name in enumerate(names) if name in LABELS]
     try:
         X = np.array([column for k, column in enumerate(columns) if k not in labels], dtype=float).T

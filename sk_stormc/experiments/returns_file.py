@@ -1,11 +1,10 @@
 """Returns from a user's .npz or .csv file."""
 
-import csv
 import re
-import zipfile
-from pathlib import Path
 
 import numpy as np
+
+from sk_stormc.experiments._files import describe, read_arrays, read_as, read_lines
 
 __all__ = ["read_returns"]
 
@@ -40,11 +39,7 @@ def read_returns(path):
         For a file of another kind or content (the message names the file and what was expected) and for
         missing values, which are named by column; -99.99 and -999 count as missing.
     """
-    path = Path(path)
-    readers = {".npz": _read_npz, ".csv": _read_csv}
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: expected a file named .npz or .csv")
-    returns, names, note = readers[path.suffix.lower()](path)
+    path, (returns, names, note) = read_as(path, {".npz": _read_npz, ".csv": _read_csv})
     missing = ~np.isfinite(returns) | np.isin(returns, _MISSING_CODES)
     if missing.any():
         column = int(np.argmax(missing.any(axis=0)))
@@ -56,16 +51,13 @@ def read_returns(path):
 
 
 def _read_npz(path):
-    try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
+    arrays = read_arrays(path)
     keys = [key for key in ("returns", "returns_bp") if key in arrays]
     keys = keys or [name for name, array in arrays.items() if array.ndim == 2]
-    found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
     if len(keys) != 1 and "returns" not in keys:
-        raise ValueError(f"{path}: expected an array 'returns' or one two-dimensional array, found {found}")
+        raise ValueError(
+            f"{path}: expected an array 'returns' or one two-dimensional array, found {describe(arrays)}"
+        )
     array = arrays[keys[0]]
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
         raise ValueError(
@@ -79,12 +71,7 @@ def _read_npz(path):
 
 
 def _read_csv(path):
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [c.strip() for c in row]) for row in reader if any(c.strip() for c in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: expected comma-separated text ({error})") from error
+    lines = read_lines(path)
     expected = "expected a column of numbers for each asset, perhaps names above and dates before them"
     if not lines:
         raise ValueError(f"{path}: {expected}; found no line")
