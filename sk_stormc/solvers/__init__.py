@@ -4,6 +4,7 @@ from sklearn.base import clone
 
 from sk_stormc.solvers.asc_pg import ASCPG
 from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.constants import estimate_constants
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
@@ -13,7 +14,6 @@ from sk_stormc.solvers.theory import (
     ProblemConstants,
     StormParameters,
     equipartition,
-    estimate_constants,
     storm_parameters,
     theorem_condition,
 )

@@ -1,0 +1,129 @@
+"""The theory's constants of a problem, as far as sampling shows them."""
+
+import math
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from sk_stormc._validation import as_numbers, check_int, check_number
+from sk_stormc.solvers.theory import ProblemConstants
+
+__all__ = ["estimate_constants"]
+
+FLOOR = 1e-3  # of a constant, in units of the others
+VARIANCE_POINTS = 10  # at which variances are taken
+
+
+def estimate_constants(problem, x0, radius, n_samples=200, random_state=None):
+    """Constants of a problem by sampling components at points of a ball around x0.
+
+    These are no bounds. They are the largest values seen, hence lower bounds of the suprema over the ball (the H's,
+    means over sampled components, up to sampling error); Delta is a lower bound of Phi(x0) - Phi*. Multiply by a
+    margin before relying on them.
+
+    Where f uses x directly, its argument is y = (x, u) and the inner function (x, g(x)): M_g is then at least 1.
+
+    A constant Jacobian has L_g = 0 and a single component has variance 0, by which Proposition 3.2 cannot be
+    computed. Being bounds, such constants may be raised, and are: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to
+    1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+        Without a penalty, and with a Jacobian that is an array.
+    x0 : array-like of shape (n_variables,)
+    radius : float
+        Of the ball.
+    n_samples : int, default=200
+        Points, and draws for a variance.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    ProblemConstants
+
+    Raises
+    ------
+    ValueError
+        For a problem with a penalty or an "operator" Jacobian, a parameter out of range, or a problem without a
+        positive constant of some kind: where no lower point than x0 is seen, or Phi is linear.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> from sk_stormc.solvers import estimate_constants
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, random_state=0))
+    >>> k = estimate_constants(problem, np.zeros(3), radius=1.0, random_state=0)
+    >>> bool(k.L_f <= 2 * (1 + (problem.returns**2).sum(axis=1).max()))
+    True
+    """
+    if problem.penalty is not None:
+        raise ValueError(f"problem must have no penalty, which the theory does not cover, got {problem.penalty!r}")
+    if problem.jacobian_kind == "operator":
+        raise ValueError("problem must have a Jacobian that is an array, got jacobian_kind='operator'")
+    check_number("radius", radius, low=0, inclusive=False)
+    check_int("n_samples", n_samples, low=2)
+    x0 = as_numbers("x0", x0)
+    if x0.shape != (problem.n_variables,):
+        raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x0.shape}")
+    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    norm, d = np.linalg.norm, problem.n_variables
+
+    def ball():
+        z = rng.standard_normal((n_samples, d))
+        return x0 + radius * rng.random((n_samples, 1)) ** (1 / d) * z / norm(z, axis=1, keepdims=True)
+
+    def batches():
+        inner, outer = problem.draw_inner(rng, (n_samples, 1)), problem.draw_outer(rng, (n_samples, 1))
+        return [(problem.inner_batch(j), problem.outer_batch(i)) for j, i in zip(inner, outer, strict=True)]
+
+    def outer(x, u, batch):
+        """The gradient of f in y, and its part in u."""
+        f_x, f_u = problem.outer_gradient(x, u, batch)
+        return (f_u if f_x is None else np.concatenate([f_x, f_u])), f_u, f_x
+
+    full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
+    points = ball()
+    points[0] = x0
+    ends = points + 1e-3 * (ball() - points)  # near, where a ratio of differences is a derivative, and in the ball
+    seen = []  # of (L_f, L_g, L_phi, M_f, M_g)
+    for x, end, (j, i) in zip(points, ends, batches(), strict=True):
+        at = []
+        for z in (x, end):
+            u, J = problem.inner(z, full_inner), np.asarray(problem.jacobian(z, j))
+            grad, f_u, f_x = outer(z, u, i)
+            y = u if f_x is None else np.concatenate([z, u])
+            F = problem.vjp(J, f_u)
+            at.append((y, J, grad, F if f_x is None else f_x + F))
+        (y, J, grad, F), (y_end, J_end, grad_end, F_end) = at
+        step, step_y = norm(end - x), norm(y_end - y)
+        slope = math.hypot(norm(J, 2), 0.0 if f_x is None else 1.0)  # of (x, g_j(x)) where f uses x
+        L_f = norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0  # else step_y is rounding
+        seen.append((L_f, norm(J_end - J) / step, norm(F_end - F) / step, norm(grad), slope))
+    L_f, L_g, L_phi, M_f, M_g = np.max(seen, axis=0).tolist()
+
+    variances = []  # (H_1, H_2, H_3) at a point
+    for x in points[:VARIANCE_POINTS]:
+        u, J = problem.inner(x, full_inner), problem.jacobian(x, full_inner)
+        grad = outer(x, u, full_outer)[0]
+        squares = [
+            (
+                norm(outer(x, u, i)[0] - grad) ** 2,
+                norm(problem.jacobian(x, j) - J) ** 2,
+                norm(problem.inner(x, j) - u) ** 2,
+            )
+            for j, i in batches()
+        ]
+        variances.append(np.mean(squares, axis=0))
+    H_1, H_2, H_3 = np.max(variances, axis=0).tolist()
+
+    grad = problem.gradient(x0)
+    downhill = x0 - radius * grad / (norm(grad) or 1.0)  # in many dimensions random points are hardly lower
+    Delta = problem.objective(x0) - min(problem.objective(x) for x in (*points, downhill))
+    if M_f > 0 and M_g > 0:
+        L_g, L_f = max(L_g, FLOOR * M_g**2 * L_f / M_f), max(L_f, FLOOR * M_f * L_g / M_g**2)
+    H_1, H_2 = max(H_1, FLOOR * M_f**2), max(H_2, FLOOR * M_g**2)
+    H_3 = max(H_3, FLOOR * M_g**2 * radius**2)
+    return ProblemConstants(L_f, L_g, L_phi, M_f, M_g, H_1, H_2, H_3, Delta)
