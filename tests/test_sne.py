@@ -277,7 +277,7 @@ def test_tracked_jacobian():
 
 def test_tracked_jacobian_is_refused_where_memory_is_short(monkeypatch):
     P = perplexity_affinities(points(), 5)
-    monkeypatch.setattr(module, "SHARE", 1e-9)
+    monkeypatch.setattr("sk_stormc.problems._sne_dense.SHARE", 1e-9)
     with pytest.raises(ValueError, match=r"jacobian='dense' of 50 points .* GB, more than .*; use jacobian='operator'"):
         SNEProblem(P, 2, jacobian="dense")
     SNEProblem(P, 2)

@@ -1,7 +1,6 @@
 """Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
 
 import copy
-import os
 
 import numpy as np
 from scipy import sparse
@@ -9,6 +8,7 @@ from scipy import sparse
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.affinities import check_affinities
 from sk_stormc.problems._pairs import BLOCK, Edges, block_sums, column_sums, columns, curve_order
+from sk_stormc.problems._sne_dense import check_memory, dense_jacobian
 from sk_stormc.problems._sne_steps import PAPER, defaults
 from sk_stormc.problems.base import CompositionalProblem
 
@@ -17,7 +17,6 @@ __all__ = ["SNEProblem"]
 EXACT = 10_000  # up to so many points the reported Phi is over all pairs
 CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
-SHARE = 0.25  # of the machine's memory that a tracked Jacobian may take
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -138,7 +137,7 @@ class SNEProblem(CompositionalProblem):
         self.n_components, self.n_variables = d, n * d
         self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
         if jacobian == "dense":
-            _check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
+            check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
 
         self.P = P if self.per_point else P / n  # joint probabilities sum to 1
         S = (self.P + self.P.T).tocsr()
@@ -408,26 +407,9 @@ class SNEProblem(CompositionalProblem):
         return False
 
     def _dense_jacobian(self, x, batch):
-        """The Jacobian of `inner` on the batch: of Z_k in x_k and in every x_i, from the matrix of weighted -k'."""
-        n, points = self.n_inner, self._points(x)
+        n, left_out = self.n_inner, self._left_out.toarray()
         chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - self._left_out.toarray())
+        W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - left_out)
         if self.near_field:
-            W += self._left_out.toarray() - np.eye(n)
-        difference = points[:, None] - points[None]
-        k = self._kernel.k(np.einsum("kid,kid->ki", difference, difference))
-        towards = (2 * W * self._kernel.repulsion(k))[:, :, None] * difference  # d Z_k / d x_i
-        if not self.per_point:
-            return (towards.sum(axis=0) - towards.sum(axis=1)).reshape(1, -1).astype(x.dtype)
-        towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
-        return towards.reshape(n, -1).astype(x.dtype)
-
-
-def _check_memory(size, n, d):
-    # the estimate, the batch's values at both points, and a product are held at a time
-    needed, there = 4 * size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > SHARE * there:
-        raise ValueError(
-            f"jacobian='dense' of {n} points in {d} dimensions needs about {needed / 1e9:.1f} GB, more than "
-            f"{SHARE:.0%} of this machine's {there / 1e9:.1f} GB; use jacobian='operator'"
-        )
+            W += left_out - np.eye(n)
+        return dense_jacobian(self._points(x), W, self._kernel, self.per_point)
