@@ -5,12 +5,24 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 
-from sk_stormc import ASCPG, LBFGS, SCGD, VRSCPG, SARAHCompositional, STORMCompositional, minimize
+from sk_stormc import (
+    ASCPG,
+    LBFGS,
+    SCGD,
+    VRSCPG,
+    CompositionalPortfolio,
+    SARAHCompositional,
+    STORMCompositional,
+    minimize,
+)
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
+from sk_stormc.schedules import constant, decay_to, inverse, power
 from sk_stormc.solvers import SOLVERS, get_solver
 from sk_stormc.solvers.oracle import Oracle
 
@@ -430,15 +442,32 @@ def test_random_output_is_uniform(problem):
 # parameters
 
 
-def test_schedules(problem):
-    constant = minimize(
-        problem, "storm-c", anchor=None, learning_rate=0.05, momentum=0.2, max_iter=20, random_state=0
-    )
-    called = minimize(
-        problem, "storm-c", anchor=None, learning_rate=lambda t: 0.05, momentum=lambda t: 0.2, max_iter=20,
-        random_state=0
-    )  # fmt: skip
-    np.testing.assert_array_equal(constant.x, called.x)
+@pytest.mark.parametrize("name", ["learning_rate", "momentum", "precision"])
+def test_schedules(problem, name):
+    numbers = {"learning_rate": 0.05, "momentum": 0.2, "precision": 0.01}
+    fixed = {"anchor": None, "normalization": "global", "max_iter": 20, "random_state": 0}
+    as_number = minimize(problem, "storm-c", **fixed, **numbers)
+    for same in (constant(numbers[name]), decay_to(numbers[name], numbers[name], horizon=9), lambda t: numbers[name]):
+        result = minimize(problem, "storm-c", **fixed, **numbers | {name: same})
+        np.testing.assert_array_equal(result.x, as_number.x)
+    falling = minimize(problem, "storm-c", **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
+    assert not (falling.x == as_number.x).any()
+
+
+def test_schedules_are_values():
+    for schedule in (constant(0.1), inverse(2.0), power(-2 / 3), decay_to(0.1, 1.0, horizon=10, hold=0.2)):
+        assert pickle.loads(pickle.dumps(schedule)) == schedule
+        assert clone(STORMCompositional(precision=schedule)).precision == schedule
+    assert [power(-0.5, 3.0)(t) for t in (0, 3, 8)] == [3.0, 1.5, 1.0]
+    assert [inverse(2.0)(t) for t in (0, 1, 3)] == [2.0, 1.0, 0.5]
+    assert [decay_to(1.0, 3.0, horizon=4)(t) for t in (0, 2, 4, 99)] == [3.0, 2.0, 1.0, 1.0]
+
+
+def test_schedules_in_a_search(returns):
+    grid = {"solver__learning_rate": [constant(0.05), inverse(0.1), power(-2 / 3, 0.1), decay_to(0.0, 0.1, horizon=50)]}
+    search = GridSearchCV(CompositionalPortfolio("scgd", max_iter=50, random_state=0), grid, cv=2).fit(returns)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.best_params_["solver__learning_rate"] in grid["solver__learning_rate"]
 
 
 def test_solvers_by_name_and_instance():

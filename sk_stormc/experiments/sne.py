@@ -6,7 +6,7 @@ paper's own step (one length for all points) and start (all coordinates i/n) are
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,6 @@ from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.experiments.points_file import read_points
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
-from sk_stormc.problems._sne_steps import Fall
 from sk_stormc.problems.sne import SNEProblem
 from sk_stormc.solvers import minimize
 
@@ -131,7 +130,7 @@ def _run(P, d, name, x0, method, params, seed, max_ifo):
         if horizon < 10:
             raise ValueError(f"--ifo must pay for at least ten iterations, {10 * iteration + 3 * n:.0f}; got {max_ifo}")
         rate = problem.defaults["learning_rate"]
-        params["learning_rate"] = Fall(rate.scale, horizon, rate.hold)
+        params["learning_rate"] = replace(rate, horizon=horizon)
     began = time.perf_counter()
     result = minimize(
         problem,

@@ -1,9 +1,10 @@
 """What "auto" means for neighbour embedding: rates, limits, batches and horizons, found on digits (docs/sne.md)."""
 
 import math
-from dataclasses import dataclass
 
-__all__ = ["PAPER", "Fall", "defaults"]
+from sk_stormc.schedules import decay_to
+
+__all__ = ["PAPER", "defaults"]
 
 SMALL = 1024  # up to so many points batches hold all of them
 
@@ -15,33 +16,6 @@ PAPER = {
     "init_batch_size": (100, 100, 100),
     "normalization": "global",
 }
-
-
-@dataclass(frozen=True)
-class Fall:
-    """Constant over a part of the iterations, then falling linearly to 0 at the horizon.
-
-    Parameters
-    ----------
-    scale : float
-    horizon : int
-        Iterations after which the value stays 0.
-    hold : float, default=0.0
-        The part of the horizon at ``scale``, in [0, 1).
-
-    Examples
-    --------
-    >>> from sk_stormc.problems._sne_steps import Fall
-    >>> [Fall(2.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
-    [2.0, 2.0, 1.0, 0.0, 0.0]
-    """
-
-    scale: float
-    horizon: int
-    hold: float = 0.0
-
-    def __call__(self, t):
-        return self.scale * min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
 
 
 def defaults(kernel, n, d, alpha, n_iter, n_near, n_edges, census):
@@ -86,7 +60,7 @@ def defaults(kernel, n, d, alpha, n_iter, n_near, n_edges, census):
     # records are to take less than a twentieth of the time; an edge takes that of eight sampled pairs
     records = min(20, int(horizon * (sampled + 8 * n_edges) / (20 * census)))
     return {
-        "learning_rate": rate if constant else Fall(rate, horizon, hold=0.5),
+        "learning_rate": rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
         "normalization": "block",
         "precision": limit / rate,
         "momentum": momentum,

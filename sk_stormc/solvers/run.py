@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sk_stormc.solvers.schedules import at
+from sk_stormc.schedules import at
 
 __all__ = ["Loop", "MethodState", "Record", "RunState", "SolverResult", "StopReason", "falls_for_ever"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_number
+from sk_stormc.schedules import Power, at
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
-from sk_stormc.solvers.schedules import Power, at
 from sk_stormc.solvers.steps import guard, is_exact, move
 
 __all__ = ["SCGD"]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
+from sk_stormc.schedules import at, inverse
 from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
-from sk_stormc.solvers.schedules import Power, at
 from sk_stormc.solvers.steps import (
     ALL,
     Estimate,
@@ -37,7 +37,7 @@ class StormState(MethodState):
     momentum: tuple = None
     scheduled: bool = False  # some momentum is a schedule
     normalization: str | None = None
-    precision: float = None
+    precision: object = None
     anchor: int | None = None
     rule: AnchorRule | None = None  # of anchor="auto"
     steps: int = 0  # since the last anchor
@@ -56,7 +56,7 @@ class STORMCompositional(CompositionalSolver):
     learning_rate : float, callable or "auto", default="auto"
         eta, or a picklable function of the iteration number. "auto" is 0.7 / L with an anchor and 0.5 / L
         without, L a charged probe of the curvature of minibatches.
-    precision : float or "auto", default="auto"
+    precision : float, callable or "auto", default="auto"
         epsilon of step 6. "auto" is 0.1, the value of all the paper's experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"
         a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 0 with an anchor and 1 / (t + 1) without.
@@ -176,7 +176,8 @@ class STORMCompositional(CompositionalSolver):
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
         super().validate()
-        check_number("precision", self.precision, low=0, inclusive=False, words=("auto",))
+        if not callable(self.precision):
+            check_number("precision", self.precision, low=0, inclusive=False, words=("auto",))
         for a in self.momentum if isinstance(self.momentum, (tuple, list)) else (self.momentum,):
             if not callable(a):
                 check_number("momentum", a, low=0, high=1, words=("auto",))
@@ -196,9 +197,10 @@ class STORMCompositional(CompositionalSolver):
         first = ALL if ruled else size
         if self.auto("init_batch_size", problem, "auto") != "auto":
             first = self.sizes("init_batch_size", oracle, rule=None)
-        momentum = self.auto("momentum", problem, 0.0 if ruled else Power(1.0, -1.0))
+        momentum = self.auto("momentum", problem, 0.0 if ruled else inverse())
         momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
         own_rate, own_size = (self.auto(name, problem, "own") == "own" for name in ("learning_rate", "batch_size"))
+        precision = self.auto("precision", problem, 0.1)
         L = None
         if ruled and own_rate and own_size:
             size, L = settle(oracle, x, size)
@@ -213,7 +215,7 @@ class STORMCompositional(CompositionalSolver):
             momentum=momentum,
             scheduled=any(callable(a) for a in momentum),
             normalization=self.auto("normalization", problem, None),
-            precision=float(self.auto("precision", problem, 0.1)),
+            precision=precision if callable(precision) else float(precision),
             anchor=None if ruled else anchor,
         )
         s.refresh = anchor == 1

@@ -1,0 +1,151 @@
+"""Schedules: plain values that are functions of the iteration number, for learning rate, momentum, beta and precision.
+
+They pickle, compare and print as values do, so they sit in a grid of GridSearchCV; any picklable callable will do too.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["Decay", "Power", "at", "constant", "decay_to", "inverse", "power"]
+
+
+@dataclass(frozen=True)
+class Power:
+    """scale * (t + 1) ** exponent, t = 0, 1, ...
+
+    Parameters
+    ----------
+    scale : float
+    exponent : float
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Power
+    >>> Power(0.5, -0.5)(3)
+    0.25
+    """
+
+    scale: float
+    exponent: float
+
+    def __call__(self, t):
+        return self.scale * (t + 1) ** self.exponent
+
+
+@dataclass(frozen=True)
+class Decay:
+    """From ``start``, held for a part of the horizon, in a straight line to ``end``, where it stays.
+
+    Parameters
+    ----------
+    start, end : float
+    horizon : int
+        Iterations until ``end``.
+    hold : float, default=0.0
+        The part of the horizon at ``start``, in [0, 1).
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Decay
+    >>> [Decay(2.0, 0.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
+    [2.0, 2.0, 1.0, 0.0, 0.0]
+    """
+
+    start: float
+    end: float
+    horizon: int
+    hold: float = 0.0
+
+    def __call__(self, t):
+        left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
+        return self.end + (self.start - self.end) * left
+
+
+def constant(value):
+    """The same at every iteration, as the number itself is.
+
+    Parameters
+    ----------
+    value : float
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import constant
+    >>> constant(0.1)(7)
+    0.1
+    """
+    return Power(value, 0.0)
+
+
+def inverse(scale=1.0):
+    """scale / (t + 1): with scale 1 the momentum of a running mean, what "auto" is for streams.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import inverse
+    >>> [inverse()(t) for t in (0, 1, 3)]
+    [1.0, 0.5, 0.25]
+    """
+    return Power(scale, -1.0)
+
+
+def power(exponent, scale=1.0):
+    """scale * (t + 1) ** exponent.
+
+    Parameters
+    ----------
+    exponent : float
+    scale : float, default=1.0
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import power
+    >>> round(power(-2 / 3)(7), 12)
+    0.25
+    """
+    return Power(scale, exponent)
+
+
+def decay_to(end, start, horizon, hold=0.0):
+    """From start in a straight line to end, reached after ``horizon`` iterations; for a part of them held at start.
+
+    Parameters
+    ----------
+    end, start : float
+    horizon : int
+        Its own, so that max_iter does not change the way.
+    hold : float, default=0.0
+        In [0, 1).
+
+    Returns
+    -------
+    Decay
+
+    Examples
+    --------
+    >>> from sk_stormc import SCGD
+    >>> from sk_stormc.schedules import decay_to
+    >>> SCGD(learning_rate=decay_to(0.01, 0.1, horizon=1000))
+    SCGD(learning_rate=Decay(start=0.1, end=0.01, horizon=1000, hold=0.0))
+    """
+    return Decay(start, end, horizon, hold)
+
+
+def at(value, t):
+    """A schedule's value at iteration t; a number is itself."""
+    return float(value(t)) if callable(value) else value
