@@ -3,7 +3,7 @@
 from sklearn.base import BaseEstimator
 
 from sk_stormc._validation import check_int, check_number
-from sk_stormc.solvers import get_solver
+from sk_stormc.solvers import StopReason, get_solver
 
 __all__ = ["CompositionalEstimator"]
 
@@ -39,8 +39,48 @@ class CompositionalEstimator(BaseEstimator):
         solver.validate()
         return solver
 
+    def _stream_on(self, rows, window, open_stream, x0):
+        """Let the run of a stream go on over more rows. Budgets and tol are for `fit`: a stream has an end of its own.
+
+        Parameters
+        ----------
+        rows : tuple of arrays
+        window : int
+            The stream's. Until so many rows have come each call begins anew, with all of them.
+        open_stream : callable
+            The `StreamingProblem` of a list of such rows.
+        x0 : ndarray or None
+            Where the stream starts.
+
+        Returns
+        -------
+        SolverResult or None
+            None where the rows do not do for an iteration.
+        """
+        solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
+        stream, state, waiting, x0 = self.__dict__.get("_stream") or (None, None, [], x0)
+        if stream is None:
+            waiting = [*waiting, rows]
+            stream = open_stream(waiting)
+        elif self.stop_reason_ == StopReason.NON_FINITE:
+            raise ValueError(
+                "partial_fit cannot go on from values that are not finite (stop_reason_='non_finite'): begin again "
+                "with fit or a clone, and a smaller learning_rate"
+            )
+        else:
+            stream.feed(*rows)
+            if stream.starved():
+                return None
+        solver.accept(stream)
+        result = solver.solve(stream, x0, random_state=self.random_state, state=state)
+        self._keep(solver, result)
+        begun = state is not None or sum(first.shape[0] for first, *_ in waiting) >= window
+        self._stream = (stream, result.state, [], None) if begun else (None, None, waiting, x0)
+        return result
+
     def _keep(self, solver, result):
-        """Store a result as fitted attributes."""
+        """Store a result as fitted attributes; a stream ends with it."""
+        self._stream = None
         self.loss_curve_ = result.loss_curve
         self.ifo_ = result.ifo
         self.n_evaluations_ = result.n_evaluations

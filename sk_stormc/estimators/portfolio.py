@@ -1,5 +1,7 @@
 """A portfolio of assets from a history of returns."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -7,9 +9,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from sk_stormc._validation import check_number
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
 
 __all__ = ["CompositionalPortfolio", "sharpe_ratio"]
+
+WINDOW = 512  # periods of a stream that its metric and its records are taken from
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -145,6 +149,65 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = result.x
         self._keep(solver, result)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
+
+        Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
+        do not fill a batch wait for the next call. The weights move when about 600 periods have come, the first 512 of
+        which give the scale of the steps. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its
+        weights; parameters hold from the start of the stream.
+
+        ``loss_curve_`` is the objective over the 512 periods before each record, ``stop_reason_`` "exhausted".
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+            One period or more.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; for a solver that needs all periods ("lbfgs", checkpoints without a size); after values that
+            were not finite.
+
+        Examples
+        --------
+        >>> from sk_stormc import CompositionalPortfolio
+        >>> from sk_stormc.datasets import make_gaussian_returns
+        >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+        >>> for month in range(60):
+        ...     portfolio = portfolio.partial_fit(make_gaussian_returns(21, 4, mean=0.1, random_state=month))
+        >>> portfolio.stop_reason_, portfolio.n_iter_
+        ('exhausted', 36)
+        """
+        returns = _check_returns(X)
+        n_assets = returns.shape[1]
+        fitted = hasattr(self, "n_features_in_")
+        validate_data(self if fitted else clone(self), X, reset=not fitted, skip_check_array=True)
+        problem = partial(
+            PortfolioProblem,
+            risk_aversion=self.risk_aversion,
+            risk_measure=self.risk_measure,
+            penalty=self._penalty(n_assets),
+            metric="variance",
+        )
+        problem(returns[:1])  # checks the parameters
+
+        def open_stream(batches):
+            return StreamingProblem(batches, problem, window=WINDOW)
+
+        result = self._stream_on((returns,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
+        if not fitted:
+            validate_data(self, X, skip_check_array=True)
+        if result is not None:
+            self.weights_ = result.x
         return self
 
     def predict(self, X):

@@ -5,6 +5,7 @@ from sk_stormc.problems.bellman import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems.check import check_problem
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.problems.sne import SNEProblem
+from sk_stormc.problems.streaming import StreamingProblem
 
 __all__ = [
     "BellmanProblem",
@@ -12,5 +13,6 @@ __all__ = [
     "PortfolioProblem",
     "ProjectedBellmanProblem",
     "SNEProblem",
+    "StreamingProblem",
     "check_problem",
 ]

@@ -100,6 +100,20 @@ class CompositionalProblem(ABC):
         """
         return rng.integers(self.n_outer, size=shape)
 
+    def sources(self, generators):
+        """What `draw_inner` and `draw_outer` are given for each kind of batch: g, its Jacobian, f.
+
+        Parameters
+        ----------
+        generators : list of numpy.random.Generator
+
+        Returns
+        -------
+        list
+            The generators; a stream has places in it instead.
+        """
+        return generators
+
     @abstractmethod
     def inner_batch(self, draws):
         """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.

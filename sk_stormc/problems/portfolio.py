@@ -1,5 +1,7 @@
 """Mean-risk portfolios: utility against variance, semivariance, or entropic risk."""
 
+from functools import cached_property
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -101,8 +103,7 @@ class PortfolioProblem(CompositionalProblem):
         self.jacobian_kind = "sampled" if self.entropic else "constant"
         self.inner_floor = float(np.finfo(R.dtype).tiny) if self.entropic else None
         self.penalty = penalty
-        self.mean = sum((weight * rows).sum(0) for rows, weight in self._chunks()).astype(R.dtype)
-        self.metric = self._check_metric(metric)
+        self._metric = self._check_metric(metric)
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
@@ -236,15 +237,23 @@ class PortfolioProblem(CompositionalProblem):
             yield self.returns[i : i + CHUNK].astype(float), weight
 
     def _check_metric(self, metric):
-        if metric is None:
-            return None
-        if isinstance(metric, str) and metric == "variance":
-            return self._inverse_variance()
+        if metric is None or (isinstance(metric, str) and metric == "variance"):
+            return metric
         N = self.n_variables
         D = np.empty(0) if isinstance(metric, str) else np.asarray(metric, dtype=self.returns.dtype)
         if D.shape not in ((N,), (N, N)) or not np.isfinite(D).all() or (D if D.ndim == 1 else D.diagonal()).min() <= 0:
             raise ValueError(f"metric must be 'variance', None, {N} positive numbers or such a matrix, got {metric!r}")
         return D
+
+    @cached_property
+    def mean(self):
+        """The mean return, of shape (n_assets,)."""
+        return sum((weight * rows).sum(0) for rows, weight in self._chunks()).astype(self.returns.dtype)
+
+    @cached_property
+    def metric(self):
+        """Scale of the steps, computed when first asked for: a stream asks its first rows only."""
+        return self._inverse_variance() if isinstance(self._metric, str) else self._metric
 
     def _inverse_variance(self):
         mean = sum((weight * rows).sum(0) for rows, weight in self._chunks())

@@ -129,9 +129,17 @@ class CompositionalSolver(BaseEstimator, ABC):
                 loop = Loop(self, oracle, run, record_every, on_record)
             if loop.reason is None:
                 if type(run.state) is MethodState:  # nothing was done yet
-                    run.state = self.init_state(oracle, run.state.x)
+                    self._begin(oracle, run, loop)
                 self.iterate(oracle, run.state, loop)
             return self._result(problem, oracle, run, loop)
+
+    def _begin(self, oracle, run, loop):
+        before = oracle.snapshot()
+        try:
+            run.state = self.init_state(oracle, run.state.x)
+        except EOFError:  # a stream has too few rows as yet
+            oracle.restore(before)
+            loop.reason = StopReason.EXHAUSTED
 
     def iterate(self, oracle, s, loop):
         """Make iterations while the loop's bookkeeping allows it."""
@@ -156,7 +164,9 @@ class CompositionalSolver(BaseEstimator, ABC):
             raise ValueError(
                 f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}"
             )
-        return copy.deepcopy(state)
+        run = copy.copy(state)  # arrays are never written into, so a copy of what is rebound is enough
+        run.state, run.records = copy.deepcopy(state.state), list(state.records)
+        return run
 
     def _result(self, problem, oracle, run, loop):
         run.oracle = oracle.snapshot()
@@ -215,6 +225,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             value = (inner, None if constant else inner, None if problem.n_outer <= SMALL else rule)
         alone = (value, value, value if problem.samples_outer else None)
         B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else alone
+        if math.isinf(problem.n_inner) and (None in (B_g, B_dg) or (B_f is None and problem.n_outer > 1)):
+            raise ValueError(f"{name} must be a number for a stream, which has no end, got {getattr(self, name)!r}")
 
         def all_or(size, n):
             return None if size is None or size >= n else size
@@ -232,6 +244,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         value = self.auto("learning_rate", oracle.problem, None)
         if value is not None:
             return value if callable(value) else float(value)
-        L = curvature(oracle, x, size) if L is None else L
+        if L is None:
+            with oracle.looking_ahead():
+                L = curvature(oracle, x, size)
         # a linear objective has no scale: any step goes down, and the run ends at its budget
         return schedule(factor / L if L > 0 else 1.0)

@@ -79,6 +79,8 @@ class LBFGS(CompositionalSolver):
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
+        if math.isinf(problem.n_inner):
+            raise ValueError("solver='lbfgs' needs all components at once, which a stream does not have; use 'storm-c'")
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return

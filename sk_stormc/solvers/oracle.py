@@ -1,6 +1,8 @@
 """The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
 
 import copy
+import math
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -48,7 +50,8 @@ class Oracle:
         self.problem = problem
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
-        self._generators = dict(zip(KINDS, generators, strict=True))
+        self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
+        self._streaming = math.isinf(problem.n_inner)
         self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
@@ -86,7 +89,7 @@ class Oracle:
         ahead = self._ahead.get((kind, size))
         if not ahead:
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
-            blocks = max(1, min(AHEAD, 2**20 // size))
+            blocks = 1 if self._streaming else max(1, min(AHEAD, 2**20 // size))
             ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
         price = self.price(kind, size)
@@ -132,6 +135,20 @@ class Oracle:
         self.n_evaluations["outer"] += batch.size
         J = self.exact_jacobian(x) if J is None else J
         return self.problem.compositional_gradient(x, u, J, batch.data)
+
+    def lasts(self, ifo):
+        """Whether there are components for a step of so many IFO: a stream may be at its end."""
+        if not self._streaming:
+            return True
+        kinds = 3 if math.isinf(self.problem.n_outer) else 2
+        return self.problem.lasts(self._generators.values(), -(-ifo // kinds))
+
+    @contextmanager
+    def looking_ahead(self):
+        """Draws within are charged, but a stream is then where it was: its rows are not spent on a probe."""
+        places = copy.deepcopy(self._generators) if self._streaming else self._generators
+        yield
+        self._generators = places
 
     def objective(self, x):
         """Phi(x), R included: for the record, not charged."""

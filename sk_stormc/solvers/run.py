@@ -19,6 +19,7 @@ class StopReason:
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value was infinite or NaN, or on its way there; x is the best iterate recorded
+    EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
 
 
@@ -80,7 +81,7 @@ class SolverResult:
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter : int
         Iterations, those before a resumption included.
-    stop_reason : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    stop_reason : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back.
     state : RunState
@@ -197,6 +198,8 @@ class Loop:
         """Whether so much more IFO stays within max_ifo."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
+        elif self.reason is None and not self.oracle.lasts(ifo):
+            self.reason = StopReason.EXHAUSTED
         return self.reason is None
 
 

@@ -1,6 +1,7 @@
 """STORM-Compositional (Yuan & Hu, Algorithm 1) and its anchored form, which needs no tuning."""
 
 import copy
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,6 +188,12 @@ class STORMCompositional(CompositionalSolver):
         check_choice("normalization", self.normalization, ("global", "block", None, "auto"))
         check_int("anchor", self.anchor, low=1, words=(None, "auto"))
         check_choice("output", self.output, ("last", "random"))
+
+    def accept(self, problem):
+        """Raise a ValueError where the method cannot run on the problem."""
+        super().accept(problem)
+        if math.isinf(problem.n_inner) and self.anchor not in (None, "auto"):
+            raise ValueError(f"anchor must be None or 'auto' for a stream, which has no end, got {self.anchor!r}")
 
     def init_state(self, oracle, x):
         """Steps 1 to 3: resolve the constants, take u, J and F at x_0."""

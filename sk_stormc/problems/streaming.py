@@ -1,0 +1,274 @@
+"""Components that come in order and once: an iterator of batches of rows, of unknown number."""
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc._validation import check_int
+from sk_stormc.problems.base import CompositionalProblem
+
+__all__ = ["StreamingProblem"]
+
+
+class StreamingProblem(CompositionalProblem):
+    """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
+
+    Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for: the rows that f has now, the
+    Jacobian has an iteration later and g two. So no row is wasted on independence. (With three batches of their own the
+    gap at the end of one pass is 20 to 60 times larger, with one batch for all three 10 to 80 times; docs/streams.md.)
+
+    The end of the stream stops a run with ``stop_reason`` "exhausted"; with ``state=`` of its result a run goes on as
+    soon as there are more rows (`feed`). How the rows were cut into batches makes no difference.
+
+    Parameters
+    ----------
+    batches : iterable
+        Of arrays with any number of rows, or of tuples of such arrays of the same length. Read as rows are needed.
+    problem : callable
+        The problem of some rows: ``PortfolioProblem``, ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or a
+        function of yours that returns a `CompositionalProblem`. Called with the arrays of some consecutive rows.
+    window : int, default=512
+        Rows that say what the unknown whole looks like: the metric is that of the first ones, `objective` is Phi over
+        the last ones that f has had.
+
+    Raises
+    ------
+    ValueError
+        For batches that disagree in shape, or have no rows at all.
+
+    Notes
+    -----
+    A constant Jacobian is tracked like any other: its mean over all components is not known. Methods that need all
+    components raise a ValueError (L-BFGS, anchors, checkpoints without a size).
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem, StreamingProblem
+    >>> months = (make_gaussian_returns(21, 5, mean=0.1, random_state=month) for month in range(500))
+    >>> stream = StreamingProblem(months, partial(PortfolioProblem, metric="variance"))
+    >>> result = minimize(stream, random_state=0)
+    >>> result.stop_reason, result.n_iter
+    ('exhausted', 325)
+    """
+
+    n_inner = math.inf
+
+    def __init__(self, batches, problem, *, window=512):
+        check_int("window", window, low=2)
+        self.window, self._make = window, problem
+        self._rows = _Rows(batches)
+        self._rows.has(window)
+        if not self._rows.stop:
+            raise ValueError("batches must have a row, got none")
+        self._first = first = self._problem_of(0, window)
+        self.n_outer = 1 if first.n_outer == 1 < first.n_inner else math.inf
+        self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
+        self.inner_floor, self.samples_outer, self.paper = first.inner_floor, first.samples_outer, first.paper
+        self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
+        self._sampled = (True, self.jacobian_kind != "operator", math.isinf(self.n_outer))  # with rows of its own
+        self.metric = first.metric
+        self.defaults = {"anchor": None, "record_every": 12 * window}
+
+    def feed(self, *rows):
+        """Append rows to the stream, behind the batches it was made with.
+
+        Parameters
+        ----------
+        *rows : arrays
+            As one batch has them.
+        """
+        self._rows.feed(rows)
+
+    def starved(self):
+        """Whether the rows that a run stopped for have not come yet.
+
+        Returns
+        -------
+        bool
+        """
+        return not self._rows.has(self._rows.wanted)
+
+    def initial_point(self, rng):
+        """That of the problem of the first rows."""
+        return self._first.initial_point(rng)
+
+    # draws are numbers of rows; where a kind of batch is in the stream belongs to the run
+
+    def sources(self, generators):
+        """Places in the stream, in the order g, its Jacobian, f."""
+        return [Place(batches_behind) for batches_behind in range(len(generators))]
+
+    def draw_inner(self, place, shape):
+        """The next rows."""
+        return place.take(shape)
+
+    def draw_outer(self, place, shape):
+        """The next rows."""
+        return place.take(shape)
+
+    def lasts(self, places, n_rows):
+        """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
+        at = [place.start(n_rows) for place, used in zip(places, self._sampled, strict=True) if used]
+        self._rows.keep = min(min(at), max(at) - self.window)
+        return self._rows.has(max(at) + n_rows)
+
+    def inner_batch(self, draws):
+        """The problem of some rows that these are among, and its batch of them."""
+        problem, draws = self._locate(draws)
+        return problem, problem.inner_batch(draws)
+
+    def outer_batch(self, draws):
+        """The problem of some rows that these are among, and its batch of them."""
+        problem, draws = (self._first, None) if self.n_outer == 1 else self._locate(draws)
+        return problem, problem.outer_batch(draws)
+
+    # g, dg, f and its gradient are those of the problem that a batch came from
+
+    def inner(self, x, batch):
+        """g(x, B)."""
+        problem, batch = batch
+        return problem.inner(x, batch)
+
+    def jacobian(self, x, batch):
+        """dg(x, B)."""
+        problem, batch = batch
+        return problem.jacobian(x, batch)
+
+    def vjp(self, J, v):
+        """J.T @ v."""
+        return self._first.vjp(J, v)
+
+    def outer_gradient(self, x, u, batch):
+        """Gradient of f in x and in u, the batch's mean."""
+        problem, batch = batch
+        return problem.outer_gradient(x, u, batch)
+
+    def compositional_gradient(self, x, u, J, batch):
+        """F = f_x + J.T f_u over an outer batch."""
+        problem, batch = batch
+        return problem.compositional_gradient(x, u, J, batch)
+
+    # what is reported
+
+    def outer(self, x, u):
+        """f(x, u) over the window."""
+        return self._recent().outer(x, u)
+
+    def objective(self, x):
+        """Phi(x) over the last ``window`` rows that f has had (at the start, the first ones)."""
+        return self._recent().objective(x)
+
+    def gradient(self, x):
+        """The gradient of Phi without R over the same rows."""
+        return self._recent().gradient(x)
+
+    def _recent(self):
+        seen = max(self._rows.seen, min(self.window, self._rows.stop))
+        return self._problem_of(max(self._rows.start, seen - self.window), seen)
+
+    def _locate(self, draws):
+        if draws is None:
+            raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
+        rows, stop = self._rows, int(draws[-1]) + 1
+        if not rows.has(stop):
+            raise EOFError(f"row {stop - 1} of the stream has not come")
+        if rows.problem is None:
+            rows.problem = self._problem_of(*rows.join())
+        rows.seen = max(rows.seen, stop)
+        return rows.problem, draws - rows.start
+
+    def _problem_of(self, start, stop):
+        problem = self._make(*self._rows.between(start, stop))
+        if not isinstance(problem, CompositionalProblem):
+            raise ValueError(f"problem must return a CompositionalProblem, got {problem!r}")
+        return problem
+
+
+@dataclass
+class Place:
+    """How far one kind of batch is in the stream."""
+
+    batches_behind: int  # rows before the first batch, in batches: the kinds never have the same rows at once
+    at: int | None = None
+
+    def take(self, shape):
+        """Numbers of the next rows."""
+        start = self.start(shape[-1])
+        self.at = start + math.prod(shape)
+        return np.arange(start, self.at).reshape(shape)
+
+    def start(self, batch_size):
+        """Number of the first of them."""
+        return self.batches_behind * batch_size if self.at is None else self.at
+
+
+class _Rows:
+    """The rows that are still needed, by their numbers in the stream. Shared by copies of a problem."""
+
+    def __init__(self, batches):
+        self._source, self._fed = iter(batches), deque()
+        self._parts = []  # batches that have come: joined when rows of them are asked for
+        self.start = self.stop = 0  # of what is kept
+        self.keep = 0  # rows before this one are let go
+        self.seen = 0  # rows that f has had
+        self.wanted = 0  # rows that were asked for last and were not there
+        self.problem = None  # of all that is kept
+
+    def __getstate__(self):
+        self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
+        return self.__dict__ | {"_source": iter(())}  # what is to come is not part of a state
+
+    def feed(self, batch):
+        self._fed.append(batch)
+
+    def has(self, stop):
+        """Whether the row before number ``stop`` has come; reads batches until it has."""
+        while self.stop < stop:
+            batch = next(self._source, None)
+            if batch is None and self._fed:
+                batch = self._fed.popleft()
+            if batch is None:
+                self.wanted = stop
+                return False
+            batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
+            lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
+            if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
+                before = [part.shape for part in (self._parts or [batch])[0]]
+                found = [part.shape for part in batch]
+                raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
+            self._parts.append(batch)
+            self.stop += lengths.pop()
+            self.problem = None
+        return True
+
+    def between(self, start, stop):
+        """Rows as a tuple of arrays."""
+        self.join()
+        return tuple(part[start - self.start : stop - self.start] for part in self._parts[0])
+
+    def join(self):
+        """Make one array of what has come, without what was let go; where it starts and stops."""
+        if len(self._parts) > 1:
+            self._parts, self.start = self._kept(), max(self.start, self.keep)
+        return self.start, self.stop
+
+    def _kept(self):
+        old = max(0, self.keep - self.start)
+        return [tuple(_stack(column)[old:] for column in zip(*self._parts, strict=True))]
+
+
+def _rows_of(part):
+    rows = part.tocsr() if sparse.issparse(part) else np.asarray(part)
+    if not rows.ndim:
+        raise ValueError(f"batches must be arrays with rows, got {part!r}")
+    return rows
+
+
+def _stack(column):
+    return sparse.vstack(column, format="csr") if sparse.issparse(column[0]) else np.concatenate(column)
