@@ -5,7 +5,18 @@ from sklearn.base import BaseEstimator
 from sk_stormc._validation import check_int, check_number
 from sk_stormc.solvers import StopReason, get_solver
 
-__all__ = ["CompositionalEstimator"]
+__all__ = ["CompositionalEstimator", "streams"]
+
+
+def streams(estimator):
+    """Whether the estimator's solver can run on a stream, for `available_if`; an AttributeError says what to set."""
+    try:
+        solver = get_solver(estimator.solver)
+    except ValueError:
+        return True  # the method itself says what is wrong
+    if solver.needs_all():
+        raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needs_all()}")
+    return True
 
 
 class CompositionalEstimator(BaseEstimator):

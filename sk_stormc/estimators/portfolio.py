@@ -4,12 +4,14 @@ from functools import partial
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from sk_stormc._validation import check_number
-from sk_stormc.estimators.base import CompositionalEstimator
+from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.problems._mapped import MappedRows, blocks
 
 __all__ = ["CompositionalPortfolio", "sharpe_ratio"]
 
@@ -117,7 +119,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns, in any unit; at least two periods.
+            Returns, in any unit; at least two periods. A memmap of floats is never loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods; weighting one k times equals repeating it.
@@ -151,6 +153,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self._keep(solver, result)
         return self
 
+    @available_if(streams)
     def partial_fit(self, X, y=None):
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
@@ -174,8 +177,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; for a solver that needs all periods ("lbfgs", checkpoints without a size); after values that
-            were not finite.
+            As for `fit`; after values that were not finite.
+        AttributeError
+            For a solver that needs all periods ("lbfgs", checkpoints without a size).
 
         Examples
         --------
@@ -203,11 +207,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         def open_stream(batches):
             return StreamingProblem(batches, problem, window=WINDOW)
 
-        result = self._stream_on((returns,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
+        for _, rows in blocks(returns):
+            result = self._stream_on((rows,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
+            if result is not None:
+                self.weights_ = result.x
         if not fitted:
             validate_data(self, X, skip_check_array=True)
-        if result is not None:
-            self.weights_ = result.x
         return self
 
     def predict(self, X):
@@ -222,8 +227,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return X @ self.weights_
+        return self._new_returns(X) @ self.weights_
 
     def score(self, X, y=None, sample_weight=None):
         """The utility: minus the objective without the l1 norm, on the returns of X. Higher is better.
@@ -242,8 +246,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return -self._problem(X, sample_weight).objective(self.weights_)
+        return -self._problem(self._new_returns(X), sample_weight).objective(self.weights_)
+
+    def _new_returns(self, X):
+        if isinstance(MappedRows.of(X), MappedRows):
+            validate_data(self, X, reset=False, skip_check_array=True)
+            return MappedRows.of(X)
+        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
         return PortfolioProblem(
@@ -283,13 +292,17 @@ class CompositionalPortfolio(CompositionalEstimator):
 def _check_returns(X, **kwargs):
     """Returns as a float array; an error that names the columns where any is not finite."""
     names = np.asarray(getattr(X, "columns", []), dtype=object)
-    returns = check_array(
-        X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs
-    )
-    finite = np.isfinite(returns)
+    returns = MappedRows.of(X)
+    if not isinstance(returns, MappedRows):
+        returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
+    finite, nan = True, False
+    for _, block in blocks(returns):
+        good = np.isfinite(block)
+        finite = finite & good.all(axis=0)
+        nan |= not good.all() and np.isnan(block).any()
     if not finite.all():
-        wrong = np.flatnonzero(~finite.all(axis=0))
-        found = "NaN" if np.isnan(returns[:, wrong]).any() else "infinity (inf)"
+        wrong = np.flatnonzero(~finite)
+        found = "NaN" if nan else "infinity (inf)"
         where = [names[j] if len(names) else int(j) for j in wrong[:10]]
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise ValueError(

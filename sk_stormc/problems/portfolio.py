@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 
 from sk_stormc._validation import check_choice, check_number, check_weights
 from sk_stormc.penalties import Box
+from sk_stormc.problems._mapped import MappedRows, blocks
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["PortfolioProblem"]
@@ -31,7 +32,8 @@ class PortfolioProblem(CompositionalProblem):
     Parameters
     ----------
     returns : array-like of shape (n_periods, n_assets)
-        In any unit; float32 stays float32, with means accumulated in float64.
+        In any unit; float32 stays float32, with means accumulated in float64. A memmap of floats stays on its disk: its
+        rows are read a block or a batch at a time.
     risk_aversion : float, default=1.0
         lambda > 0, in the inverse unit of the returns.
     risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
@@ -78,17 +80,18 @@ class PortfolioProblem(CompositionalProblem):
     ):
         check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
-        R = np.ascontiguousarray(
-            returns, dtype=None if np.asarray(returns).dtype == np.float32 else np.float64
-        )
+        R = MappedRows.of(returns)
+        if not isinstance(R, MappedRows):
+            R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
         if R.ndim != 2 or not R.size:
             raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
-        if not np.isfinite(R).all():
-            raise ValueError(f"returns must be finite, got {R[~np.isfinite(R)][0]}")
+        for _, block in blocks(R):
+            if not np.isfinite(block).all():
+                raise ValueError(f"returns must be finite, got {block[~np.isfinite(block)][0]}")
         weights = None
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(R), "for period")
-            if not weights.all():  # a period without weight is not there
+            if not weights.all() and isinstance(R, np.ndarray):  # a period without weight is not there
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = weights / weights.max()  # whose sum cannot overflow
             weights /= weights.sum()
@@ -169,19 +172,26 @@ class PortfolioProblem(CompositionalProblem):
         """f(x, u) over all periods."""
         if self.entropic:
             return np.log(u[0]) / self.risk_aversion
-        y = self.returns @ x
-        d = y - u[0]
-        if self.semi:
-            np.minimum(d, 0, out=d)
-        return self._average(self.risk_aversion * d.astype(float) ** 2 - y)
+        total = 0.0
+        for start, rows in blocks(self.returns):
+            y = rows @ x
+            d = y - u[0]
+            if self.semi:
+                np.minimum(d, 0, out=d)
+            values = self.risk_aversion * d.astype(float) ** 2 - y
+            total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
+        return float(total / self.n_inner if self.weights is None else total)
 
     def objective(self, x):
         """Phi(x), R included; the entropic one in the log domain, where it cannot overflow."""
         if not self.entropic:
             return super().objective(x)
-        exponent = -self.risk_aversion * (self.returns @ x).astype(float)
-        weight = np.full(len(exponent), 1 / len(exponent)) if self.weights is None else self.weights
-        value = float(logsumexp(exponent, b=weight)) / self.risk_aversion
+        parts = []
+        for start, rows in blocks(self.returns):
+            exponent = -self.risk_aversion * (rows @ x).astype(float)
+            weight = 1 / self.n_inner if self.weights is None else self.weights[start : start + len(exponent)]
+            parts.append(logsumexp(exponent, b=weight))
+        value = float(logsumexp(parts)) / self.risk_aversion
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):
@@ -195,7 +205,9 @@ class PortfolioProblem(CompositionalProblem):
         if free:
             return None
         suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
-        return bool((R[:, suspects] == R[0, suspects]).all(axis=0).any()) or None
+        for _, rows in blocks(R):
+            suspects = suspects[(rows[:, suspects] == R[0, suspects]).all(axis=0)]
+        return bool(suspects.size) or None
 
     # means
 
@@ -218,16 +230,15 @@ class PortfolioProblem(CompositionalProblem):
     def _weight(self, rows):
         return 1.0 / len(rows) if self.weights is None else self.weights.astype(rows.dtype)
 
-    def _average(self, values):
-        return float(values.mean() if self.weights is None else self.weights @ values)
-
     def _weighted_sum(self, c, rows):
         """c @ rows; over many rows in float64."""
-        if rows.dtype == np.float64 or len(rows) <= CHUNK // 16:
+        if isinstance(rows, np.ndarray) and (rows.dtype == np.float64 or len(rows) <= CHUNK // 16):
             return c.dot(rows)
         total = np.zeros(rows.shape[1])
-        for i in range(0, len(rows), CHUNK // 16):
-            total += c[i : i + CHUNK // 16] @ rows[i : i + CHUNK // 16]
+        for start, block in blocks(rows):
+            for i in range(0, len(block), CHUNK // 16):
+                piece = block[i : i + CHUNK // 16]
+                total += c[start + i : start + i + len(piece)] @ piece
         return total.astype(rows.dtype)
 
     def _chunks(self):

@@ -77,8 +77,22 @@ class CompositionalSolver(BaseEstimator, ABC):
         check_int("max_ifo", self.max_ifo, low=1, words=(None,))
         check_number("tol", self.tol, low=0)
 
+    def needs_all(self):
+        """Why the method needs all components at once, so that it cannot run on a stream.
+
+        Returns
+        -------
+        str
+            What to set to do without; empty where it can run on a stream.
+        """
+        return ""
+
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
+        if math.isinf(problem.n_inner) and self.needs_all():
+            raise ValueError(
+                f"{self!r} needs all components at once, which a stream does not have: set {self.needs_all()}"
+            )
         penalty, metric = problem.penalty, problem.metric
         if penalty is not None and np.ndim(metric) == 2:
             raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")

@@ -76,11 +76,13 @@ class LBFGS(CompositionalSolver):
         super().validate()
         check_int("memory", self.memory, low=1)
 
+    def needs_all(self):
+        """What to set to run on a stream."""
+        return "solver='storm-c'"
+
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
-        if math.isinf(problem.n_inner):
-            raise ValueError("solver='lbfgs' needs all components at once, which a stream does not have; use 'storm-c'")
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return

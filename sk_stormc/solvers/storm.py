@@ -1,7 +1,6 @@
 """STORM-Compositional (Yuan & Hu, Algorithm 1) and its anchored form, which needs no tuning."""
 
 import copy
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,11 +188,9 @@ class STORMCompositional(CompositionalSolver):
         check_int("anchor", self.anchor, low=1, words=(None, "auto"))
         check_choice("output", self.output, ("last", "random"))
 
-    def accept(self, problem):
-        """Raise a ValueError where the method cannot run on the problem."""
-        super().accept(problem)
-        if math.isinf(problem.n_inner) and self.anchor not in (None, "auto"):
-            raise ValueError(f"anchor must be None or 'auto' for a stream, which has no end, got {self.anchor!r}")
+    def needs_all(self):
+        """What to set to run on a stream."""
+        return "" if self.anchor in (None, "auto") else "anchor=None"
 
     def init_state(self, oracle, x):
         """Steps 1 to 3: resolve the constants, take u, J and F at x_0."""
