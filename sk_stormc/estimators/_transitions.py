@@ -3,11 +3,24 @@
 import warnings
 
 import numpy as np
-from sklearn.utils.validation import validate_data
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
 
-__all__ = ["check_next", "check_terminal", "check_time", "successors", "transition_weights"]
+__all__ = [
+    "check_next",
+    "check_terminal",
+    "check_time",
+    "end_at",
+    "follow",
+    "stack",
+    "successors",
+    "transform",
+    "transform_next",
+    "transition_weights",
+]
 
 
 def transition_weights(sample_weight, n):
@@ -103,3 +116,69 @@ def successors(estimator, X, states, next_X, terminal, time):
     consecutive = np.zeros(n, dtype=bool)
     consecutive[order[:-1]] = time[order[1:]] == time[order[:-1]] + 1
     return X, states, rows, consecutive | terminal, terminal
+
+
+def transform(features, X, states, rows, intercept):
+    """Features of some rows of X, whose numbers are ``states``, with a column of ones for the intercept."""
+    if features is None:
+        Z = states if rows is None else states[rows]
+    else:
+        Z = features.transform(X if rows is None else _safe_indexing(X, rows))
+        Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="features of X")
+        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+    if not intercept:
+        return Z
+    ones = np.ones((Z.shape[0], 1))
+    return sparse.csr_array(sparse.hstack([Z, ones])) if sparse.issparse(Z) else np.hstack([Z, ones])
+
+
+def transform_next(features, source, follows, rows, terminal, Z, intercept):
+    """Features of the successors of transitions with features Z; 0 where an episode ended, whatever is there."""
+    n, d = Z.shape
+    going = np.flatnonzero(~terminal)
+    if not len(going):
+        return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
+    known = transform(features, source, follows, rows[going], intercept)
+    at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
+    return at @ known
+
+
+def follow(pending, Z, y, terminal, time):
+    """Transitions of rows that follow one another in time, and the row whose successor has not come yet.
+
+    Parameters
+    ----------
+    pending : tuple or None
+        Of the rows before these: features, reward and time of one row.
+    Z : ndarray or sparse matrix of shape (n, n_features)
+    y, terminal, time : ndarrays of shape (n,)
+
+    Returns
+    -------
+    Z, next_Z : matrices of shape (n_transitions, n_features)
+        next_Z is 0 where an episode ended.
+    y : ndarray of shape (n_transitions,)
+    pending : tuple or None
+    """
+    if pending is not None:
+        Z, y, time = stack([pending[0], Z]), np.append(pending[1], y), np.append(pending[2], time)
+        terminal = np.append(False, terminal)
+    wrong = np.diff(time) <= 0
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
+    kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
+    next_Z = end_at(terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
+    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:], y[-1], time[-1])
+
+
+def end_at(terminal, next_Z):
+    """Features of successors, 0 where an episode ended."""
+    if sparse.issparse(next_Z):
+        return sparse.csr_array(sparse.diags_array((~terminal).astype(float)) @ next_Z)
+    return np.where(terminal[:, None], 0.0, next_Z)
+
+
+def stack(parts):
+    """Rows of several matrices, one below the other."""
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)

@@ -1,20 +1,34 @@
 """Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 from sklearn.base import RegressorMixin, clone
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_number
-from sk_stormc.estimators._transitions import check_next, check_terminal, successors, transition_weights
-from sk_stormc.estimators.base import CompositionalEstimator
-from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
+from sk_stormc.estimators._transitions import (
+    check_next,
+    check_terminal,
+    check_time,
+    follow,
+    stack,
+    successors,
+    transform,
+    transform_next,
+    transition_weights,
+)
+from sk_stormc.estimators.base import CompositionalEstimator, streams
+from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, StreamingProblem
+from sk_stormc.problems._linear_value import inverse
 from sk_stormc.problems._markov import check_discount
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
 
+WINDOW, RIDGE = 512, 1e-3  # of a stream: transitions that its metric is taken from, and what is added to be sure of it
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
@@ -180,15 +194,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             raise ValueError(
                 "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
             )
-        going = kept & ~terminal
         features = None if self.features is None else clone(self.features).fit(X, y)
-        Z = _transform(features, X, states, None, self.fit_intercept)
-        n, d = np.count_nonzero(kept), Z.shape[1]
-        next_Z = sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))  # V = 0 where an episode ended
-        if going.any():
-            place = np.flatnonzero(going[kept])
-            at = sparse.csr_array((np.ones(len(place)), (place, np.arange(len(place)))), shape=(n, len(place)))
-            next_Z = at @ _transform(features, source, follows, rows[going], self.fit_intercept)
+        Z = transform(features, X, states, None, self.fit_intercept)
+        n, d, going = np.count_nonzero(kept), Z.shape[1], kept & ~terminal
+        next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z[kept], self.fit_intercept)
 
         visits = weights[kept] if (weights == np.rint(weights)).all() else weights[kept] / weights[kept].mean()
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
@@ -233,6 +242,95 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
             self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
         return self
+
+    @available_if(streams)
+    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None):
+        """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
+
+        Minimises the "projected" objective. Transitions are taken in order, each once, in batches of their own (for
+        "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill a batch wait for
+        the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
+        C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
+        parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal
+            As for `fit`.
+        time : array-like of int of shape (n_transitions,), default=None
+            As for `fit`, and increasing. The last row waits for its successor in the next chunk.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
+            finite.
+        AttributeError
+            For a solver that needs all transitions ("lstd", "lbfgs", checkpoints without a size).
+
+        Examples
+        --------
+        >>> from sk_stormc import BellmanValueEstimator
+        >>> from sk_stormc.datasets import make_bellman_problem
+        >>> model = make_bellman_problem(n_states=10, n_features=None, gamma=0.8, random_state=0)
+        >>> value = BellmanValueEstimator(gamma=0.8, random_state=0)
+        >>> for day in range(20):
+        ...     log = model.transitions(1000, random_state=day)
+        ...     value = value.partial_fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
+        >>> bool(abs(value.predict(log.X) - log.X @ model.exact_value()).max() < 0.2)
+        True
+        """
+        self._check_parameters()
+        if self.objective == "bellman":
+            raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        fitted = hasattr(self, "coef_")
+        probe = self if fitted else clone(self)
+        states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+        features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
+        Z, pending = transform(features, X, states, None, self.fit_intercept), None
+        if time is not None and next_X is None:
+            ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
+            Z, next_Z, y, pending = follow(self.__dict__.get("_pending"), Z, y, ends, check_time(time, len(y)))
+        else:
+            source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
+            Z, y = Z[kept], y[kept]
+            next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
+        window = max(WINDOW, 10 * Z.shape[1])
+
+        def open_stream(batches):
+            return self._open_stream(batches, window)
+
+        x0 = np.append(self.coef_, self.intercept_)[: Z.shape[1]] if fitted else np.zeros(Z.shape[1])
+        result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
+        if not fitted:
+            validate_data(self, X, skip_check_array=True)
+        x = x0 if result is None else result.x
+        self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
+        self.features_, self._pending = features, pending
+        self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
+        return self
+
+    def _open_stream(self, batches, window):
+        """The stream of transitions, with metric and covariance of its first ones."""
+        first = [stack(parts)[:window] for parts in zip(*batches, strict=True)]
+        d = first[0].shape[1]
+        alpha = np.full(d, float(self.alpha))
+        if self.fit_intercept:
+            alpha[-1] = 0.0
+        problem = partial(ProjectedBellmanProblem, gamma=self.gamma, alpha=alpha)
+        # a ridge stands for what the first transitions do not show
+        C = problem(*first).covariance
+        C += RIDGE * np.trace(C) / d * np.eye(d)
+        problem.keywords["covariance"] = C
+        stream = StreamingProblem(batches, problem, window=window)
+        H = problem(*first).hessian()
+        stream.metric = inverse(H + RIDGE * np.trace(H) / d * np.eye(d))
+        stream.defaults["batch_size"] = max(32, d // 2)
+        return stream
 
     def predict(self, X):
         """The values of states.
@@ -326,24 +424,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return ("bellman" if share >= REPEATING else "projected"), reason
 
     def _value(self, X, states, rows=None):
-        Z = _transform(self.features_, X, states, rows, False)
+        Z = transform(self.features_, X, states, rows, False)
         if Z.shape[1] != len(self.coef_):
             raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
         return Z @ self.coef_ + self.intercept_
-
-
-def _transform(features, X, states, rows, intercept):
-    """Features of some rows of X, whose numbers are ``states``, with a column of ones for the intercept."""
-    if features is None:
-        Z = states if rows is None else states[rows]
-    else:
-        Z = features.transform(X if rows is None else _safe_indexing(X, rows))
-        Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="features of X")
-        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
-    if not intercept:
-        return Z
-    ones = np.ones((Z.shape[0], 1))
-    return sparse.csr_array(sparse.hstack([Z, ones])) if sparse.issparse(Z) else np.hstack([Z, ones])
 
 
 def _grouped(state, successor, weights, y, features, next_features, gamma, alpha):

@@ -51,12 +51,22 @@ class LinearValue(CompositionalProblem):
                 curvature += 2 * self.alpha
                 self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
             else:
-                self._metric = inverse(2 * dense(A.T @ A) + 2 * np.diag(self.alpha))
+                self._metric = inverse(self.hessian())
         return self._metric
 
     @metric.setter
     def metric(self, value):
         self._automatic, self._metric = False, value
+
+    def hessian(self):
+        """The Hessian of Phi, 2 A^T A + 2 diag(alpha).
+
+        Returns
+        -------
+        ndarray of shape (n_variables, n_variables)
+        """
+        A = self._least_squares()[0]
+        return 2 * dense(A.T @ A) + 2 * np.diag(self.alpha)
 
     def minimizer(self):
         """The exact minimiser of Phi, by least squares; the shortest one where there are several.

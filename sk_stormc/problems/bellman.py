@@ -1,5 +1,7 @@
 """Policy evaluation with a linear value function: the Bellman residual, and its projection for logged transitions."""
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
@@ -270,6 +272,9 @@ class ProjectedBellmanProblem(LinearValue):
         Weight of the squares of w, one for all or each its own.
     metric : {"auto"} or None, default="auto"
         "auto" is the inverse Hessian (its diagonal above 2000 features), None the plain step.
+    covariance : ndarray of shape (n_features, n_features), default=None
+        C, symmetric and positive semidefinite, where it is not to be that of these transitions (of a stream, it is that
+        of the first ones). Where u = 0 has a solution it is the minimiser whatever C is.
 
     Raises
     ------
@@ -295,7 +300,16 @@ class ProjectedBellmanProblem(LinearValue):
     n_outer = 1
 
     def __init__(
-        self, features, next_features, rewards, gamma=0.95, *, sample_weight=None, alpha=0.0, metric="auto"
+        self,
+        features,
+        next_features,
+        rewards,
+        gamma=0.95,
+        *,
+        sample_weight=None,
+        alpha=0.0,
+        metric="auto",
+        covariance=None,
     ):
         self.rewards = as_numbers("rewards", rewards)
         n = len(self.rewards) if self.rewards.ndim == 1 else 0
@@ -307,11 +321,27 @@ class ProjectedBellmanProblem(LinearValue):
         # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
         self._difference = self.features - self.gamma * check_features("next_features", next_features, n, d)
         self.n_inner = n
-        weighted = scale_rows(self.weights, self.features)
-        values, vectors = np.linalg.eigh(dense(weighted.T @ self.features))
+        self._covariance = None if covariance is None else check_features("covariance", covariance, d, d)
+
+    @cached_property
+    def covariance(self):
+        """C, of shape (n_features, n_features)."""
+        if self._covariance is not None:
+            return dense(self._covariance)
+        return dense(scale_rows(self.weights, self.features).T @ self.features)
+
+    @cached_property
+    def _root(self):
+        """root root^T = C^+."""
+        values, vectors = np.linalg.eigh(self.covariance)
         found = values > NEGLIGIBLE * max(values[-1], 0.0)
-        self._root = vectors[:, found] / np.sqrt(values[found])  # C^+ = root root^T
-        self._full = dense(weighted.T @ self._difference), weighted.T @ self.rewards
+        return vectors[:, found] / np.sqrt(values[found])
+
+    @cached_property
+    def _full(self):
+        """J and mean r phi over all transitions."""
+        weighted = scale_rows(self.weights, self.features)
+        return dense(weighted.T @ self._difference), weighted.T @ self.rewards
 
     def draw_inner(self, rng, shape):
         """Transitions, with probability proportional to their weights."""
@@ -329,14 +359,14 @@ class ProjectedBellmanProblem(LinearValue):
 
     def inner(self, x, batch):
         """u = mean phi_k ((phi_k - gamma phi'_k) . w - r_k), of shape (n_features,)."""
-        if batch is self._full:
+        if len(batch) == 2:
             return batch[0] @ x - batch[1]
         features, difference, rewards = batch
         return (difference @ x - rewards) @ features / len(rewards)
 
     def jacobian(self, x, batch):
         """mean phi_k (phi_k - gamma phi'_k)^T, of shape (n_features, n_features)."""
-        if batch is self._full:
+        if len(batch) == 2:
             return batch[0]
         features, difference, rewards = batch
         return dense(features.T @ difference) / len(rewards)
