@@ -142,9 +142,9 @@ class _Check:
         allowed = np.broadcast_to(tolerance, excess.shape)[k]
         self.require(excess[k] <= 0, name, f"{what} differ by {difference[k]:.3g} (tolerance {allowed:.3g})")
 
-    def rounding(self, *values):
-        """A bound of the rounding of sums of such values."""
-        return 1000 * self.eps * max(float(np.abs(v).max()) for v in values)
+    def rounding(self, *values, name=None):
+        """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
+        return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
 
     # what is returned
 
@@ -359,7 +359,7 @@ class _Check:
             self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {FEW} and their mean"
-            self.compare(name, what, value, parts.mean(0), self.rounding(parts) + self.noise.get(name, 0.0))
+            self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
         own, default = type(problem), CompositionalProblem
         inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
         outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
@@ -399,4 +399,4 @@ class _Check:
                 bound[: len(bound) - RANDOM][~sample[:, :-RANDOM].any(0)] = np.inf
                 hook = "outer" if name == "outer_gradient" else "inner"
                 what = f"the mean over {n_draws} batches of {size} from draw_{hook} and the full one"
-                self.compare(name, what, mean, entries @ wanted, bound + self.rounding(sample) + self.noise.get(name, 0.0))
+                self.compare(name, what, mean, entries @ wanted, bound + self.rounding(sample, name=name))
