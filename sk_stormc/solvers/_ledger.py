@@ -6,7 +6,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """What a run draws and evaluates: on a copy of the problem, and where the oracle is asked to draw.
+    """What a run draws and evaluates: on a copy of the problem, and for full batches, that are kept, at the oracle.
 
     Attributes
     ----------
@@ -32,12 +32,12 @@ class Ledger:
             setattr(self.problem, name, self._evaluating(name, kind))
 
     def watch(self, oracle):
-        """Add up what is drawn from an oracle."""
+        """Add up the full batches that an oracle gives, and those taken for g and its Jacobian too."""
         draw, share, sizes = oracle.draw, oracle.share, (self.problem.n_inner, self.problem.n_outer)
 
         def drawn(kind, size):
-            n, near = sizes[kind == "outer"], 0 if kind == "outer" else self.problem.n_near
-            self.ifo += n if size in (None, n) else size + near
+            n = sizes[kind == "outer"]
+            self.ifo += n if size in (None, n) else 0
             return draw(kind, size)
 
         def shared(batch):
@@ -51,9 +51,11 @@ class Ledger:
 
         def gather(draws):
             batch = method(draws)
-            self.partial |= draws is not None
+            size = n if draws is None else len(draws) + near
+            if draws is not None:
+                self.ifo, self.partial = self.ifo + size, True
             self._kept.append(batch)  # so that no other gets its id
-            self._sizes[side, id(batch)] = n if draws is None else len(draws) + near
+            self._sizes[side, id(batch)] = size
             return batch
 
         return gather

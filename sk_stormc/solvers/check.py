@@ -95,7 +95,7 @@ class _Check:
             raise ValueError(f"{type(self.solver).__name__}: {message}")
 
     def solve(self, ledger=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
-        """A run of max_iter iterations, if no parameter says otherwise."""
+        """A run of max_iter iterations, if no parameter says otherwise, that every step is watched in."""
         solver = clone(self.solver).set_params(**{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params)
         given, step, init = solver.get_params(), solver.step, solver.init_state
         self.points = points = []
@@ -132,15 +132,17 @@ class _Check:
         """Two runs are the same: all of their results, to the bit."""
         for name in ("n_iter", "stop_reason", "n_evaluations", "ifo", "loss_curve", "x"):
             a, b = getattr(ours, name), getattr(theirs, name)
-            self.require(np.array_equal(a, b), f"{what} must give the same {name}, got {b} and {a}")
+            self.require(np.array_equal(a, b), f"{what} must give the same {name}, got {a}, not {b}")
 
     def run(self):
-        ledger, T = Ledger(self.problem), self.max_iter
+        ledger = Ledger(self.problem)
         whole = self.solve(ledger)
         way = {record.iteration: x for record, x in self.points}
         self.records(whole)
         self.counts(whole, ledger)
         self.values(whole)
+        good = list(way) == list(range(whole.n_iter + 1))
+        self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
         self.same(self.solve(), whole, "another run with the same random_state")
         rare = self.solve(record_every=10**9)
         self.require(np.array_equal(rare.x, whole.x), "record_every must not change the way, but other records do")
@@ -148,26 +150,25 @@ class _Check:
             other = self.solve(seed=self.seed + 1)
             self.require((other.x != whole.x).any(), "another random_state must give another x: draw from the oracle")
 
-        part = self.solve(max_iter=T // 3)
-        where = part.state.state.x
-        self.require(np.array_equal(where, way[part.n_iter]), "max_iter must not change the iterates before it")
-        state = self.pickled(part.state)
-        for what in ("a resumed run and the whole one", "a run resumed a second time from one state"):
-            self.same(self.solve(state=state), whole, what)
+        k = max(2, whole.n_iter // 2)
+        part = self.solve(max_iter=k)
+        good = all(np.array_equal(x, way[record.iteration]) for record, x in self.points)
+        self.require(good, "max_iter must not change the iterates before it")
+        self.same(self.solve(state=self.pickled(part.state)), whole, "a run resumed after max_iter")
+        stopped = self.solve(stop=lambda record: record.iteration >= k)
+        found = f"{stopped.stop_reason!r} at {stopped.n_iter}"
+        good = (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k)
+        self.require(good, f"on_record must stop the run at iteration {k}, got {found}")
+        self.same(self.solve(state=self.pickled(stopped.state)), whole, "a run resumed after a callback")
 
         none = self.solve(max_ifo=1)
         self.require(none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}")
-        k = max(2, whole.n_iter // 2)
-        limit = int(next(record[1] for record in whole.state.records if record[0] == k)) - 1
-        budget = self.solve(max_ifo=limit)
-        found = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {k - 1} that fit"
-        good = budget.ifo[-1] <= limit and budget.n_iter == k - 1
-        self.require(good, f"max_ifo={limit} must be used and not exceeded, got {found}: see the method cost")
-
-        stopped = self.solve(stop=lambda record: record.iteration >= k)
-        good = (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k)
-        found = f"{stopped.stop_reason!r} at {stopped.n_iter}"
-        self.require(good, f"on_record must stop the run at iteration {k}, got {found}")
+        spent = int(next(ifo for t, ifo, _ in whole.state.records if t == k))
+        for limit, fit in ((spent, k), (spent - 1, k - 1)):
+            budget = self.solve(max_ifo=limit)
+            found = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that fit"
+            good = budget.ifo[-1] <= limit and budget.n_iter == fit
+            self.require(good, f"max_ifo={limit} must be used and not exceeded, got {found}: see the method cost")
 
     def pickled(self, state):
         """A state that went through pickle, where it may not take the problem along."""
@@ -203,11 +204,11 @@ class _Check:
         x, dtype = result.x, self.points[0][1].dtype
         good = np.isfinite(x).all() and np.isfinite(result.loss_curve).all() and result.stop_reason != "non_finite"
         self.require(good, f"must stay finite, got {result.stop_reason} with fun {result.fun}")
-        down = result.fun < result.loss_curve[0]
-        self.require(down, f"must go down in {self.max_iter} iterations, got {result.fun} from {result.loss_curve[0]}")
         if self.problem.penalty is not None:
             off = np.abs(self.problem.penalty.project(x) - x).max()
             self.require(off <= 100 * np.finfo(dtype).eps * np.abs(x).max(), f"x is {off} off the penalty's domain")
+        down = result.fun < result.loss_curve[0]
+        self.require(down, f"must go down in {self.max_iter} iterations, got {result.fun} from {result.loss_curve[0]}")
         for array in [x, *_arrays(vars(result.state.state))]:
             good = array.dtype.kind != "f" or array.dtype == dtype
             self.require(good, f"the state must keep the {dtype} of x, got {array.dtype}")
