@@ -135,8 +135,10 @@ def test_what_callables_return_is_converted():
 
 
 def test_single_precision_start():
-    result = minimize(compose(x0=X0.astype(np.float32)), random_state=0, max_iter=20)
+    problem = compose(x0=X0.astype(np.float32))
+    result = minimize(problem, random_state=0, max_iter=20)
     assert result.x.dtype == np.float32
+    assert problem.outer(X0, np.ones(2)) == outer(X0, np.ones(2))  # the objective is not rounded
 
 
 def test_the_start_is_not_the_callers():

@@ -334,6 +334,13 @@ class LeavesTheBox(Breach):
         s.x = s.x - 1e-3
 
 
+class MakesItsOwnBatch(Breach):
+    def breach(self, oracle, s):
+        batch = oracle.draw("outer", 8)
+        batch.data = (batch.data[0], 1 / 8)
+        oracle.gradient(s.x, s.u, None, batch)
+
+
 class IsWide(Breach):
     def breach(self, oracle, s):
         s.x = s.x + np.zeros(s.x.size)
@@ -350,6 +357,7 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (WritesIntoARecord, None, "x of iteration 0 is written into later"),
         (EvaluatesUncharged, None, r"n_evaluations\['inner'\] must be"),
         (GathersUncharged, None, "ifo must be .* as drawn"),
+        (MakesItsOwnBatch, None, r"n_evaluations\['outer'\] must be"),
         (HidesItsDraws, None, "ifo must be .* as drawn"),
         (IsRandom, None, "another run with the same random_state must give the same"),
         (IgnoresTheSeed, None, "another random_state must give another x"),
@@ -384,6 +392,7 @@ def test_the_unbroken_solver_passes():
         ("scgd", {}, "solver must be a CompositionalSolver, got 'scgd'"),
         (SCGD, {}, "solver must be a CompositionalSolver"),
         (SCGD(), {"max_iter": 3}, "max_iter must be an integer >= 4, got 3"),
+        (SCGD(), {"random_state": None}, "random_state must be an integer >= 0, got None"),
         (SCGD(beta=2.0), {}, "beta must be"),
     ],
 )

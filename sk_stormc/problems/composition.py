@@ -181,7 +181,9 @@ class FiniteSumComposition(CompositionalProblem):
 
     def outer(self, x, u):
         """f(x, u) over all components."""
-        return float(self._array("outer", self._functions["outer"](x, u), ()))
+        value = self._functions["outer"](x, u)
+        self._array("outer", value, ())
+        return float(value)  # not rounded to the type of x
 
     def _indices(self, batch, n):
         return self._everything[n] if batch is None else batch

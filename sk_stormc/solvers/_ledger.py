@@ -23,7 +23,7 @@ class Ledger:
     def __init__(self, problem):
         self.problem = copy.copy(problem)
         self.ifo, self.evaluated = 0, dict.fromkeys(("inner", "jacobian", "outer"), 0)
-        self.partial = False  # whether some batch did not hold all components
+        self.partial = False
         self._sizes, self._kept, self._inside = {}, [], False
         for side, n, near in (("inner", problem.n_inner, problem.n_near), ("outer", problem.n_outer, 0)):
             setattr(self.problem, f"{side}_batch", self._gathering(side, n, near))
@@ -72,6 +72,7 @@ class Ledger:
             finally:
                 self._inside = False
                 if kind is not None:
-                    self.evaluated[kind] += self._sizes["outer" if kind == "outer" else "inner", id(args[-1])]
+                    side = "outer" if kind == "outer" else "inner"
+                    self.evaluated[kind] += self._sizes.get((side, id(args[-1])), 0)
 
         return evaluate
