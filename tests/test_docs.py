@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,13 @@ LINK = re.compile(r"\]\(([^)#:]+)\)")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
+    module = types.ModuleType("page")  # whose classes can be pickled
+    monkeypatch.setitem(sys.modules, "page", module)
     if "import gymnasium" in page.read_text(encoding="utf-8"):
         pytest.importorskip("gymnasium")
     for skipped, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not skipped:
-            exec(compile(block, str(page), "exec"), namespace)
+            exec(compile(block, str(page), "exec"), vars(module))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

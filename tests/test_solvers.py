@@ -1,4 +1,4 @@
-"""The engine: counting, the algorithm boxes, records, stopping, resuming."""
+"""The engine: counting, the algorithm boxes, records, stopping; what holds for any pair is in test_contract.py."""
 
 import pickle
 import warnings
@@ -262,35 +262,6 @@ def test_normalised_step_with_a_penalty_keeps_exact_zeros(returns):
 # records and stopping
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_result_is_consistent(problem, name):
-    seen = []
-    result = minimize(problem, name, random_state=0, max_ifo=40_000, on_record=seen.append)
-    assert result.ifo[0] == 0
-    assert (np.diff(result.ifo) >= 0).all()
-    assert len(result.ifo) == len(result.loss_curve)
-    assert result.ifo[-1] <= 40_000
-    assert result.loss_curve[0] == problem.objective(np.zeros(6))
-    assert result.loss_curve[-1] == result.fun == problem.objective(result.x)
-    assert [record.ifo for record in seen] == list(result.ifo[: len(seen)])
-    assert all(record.fun == problem.objective(record.x) for record in seen)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_max_iter_does_not_change_the_way(entropic, name):
-    def way(max_iter):
-        points = []
-        minimize(
-            entropic, name, random_state=0, max_iter=max_iter, tol=0, record_every=1,
-            on_record=lambda record: points.append(record.x)
-        )  # fmt: skip
-        return np.array(points)
-
-    short, long = way(10), way(25)
-    assert len(short) >= 10
-    np.testing.assert_array_equal(short, long[: len(short)])
-
-
 def test_record_every(problem):
     result = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0, record_every=3000)
     np.testing.assert_array_equal(result.ifo, [0, *range(3000, 18001, 3000), 18300])
@@ -314,13 +285,6 @@ def test_tol(problem, name):
         result = minimize(problem, name, tol=0.5, random_state=0, x0=np.full(6, 10.0))
     assert result.stop_reason == "converged"
     assert minimize(problem, name, tol=0, random_state=0, max_iter=50).stop_reason == "max_iter"
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_callback_stops(problem, name):
-    result = minimize(problem, name, random_state=0, on_record=lambda record: record.ifo > 10_000)
-    assert result.stop_reason == "callback"
-    assert result.ifo[-1] > 10_000 > result.ifo[-2]
 
 
 def test_callback_stops_at_the_start(problem):
@@ -352,8 +316,8 @@ def test_automatic_rate_recovers(problem, returns, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("stop", [1, 7, 40])
-def test_resume_gives_the_same_bits(entropic, name, stop):
+@pytest.mark.parametrize("stop", [1, 40])
+def test_resume_to_the_tolerance(entropic, name, stop):
     every = 2000
     whole = minimize(entropic, name, random_state=0, max_ifo=60_000, tol=1e-3, record_every=every)
     part = minimize(entropic, name, random_state=0, max_iter=stop, tol=1e-3, record_every=every)
@@ -365,31 +329,6 @@ def test_resume_gives_the_same_bits(entropic, name, stop):
         np.testing.assert_array_equal(resumed.ifo, whole.ifo)
         assert resumed.n_evaluations == whole.n_evaluations
         assert (resumed.n_iter, resumed.stop_reason) == (whole.n_iter, whole.stop_reason)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_resume_after_a_callback(problem, name):
-    whole = minimize(problem, name, random_state=0, max_ifo=100_000, tol=0)
-    part = minimize(problem, name, random_state=0, tol=0, on_record=lambda record: record.ifo > 20_000)
-    resumed = minimize(problem, name, state=part.state, max_ifo=100_000, tol=0)
-    np.testing.assert_array_equal(resumed.x, whole.x)
-    np.testing.assert_array_equal(resumed.ifo, whole.ifo)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_state_is_free_of_the_data(name):
-    big = PortfolioProblem(make_gaussian_returns(20_000, 6, random_state=0))
-    state = minimize(big, name, random_state=0, max_iter=5).state
-    assert len(pickle.dumps(state)) < big.returns.nbytes / 4
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_same_seed_same_bits(entropic, name):
-    a, b = (minimize(entropic, name, random_state=1, max_ifo=30_000) for _ in range(2))
-    np.testing.assert_array_equal(a.x, b.x)
-    if name != "lbfgs":
-        other = minimize(entropic, name, random_state=2, max_ifo=30_000)
-        assert (a.x != other.x).any()
 
 
 @pytest.mark.parametrize("name", SOLVERS)

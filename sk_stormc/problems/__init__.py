@@ -3,6 +3,7 @@
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.problems.bellman import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems.check import check_problem
+from sk_stormc.problems.composition import FiniteSumComposition
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.problems.sne import SNEProblem
 from sk_stormc.problems.streaming import StreamingProblem
@@ -10,6 +11,7 @@ from sk_stormc.problems.streaming import StreamingProblem
 __all__ = [
     "BellmanProblem",
     "CompositionalProblem",
+    "FiniteSumComposition",
     "PortfolioProblem",
     "ProjectedBellmanProblem",
     "SNEProblem",

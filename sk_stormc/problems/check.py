@@ -4,7 +4,7 @@ import copyreg
 import io
 import math
 import pickle
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -62,7 +62,7 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
     """
     check_int("n_draws", n_draws, low=30)
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    _check_attributes(problem)
+    check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
         check = _Check(problem, x, rng)
         check.shapes()
@@ -87,7 +87,8 @@ def _refuse(problem):
     raise pickle.PicklingError("it refers to the problem")
 
 
-def _check_attributes(problem):
+def check_attributes(problem):
+    """Check what a problem declares, before anything of it is evaluated."""
     if not isinstance(problem, CompositionalProblem):
         raise ValueError(f"problem must be a CompositionalProblem, got {problem!r}")
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
@@ -99,7 +100,7 @@ def _check_attributes(problem):
     _require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
     good = kind in ("sampled", "constant", "operator")
     _require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {kind!r}")
-    good = floor is None or (np.ndim(floor) == 0 and np.isfinite(floor))
+    good = floor is None or (isinstance(floor, Real) and math.isfinite(floor))
     _require(good, problem, "inner_floor", f"must be a finite number or None, got {floor!r}")
     good = penalty is None or all(callable(getattr(penalty, m, None)) for m in ("value", "prox", "project"))
     _require(good, problem, "penalty", f"must be None or have value, prox and project, got {penalty!r}")
@@ -111,7 +112,7 @@ class _Check:
     """A problem, the point x, and the checks in the order in which they rely on each other."""
 
     def __init__(self, problem, x, rng):
-        self.problem, self.rng = problem, rng
+        self.problem, self.rng, self.noise = problem, rng, {}
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
         good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
         self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {own!r}")
@@ -141,9 +142,9 @@ class _Check:
         allowed = np.broadcast_to(tolerance, excess.shape)[k]
         self.require(excess[k] <= 0, name, f"{what} differ by {difference[k]:.3g} (tolerance {allowed:.3g})")
 
-    def rounding(self, *values):
-        """A bound of the rounding of sums of such values."""
-        return 1000 * self.eps * max(float(np.abs(v).max()) for v in values)
+    def rounding(self, *values, name=None):
+        """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
+        return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
 
     # what is returned
 
@@ -354,9 +355,11 @@ class _Check:
         """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
         problem, (inner, outer) = self.problem, (self.draw(s, (1, FEW))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(FEW)]
+        if getattr(problem, "by_differences", False):  # the rounding of inner is in J, divided by the step
+            self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {FEW} and their mean"
-            self.compare(name, what, value, parts.mean(0), self.rounding(parts))
+            self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
         own, default = type(problem), CompositionalProblem
         inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
         outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
@@ -396,4 +399,4 @@ class _Check:
                 bound[: len(bound) - RANDOM][~sample[:, :-RANDOM].any(0)] = np.inf
                 hook = "outer" if name == "outer_gradient" else "inner"
                 what = f"the mean over {n_draws} batches of {size} from draw_{hook} and the full one"
-                self.compare(name, what, mean, entries @ wanted, bound + self.rounding(sample))
+                self.compare(name, what, mean, entries @ wanted, bound + self.rounding(sample, name=name))

@@ -4,6 +4,7 @@ from sklearn.base import clone
 
 from sk_stormc.solvers.asc_pg import ASCPG
 from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.check import check_solver
 from sk_stormc.solvers.constants import estimate_constants
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.run import SolverResult, StopReason
@@ -32,6 +33,7 @@ __all__ = [
     "SolverResult",
     "StopReason",
     "StormParameters",
+    "check_solver",
     "equipartition",
     "estimate_constants",
     "get_solver",

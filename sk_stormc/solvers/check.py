@@ -1,0 +1,217 @@
+"""A check of user-defined methods against the contract that `minimize` and the estimators rely on."""
+
+import copyreg
+import io
+import pickle
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc._validation import check_int
+from sk_stormc.solvers._ledger import Ledger
+from sk_stormc.solvers.base import CompositionalSolver
+from sk_stormc.solvers.oracle import Oracle
+from sk_stormc.solvers.run import StopReason
+
+__all__ = ["check_solver"]
+
+
+def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
+    """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
+
+    A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates; the
+    same seed gives the same bits, however often it is recorded, stopped and resumed; budgets are kept; nothing that
+    a state or a record holds is written into, nor of another float type than x.
+
+    Parameters
+    ----------
+    solver : CompositionalSolver
+    problem : CompositionalProblem, default=None
+        None means two portfolios of 1100 periods: mean-variance (a constant Jacobian) and entropic risk (u > 0).
+    max_iter : int, default=24
+        Iterations of a run, at least 4.
+    random_state : int, default=0
+
+    Raises
+    ------
+    ValueError
+        At the first breach of the contract, naming the method and what was found; or as the solver does where it does
+        not accept the problem.
+
+    Examples
+    --------
+    >>> from sk_stormc import SCGD
+    >>> from sk_stormc.solvers import check_solver
+    >>> check_solver(SCGD())
+    >>> class Careless(SCGD):
+    ...     def step(self, oracle, s):
+    ...         s.x = s.x - 0.01 * oracle.problem.gradient(s.x)
+    >>> check_solver(Careless())
+    Traceback (most recent call last):
+        ...
+    ValueError: Careless: n_evaluations['inner'] must be 28448 as evaluated, got 2048
+    """
+    check_int("max_iter", max_iter, low=4)
+    check_int("random_state", random_state, low=0)
+    if not isinstance(solver, CompositionalSolver):
+        raise ValueError(f"solver must be a CompositionalSolver, got {solver!r}")
+    for one in _portfolios() if problem is None else [problem]:
+        _Check(solver, one, max_iter, random_state).run()
+
+
+def _portfolios():
+    from sk_stormc.datasets import make_gaussian_returns  # a solver itself needs neither
+    from sk_stormc.problems import PortfolioProblem
+
+    returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
+    return [PortfolioProblem(returns), PortfolioProblem(returns, 0.5, risk_measure="entropic")]
+
+
+def _arrays(value):
+    """All arrays within a state: in its fields, and in lists, tuples and dicts there."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [array for part in value for array in _arrays(part)]
+    if isinstance(value, dict) or hasattr(value, "__dataclass_fields__"):
+        return _arrays(list((value if isinstance(value, dict) else vars(value)).values()))
+    return []
+
+
+def _refuse(value):
+    raise pickle.PicklingError(f"it holds a {type(value).__name__}")
+
+
+class _Check:
+    """A solver, a problem, and runs of the one on the other."""
+
+    def __init__(self, solver, problem, max_iter, seed):
+        self.solver, self.problem, self.max_iter, self.seed = solver, problem, max_iter, seed
+        self.points = []  # of the last run: (record, copy of its x)
+
+    def require(self, good, message):
+        if not good:
+            raise ValueError(f"{type(self.solver).__name__}: {message}")
+
+    def solve(self, ledger=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
+        """A run of max_iter iterations, if no parameter says otherwise, that every step is watched in."""
+        solver = clone(self.solver).set_params(**{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params)
+        given, step, init = solver.get_params(), solver.step, solver.init_state
+        self.points = points = []
+
+        def look(record):
+            points.append((record, record.x.copy()))
+            return stop(record)
+
+        def watched_step(oracle, s):
+            held = [(array, array.copy()) for array in _arrays(vars(s))]
+            step(oracle, s)
+            good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
+            self.require(good, "step writes into an array of the state; bind a new one to the field")
+
+        def watched_init(oracle, x):
+            if ledger is not None:
+                ledger.watch(oracle)
+            return init(oracle, x)
+
+        solver.step, solver.init_state = watched_step, watched_init
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a short run need not converge
+            result = solver.solve(
+                self.problem if ledger is None else ledger.problem,
+                random_state=self.seed if seed is None else seed,
+                state=state,
+                record_every=record_every,
+                on_record=look,
+            )
+        kept = all(value is given[name] for name, value in solver.get_params().items())
+        self.require(kept, "solve changes the solver's parameters; use the state")
+        return result
+
+    def same(self, ours, theirs, what):
+        """Two runs are the same: all of their results, to the bit."""
+        for name in ("n_iter", "stop_reason", "n_evaluations", "ifo", "loss_curve", "x"):
+            a, b = getattr(ours, name), getattr(theirs, name)
+            self.require(np.array_equal(a, b), f"{what} must give the same {name}, got {a}, not {b}")
+
+    def run(self):
+        ledger = Ledger(self.problem)
+        whole = self.solve(ledger)
+        way = {record.iteration: x for record, x in self.points}
+        self.records(whole)
+        self.counts(whole, ledger)
+        self.values(whole)
+        good = list(way) == list(range(whole.n_iter + 1))
+        self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
+        self.same(self.solve(), whole, "another run with the same random_state")
+        rare = self.solve(record_every=10**9)
+        self.require(np.array_equal(rare.x, whole.x), "record_every must not change the way, but other records do")
+        if ledger.partial:
+            other = self.solve(seed=self.seed + 1)
+            self.require((other.x != whole.x).any(), "another random_state must give another x: draw from the oracle")
+
+        k = max(1, whole.n_iter // 2)
+        part = self.solve(max_iter=k)
+        good = all(np.array_equal(x, way[record.iteration]) for record, x in self.points)
+        self.require(good, "max_iter must not change the iterates before it")
+        self.same(self.solve(state=self.pickled(part.state)), whole, "a run resumed after max_iter")
+        stopped = self.solve(stop=lambda record: record.iteration >= k)
+        found = f"{stopped.stop_reason!r} at {stopped.n_iter}"
+        good = (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k)
+        self.require(good, f"on_record must stop the run at iteration {k}, got {found}")
+        self.same(self.solve(state=self.pickled(stopped.state)), whole, "a run resumed after a callback")
+
+        none = self.solve(max_ifo=1)
+        self.require(none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}")
+        spent = int(next(ifo for t, ifo, _ in whole.state.records if t == k))
+        for limit, fit in ((spent, k), (spent - 1, k - 1)):
+            budget = self.solve(max_ifo=limit)
+            found = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that fit"
+            good = budget.ifo[-1] <= limit and budget.n_iter == fit
+            self.require(good, f"max_ifo={limit} must be used and not exceeded, got {found}: see the method cost")
+
+    def pickled(self, state):
+        """A state that went through pickle, where it may not take the problem along."""
+        pickler = pickle.Pickler(file := io.BytesIO())
+        pickler.dispatch_table = copyreg.dispatch_table | dict.fromkeys((type(self.problem), Oracle), _refuse)
+        try:
+            pickler.dump(state)
+            return pickle.loads(file.getvalue())
+        except Exception as error:  # whatever the user's objects raise
+            raise ValueError(f"{type(self.solver).__name__}: the state must be picklable, but {error}") from error
+
+    def records(self, result):
+        """Records: that of x_0 first, that of the result last, each with the objective of its x."""
+        n = len(result.ifo)
+        self.require(len(result.loss_curve) == n and result.ifo[0] == 0, "ifo and loss_curve must start at x_0")
+        self.require((np.diff(result.ifo) >= 0).all(), f"ifo must not fall, got {result.ifo}")
+        good = 1 <= result.n_iter <= self.max_iter
+        self.require(good, f"max_iter={self.max_iter} must allow as many iterations, got {result.n_iter}")
+        for record, x in self.points:
+            self.require(np.array_equal(record.x, x), f"x of iteration {record.iteration} is written into later")
+            self.require(record.fun == self.problem.objective(x), f"fun of iteration {record.iteration} is another's")
+        last = result.loss_curve[-1], self.problem.objective(result.x)
+        self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
+
+    def counts(self, result, ledger):
+        """IFO as drawn, n_evaluations as evaluated."""
+        for kind, found in ledger.evaluated.items():
+            charged = result.n_evaluations[kind]
+            self.require(charged == found, f"n_evaluations[{kind!r}] must be {found} as evaluated, got {charged}")
+        self.require(result.ifo[-1] == ledger.ifo, f"ifo must be {ledger.ifo} as drawn, got {result.ifo[-1]}")
+
+    def values(self, result):
+        """Finite, lower than at x_0, feasible, and of one type."""
+        x, dtype = result.x, self.points[0][1].dtype
+        good = np.isfinite(x).all() and np.isfinite(result.loss_curve).all() and result.stop_reason != "non_finite"
+        self.require(good, f"must stay finite, got {result.stop_reason} with fun {result.fun}")
+        if self.problem.penalty is not None:
+            off = np.abs(self.problem.penalty.project(x) - x).max()
+            self.require(off <= 100 * np.finfo(dtype).eps * np.abs(x).max(), f"x is {off} off the penalty's domain")
+        down = result.fun < result.loss_curve[0]
+        self.require(down, f"must go down in {self.max_iter} iterations, got {result.fun} from {result.loss_curve[0]}")
+        for array in [x, *_arrays(vars(result.state.state))]:
+            good = array.dtype.kind != "f" or array.dtype == dtype
+            self.require(good, f"the state must keep the {dtype} of x, got {array.dtype}")

@@ -1,0 +1,250 @@
+"""Problems from callables: the same as a subclass, derivatives by three ways, and mistakes named at construction."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from sk_stormc import minimize
+from sk_stormc.penalties import L1
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, check_problem
+from sk_stormc.solvers import SOLVERS
+
+N, D, L = 60, 3, 2
+rng = np.random.default_rng(0)
+A, C = rng.normal(size=(N, L, D)), rng.normal(size=(N, L))
+
+
+# g_j(x) = tanh(A_j x), f_i(x, u) = |u - c_i|^2 + |x|^2: at module level, so that they can be pickled
+def inner(x, j):
+    return np.tanh(A[j] @ x).mean(0)
+
+
+def inner_jacobian(x, j):
+    return ((1 - np.tanh(A[j] @ x) ** 2)[..., None] * A[j]).mean(0)
+
+
+def inner_vjp(x, j, v):
+    return np.einsum("jl,jld->d", (1 - np.tanh(A[j] @ x) ** 2) * v, A[j]) / len(j)
+
+
+def outer_gradient(x, u, i):
+    return 2 * x, 2 * (u - C[i].mean(0))
+
+
+def outer(x, u):
+    return ((u - C) ** 2).sum(1).mean() + x @ x
+
+
+GOOD = {
+    "inner": inner,
+    "inner_jacobian": inner_jacobian,
+    "outer_gradient": outer_gradient,
+    "outer": outer,
+    "n_inner": N,
+    "n_outer": N,
+    "n_variables": D,
+}
+X0 = np.array([0.5, -1.0, 2.0])
+WAYS = {
+    "jacobian": {},
+    "vjp": {"inner_jacobian": None, "inner_vjp": inner_vjp},
+    "differences": {"inner_jacobian": None},
+}
+
+
+def compose(**changes):
+    return FiniteSumComposition(**GOOD | changes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("start", [None, X0, X0.astype(np.float32)], ids=["zeros", "x0", "float32"])
+def test_contract(way, start):
+    check_problem(compose(x0=start, **WAYS[way]))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_three_ways_to_the_same_minimum(solver):
+    settings = {"random_state": 0, "max_iter": 40, "tol": 0}
+    exact, vjp, differences = (minimize(compose(x0=X0, **way), solver, **settings) for way in WAYS.values())
+    assert exact.fun < exact.loss_curve[0]
+    # all batches are full here, so that the kinds take the same steps
+    np.testing.assert_allclose(vjp.x, exact.x, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(differences.x, exact.x, rtol=1e-5, atol=1e-7)
+
+
+def test_same_way_as_the_subclass():
+    """A portfolio written as callables draws and computes as `PortfolioProblem` with its Jacobian sampled."""
+    R = np.random.default_rng(1).normal(0.1, 1.0, size=(2000, 4))
+    subclass = PortfolioProblem(R)
+    subclass.jacobian_kind = "sampled"
+
+    def slopes(x, u, i):
+        d = R[i] @ x - u
+        return (2 * d - 1) @ R[i] / len(i), -2 * d.mean(keepdims=True)
+
+    problem = FiniteSumComposition(
+        lambda x, j: R[j].mean(0, keepdims=True) @ x,
+        lambda x, j: R[j].mean(0, keepdims=True),
+        slopes,
+        lambda x, u: np.mean((R @ x - u) ** 2 - R @ x),
+        2000,
+        2000,
+        4,
+    )
+    for solver in set(SOLVERS) - {"storm-c-paper"}:  # whose constants are those of the class
+        ours, theirs = (minimize(p, solver, random_state=0, max_iter=60, tol=0) for p in (problem, subclass))
+        np.testing.assert_allclose(ours.x, theirs.x, rtol=1e-8)
+        np.testing.assert_array_equal(ours.ifo, theirs.ifo)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pickle(way):
+    problem = compose(x0=X0, penalty=L1(0.01), **WAYS[way])
+    results = [minimize(p, random_state=0) for p in (problem, pickle.loads(pickle.dumps(problem)))]
+    np.testing.assert_array_equal(results[0].x, results[1].x)
+    assert len(pickle.dumps(results[0].state.state)) < 20_000
+
+
+def test_a_state_holds_no_list_of_all_components():
+    n = 10**6
+
+    def plain(x, j):
+        return np.array([x @ x + 1.0])
+
+    problem = FiniteSumComposition(
+        plain, None, lambda x, u, i: u, lambda x, u: u[0] ** 2 / 2, n, 1, x0=X0,
+        inner_vjp=lambda x, j, v: 2 * x * v
+    )  # fmt: skip
+    assert len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
+
+
+def test_what_callables_return_is_converted():
+    def lists(function):
+        return lambda *args: function(*args).astype(np.float32).tolist()
+
+    def pair(x, u, i):
+        f_x, f_u = outer_gradient(x, u, i)
+        return f_x.tolist(), f_u.tolist()
+
+    loose = compose(inner=lists(inner), inner_jacobian=lists(inner_jacobian), outer_gradient=pair, x0=[0, 1, 2])
+    result = minimize(loose, random_state=0, max_iter=20)
+    assert result.x.dtype == np.float64
+    start = np.array([0.0, 1.0, 2.0])
+    np.testing.assert_allclose(result.fun, minimize(compose(x0=start), random_state=0, max_iter=20).fun, rtol=1e-5)
+
+
+def test_single_precision_start():
+    problem = compose(x0=X0.astype(np.float32))
+    result = minimize(problem, random_state=0, max_iter=20)
+    assert result.x.dtype == np.float32
+    assert problem.outer(X0, np.ones(2)) == outer(X0, np.ones(2))  # the objective is not rounded
+
+
+def test_the_start_is_not_the_callers():
+    x0 = X0.copy()
+    problem = compose(x0=x0)
+    x0[:] = 0
+    np.testing.assert_array_equal(problem.initial_point(None), X0)
+    problem.initial_point(None)[:] = 0
+    np.testing.assert_array_equal(problem.initial_point(None), X0)
+
+
+def test_differences_are_as_accurate_as_their_order():
+    exact, near = (compose(x0=X0, **WAYS[way]).jacobian(X0, None) for way in ("jacobian", "differences"))
+    assert np.abs(near - exact).max() < 1e-9
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inner": 3}, "inner must be callable, got 3"),
+        ({"outer": None}, "outer must be callable, got None"),
+        ({"inner_vjp": inner_vjp}, "inner_vjp must be None where inner_jacobian is given, got both"),
+        ({"n_inner": 0}, "n_inner must be an integer >= 1, got 0"),
+        ({"n_outer": 2.5}, "n_outer must be an integer >= 1, got 2.5"),
+        ({"n_variables": None}, "n_variables must be an integer >= 1 where x0 is None"),
+        ({"n_variables": 4}, "size 4 is different from 3"),  # numpy's own: the user's formula fails
+        ({"x0": np.ones(4)}, r"x0 must be of shape \(3,\), got shape \(4,\)"),
+        ({"x0": np.ones((3, 1)), "n_variables": None}, r"x0 must be of shape \(n_variables,\), got shape \(3, 1\)"),
+        ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
+        ({"x0": "start"}, "x0 must be numbers, got 'start'"),
+        ({"metric": np.ones(2)}, "metric: must be None or a vector or matrix of 3 variables"),
+        ({"penalty": 0.1}, "penalty: must be None or have value, prox and project, got 0.1"),
+        ({"inner_floor": "low"}, "inner_floor: must be a finite number or None"),
+        ({"inner": lambda x, j: np.tanh(A[j] @ x)}, r"inner must be of shape \(l,\).*got shape \(1, 2\)"),
+        ({"inner": lambda x, j: 1.0}, r"inner must be of shape \(l,\).*got shape \(\)"),
+        ({"inner": lambda x, j: (A[j] @ x + 1).sum(0)}, "inner must return the mean over its indices"),
+        ({"inner": lambda x, j: np.full(2, np.nan)}, "inner must be finite at x0"),
+        ({"inner": lambda x, j: None}, "inner must return real numbers, got None"),
+        ({"inner": lambda x, j: [1j, 2]}, "inner must return real numbers"),
+        ({"inner_jacobian": lambda x, j: A[j]}, r"inner_jacobian must be of shape \(2, 3\), got shape \(1, 2, 3\)"),
+        ({"inner_jacobian": lambda x, j: A[j].mean(0).T}, r"inner_jacobian must be .*\(2, 3\), got shape \(3, 2\)"),
+        ({"inner_jacobian": lambda x, j: A[j].sum(0)}, "inner_jacobian must return the mean"),
+        ({"inner_jacobian": None, "inner_vjp": lambda x, j, v: v}, r"inner_vjp must be .*\(3,\), got shape \(2,\)"),
+        ({"outer_gradient": lambda x, u, i: x}, r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)"),
+        ({"outer_gradient": lambda x, u, i: (u, x)}, r"first of the tuple .* shape \(3,\), got shape \(2,\)"),
+        ({"outer_gradient": lambda x, u, i: len(i) * (u + 1)}, "outer_gradient must return the mean"),
+        ({"outer": lambda x, u: u}, r"outer must be of shape \(\), got shape \(2,\)"),
+    ],
+)
+def test_mistakes_are_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        compose(**changes)
+
+
+def test_mistakes_cost_no_pass_over_the_data():
+    seen = []
+
+    def counted(x, j):
+        seen.append(len(j))
+        return inner(x, j)
+
+    compose(inner=counted)
+    assert max(seen) <= 2
+
+
+@pytest.mark.parametrize(
+    "rough",
+    [
+        lambda x, j: np.abs(x[:1]),  # a kink at x0 = 0, where central differences of any step agree
+        lambda x, j: np.floor(1e6 * x[:1]),
+        lambda x, j: 1 + x[:1] + 1e-8 * np.random.default_rng(int(abs(x[0]) * 1e12)).normal(size=1),
+        lambda x, j: np.float32(1) + np.sin(x[:1] + 1).astype(np.float32),
+        lambda x, j: np.exp(1e5 * x[:1]),
+        lambda x, j: np.log(x[:1] + 1e-9),
+    ],
+    ids=["kink", "steps", "noise", "single precision", "scale", "domain"],
+)
+def test_rough_functions_are_refused(rough):
+    with pytest.raises(ValueError, match="inner must be smooth at x0 .* variable 0 .*tolerance"):
+        FiniteSumComposition(rough, None, lambda x, u, i: u, lambda x, u: u[0] ** 2 / 2, 1, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "smooth",
+    [
+        lambda x, j: x[:1] ** 2,
+        lambda x, j: x[:1] ** 2 * x[1:],
+        lambda x, j: 1e6 + np.sin(x),
+        lambda x, j: np.exp(30 * x[:1]) * np.ones(1),
+        lambda x, j: np.full(1, 7.0),
+        lambda x, j: 1e-12 * np.tanh(x) ** 2,
+    ],
+)
+def test_smooth_functions_are_not_refused(smooth, dtype):
+    f = FiniteSumComposition(
+        smooth, None, lambda x, u, i: u, lambda x, u: u @ u / 2, 1, 1, x0=np.zeros(2, dtype)
+    )
+    assert f.jacobian(np.zeros(2, dtype), None).dtype == dtype
+
+
+def test_differences_count_as_one_jacobian():
+    result = minimize(compose(x0=X0, **WAYS["differences"]), random_state=0, max_iter=5, tol=0)
+    exact = minimize(compose(x0=X0), random_state=0, max_iter=5, tol=0)
+    np.testing.assert_array_equal(result.ifo, exact.ifo)
+    assert result.n_evaluations == exact.n_evaluations
