@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sk_stormc._validation import check_number
-from sk_stormc.solvers.sarah import SARAHCompositional
+from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.solvers.schedules import at
 from sk_stormc.solvers.steps import Estimate, advance_inner, proximal_point, residual, start_inner
 
@@ -15,6 +15,13 @@ class NestedEstimate(Estimate):
     """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
 
     v: tuple = None
+
+
+@dataclass
+class NestedState(EpochState):
+    """An epoch's state; ``ruled``: epsilon is |F| at the last checkpoint."""
+
+    ruled: bool = False
 
 
 class CIVR(SARAHCompositional):
@@ -30,8 +37,8 @@ class CIVR(SARAHCompositional):
         eta. "auto" is 1.4 / L, L a charged probe of the curvature of minibatches: half of it is used where steps are
         not shortened; 0.7 / L with ``precision=None``.
     precision : float, callable, None or "auto", default="auto"
-        epsilon: |F| above 2 epsilon is stepped along as if it were epsilon long. "auto" is |F| at x_0 (with a penalty
-        or a metric, |x~ - x| / eta there). None takes plain steps, gamma = 1: CIVR without the normalisation.
+        epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta with a penalty
+        or a metric). None takes plain steps, gamma = 1: CIVR without the normalisation.
     batch_size : int, None, tuple of three or "auto", default="auto"
         (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
     checkpoint_batch_size : int, None or tuple of three, default=None
@@ -46,10 +53,11 @@ class CIVR(SARAHCompositional):
     Notes
     -----
     The first paper has an f without samples (``batch_size=(B, B, None)``) and plain steps; the second adds levels, and
-    the normalised step that bounds |x_{t+1} - x_t| by eta epsilon. With an automatic precision no step is longer than
-    eta |F(x_0)|: it holds back a gradient that grows, and near the optimum gamma is 1/2 at every step, so that the
-    method converges linearly where SARAH-C does. A smaller epsilon makes the way there longer, |x_0 - x*| / (eta
-    epsilon) iterations at least.
+    the normalised step, epsilon the accuracy that is asked for. A fixed epsilon has a unit, and a way of
+    |x_0 - x*| / (eta epsilon) iterations at least; once |F| <= 2 epsilon every step is halved and convergence is as
+    without. The automatic one holds back an F that grows between checkpoints to twice its length there or more. Else
+    gamma is 1/2 at every step, so the method converges linearly where SARAH-C does; and a learning rate far too large
+    is seen, not hidden by steps of bounded length.
 
     `SARAHCompositional` tracks the product F, here its factors are tracked: where all of f is used and steps are plain
     the two are the same.
@@ -100,17 +108,19 @@ class CIVR(SARAHCompositional):
 
     def init_state(self, oracle, x):
         """The first checkpoint, and epsilon."""
-        s = super().init_state(oracle, x)
-        if self.precision is None:
-            s.limits = None, None
-            return s
-        length = residual(oracle.problem, x, s.now.F, at(s.learning_rate, 0))[0]
-        precision = self.auto("precision", oracle.problem, length or 1.0)  # at the optimum any will do
-        s.limits = (
-            oracle.problem.defaults.get("normalization", "global"),
-            precision if callable(precision) else float(precision),
-        )
+        s = NestedState(**vars(super().init_state(oracle, x)))
+        precision = self.auto("precision", oracle.problem, "auto")
+        s.ruled = precision == "auto"
+        normalization = oracle.problem.defaults.get("normalization", "global")
+        s.limits = (None if precision is None else normalization), precision
         return s
+
+    def step(self, oracle, s):
+        """As SARAH-C's; the automatic epsilon is taken anew at a checkpoint."""
+        if s.ruled and s.steps == 0:
+            length = residual(oracle.problem, s.x, s.now.F, at(s.learning_rate, s.t))[0]
+            s.limits = s.limits[0], length
+        super().step(oracle, s)
 
     def refresh(self, oracle, x, size, exact_jacobian):
         """u, J and v at a checkpoint."""
