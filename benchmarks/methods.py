@@ -171,8 +171,8 @@ def main(argv=None):
     print(
         f"x_0 = 0. Learning rates: auto and c/L, c = {', '.join(f'{c:g}' for c in grids['rates'])}, for scgd, acc-scgd "
         "and asc-pg times\ntheir papers' powers of k. "
-        f"Batch sizes B = {', '.join(map(str, grids['batches']))} for g, dg and f (portfolio: dg exactly, once), and the\n"
-        "automatic ones where those are full and for storm-c; for storm-c-paper the published ones. Also\n"
+        f"Batch sizes B = {', '.join(map(str, grids['batches']))} for g, dg and f (portfolio: dg exactly, once), and\n"
+        "the automatic ones where those are full and for storm-c; for storm-c-paper the published ones. Also\n"
         + "; ".join(f"{name}: {settings}" for name, settings in SETTINGS.items())
         + f".\nTuning seeds {grids['tuning']}, by median; reporting seeds {grids['reporting']}.\n"
         "Gaps: portfolio (Phi - Phi*) / |Phi*|, Bellman (Phi - Phi*) / (Phi(0) - Phi*)."
