@@ -110,9 +110,12 @@ class CIVR(SARAHCompositional):
         """The first checkpoint, and epsilon."""
         s = NestedState(**vars(super().init_state(oracle, x)))
         precision = self.auto("precision", oracle.problem, "auto")
-        s.ruled = precision == "auto"
-        normalization = oracle.problem.defaults.get("normalization", "global")
-        s.limits = (None if precision is None else normalization), precision
+        s.ruled = isinstance(precision, str)
+        if precision is None:
+            s.limits = None, None
+        else:
+            fixed = precision if s.ruled or callable(precision) else float(precision)
+            s.limits = oracle.problem.defaults.get("normalization", "global"), fixed
         return s
 
     def step(self, oracle, s):
