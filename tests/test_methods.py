@@ -219,6 +219,18 @@ def test_pairs_where_the_jacobian_is_constant(portfolio, one, other, size):
     np.testing.assert_allclose(*points, rtol=1e-8)
 
 
+def test_for_a_linear_g_the_extrapolated_average_is_storms_recursion(portfolio):
+    beta, points = 0.3, []
+    settings = {"beta": beta, "learning_rate": 0.1, "batch_size": 4, "max_iter": 20, "tol": 0, "record_every": 1}
+    result = minimize(portfolio, "asc-pg", random_state=SEED, on_record=lambda r: points.append(r.x), **settings)
+    oracle = draws_of(portfolio)
+    u = oracle.inner(points[0], oracle.draw("inner", 4))
+    for old, new in zip(points[:19], points[1:20], strict=True):
+        batch = oracle.draw("inner", 4)
+        u = (1 - beta) * (u - oracle.inner(old, batch)) + oracle.inner(new, batch)
+    np.testing.assert_allclose(result.state.state.u, u, rtol=1e-10)
+
+
 # one level: for an exact inner map
 
 
