@@ -11,7 +11,7 @@ from sk_stormc.solvers import ProblemConstants
 __all__ = ["FallingValley"]
 
 SIZE = 10  # d = l
-BEND, DECAY = 0.25, 0.5  # c and p
+BEND = 0.25  # c
 N = 2**20
 KINDS = 32  # of components; the columns of the table are orthogonal to one another and to ones
 WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
@@ -20,10 +20,10 @@ WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
 class FallingValley(CompositionalProblem):
     """A bent valley that falls for ever, ever more slowly, in ten variables and with noise that never vanishes.
 
-    f(y) = h(y_1) + sum_{k>1} b(y_k) with h(y) = (1 + y^2)^(-p/2) / p, b(y) = log(1 + y^2) / 2 and p = 1/2; neither is
-    convex. g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_d - c sin(x_1 + d)) with c = 1/4. So Phi >= 0, which is its
-    infimum and is not attained. Every component of g and of f has waves of its own added, the signs s and s' of which
-    differ from component to component:
+    f(y) = h(y_1) + sum_{k>1} b(y_k) with h(y) = (1 + y^2)^(-1/2) and b(y) = log(1 + y^2) / 2; neither is convex.
+    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_d - c sin(x_1 + d)) with c = 1/4. So Phi >= 0, which is its infimum and
+    is not attained. Every component of g and of f has waves of its own added, the signs s and s' of which differ from
+    component to component:
 
         g_j(x)_k = g(x)_k + sigma (s_jk cos x_k + s'_jk sin x_k)
         f_i(y)   = f(y) + tau sum_k (s_ik sin y_k - s'_ik cos y_k)
@@ -40,10 +40,9 @@ class FallingValley(CompositionalProblem):
         L_g = sqrt(2) sigma + c sqrt(l-1):   the same two parts, differentiated
         L_Phi = M_f L_g + M_g^2 L_f,  Delta = Phi(x_0)
 
-    Down the valley |grad Phi| falls as y_1^-(1+p), which is what makes the descent as long as the theory's T ~ eps^-2
-    allows, nearly: with steps of constant length it takes y_1 ~ eps^(-1/(1+p)) and the sum of |grad Phi| over the way
-    tends to a constant; plain gradient descent takes eps^(-(2+p)/(1+p)) steps. Across the valley curvature turns the
-    noise of the steps into a gradient.
+    Down the valley |grad Phi| falls as y_1^-2. With steps of length eps its sum over the way tends to a constant times
+    1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent takes T ~ eps^-1.5. Across the
+    valley curvature turns the noise of the steps into a gradient, which limits the accuracy at given steps and batches.
 
     Parameters
     ----------
@@ -124,13 +123,13 @@ class FallingValley(CompositionalProblem):
         s, s_ = batch
         q = 1 + u * u
         grad = u / q
-        grad[0] = -u[0] * q[0] ** (-1 - DECAY / 2)
+        grad[0] = -u[0] * q[0] ** -1.5
         return None, grad + self.tau * (s * np.cos(u) + s_ * np.sin(u))
 
     def outer(self, x, u):
         """f(u)."""
         q = 1 + u * u
-        return float(q[0] ** (-DECAY / 2) / DECAY + 0.5 * np.log(q[1:]).sum())
+        return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
 
     def unbounded_below(self):
         """Phi >= 0."""
