@@ -124,5 +124,7 @@ def test_the_table_and_the_picture(capsys, tmp_path):
 def test_errors(capsys):
     assert main(["reproduce", "complexity", "--repetition", "-1"]) == 2
     assert "first_seed must be an integer >= 0" in capsys.readouterr().err
+    assert main(["reproduce", "complexity", "--ifo", "10", "--seeds", "2"]) == 2
+    assert "--ifo must pay for the largest eps, 0.4" in capsys.readouterr().err
     with pytest.raises(ValueError, match="methods must be some of storm-c, sarah-c, scgd"):
         run_complexity(["adam"])

@@ -349,12 +349,14 @@ def report(args):
     Raises
     ------
     ValueError, OSError
-        As `run_complexity`; where the picture cannot be written.
+        As `run_complexity`; for a budget with which nothing is reached; where the picture cannot be written.
     """
     with progress_line() as show:
         measured = run_complexity(
             args.methods, max_ifo=args.ifo, n_seeds=args.seeds, first_seed=args.repetition, progress=show
         )
+    if not any(m.ifo.size for m in measured):
+        raise ValueError(f"--ifo must pay for the largest eps, {EPSILONS[0]:g}, by some method; got {args.ifo}")
     print("A bent valley of 10 variables, non-convex; constants known. IFO to E|grad Phi(x^)| <= eps, x^ uniform among")
     print(f"the iterates, means over {args.seeds} seeds; parameters follow eps by the theory's orders.\n")
     print(summarize(measured))
