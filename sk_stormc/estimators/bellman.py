@@ -80,7 +80,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     n_features_in_ : int
