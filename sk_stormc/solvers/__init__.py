@@ -9,6 +9,7 @@ from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
+from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.theory import (
     ProblemConstants,
@@ -29,6 +30,7 @@ __all__ = [
     "ProblemConstants",
     "SARAHCompositional",
     "STORMCompositional",
+    "SketchySTORM",
     "SolverResult",
     "StopReason",
     "StormParameters",
@@ -48,6 +50,7 @@ SOLVERS = {
     "scgd": SCGD,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
+    "sketchy-storm": SketchySTORM,
 }
 
 
