@@ -38,21 +38,21 @@ class SketchySTORM(STORMCompositional):
 
     The rule of ``STORMCompositional(anchor="auto")`` with two changes, neither of which is in the paper.
 
-    - Steps are taken in the metric P^-1 of PROMISE (Frangella et al. 2024): with Omega a random orthonormal
-      basis of r directions and H the Hessian of one minibatch, P is the Nystrom approximation
-      (H Omega)(Omega^T H Omega)^-1 (H Omega)^T, and its smallest eigenvalue in all other directions. H Omega is r
-      differences of that minibatch's gradient, made once, at x_0, in the problem's own (diagonal) metric.
+    - Steps are taken in the metric P^-1, P = U (Lambda + rho) U^T + 2 rho (I - U U^T): U Lambda U^T is the Nystrom
+      approximation (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random
+      orthonormal basis of r directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the
+      minibatch's gradient, in the problem's own (diagonal) metric, taken once, at the minimum along its gradient.
     - Where the Jacobian is constant and taken exactly, u = u_0 + J (x - x_0) is exact too, and no component of g is
       drawn after the start. (For a Jacobian that varies, the same term corrects u in SCSC, Chen, Sun & Yin 2021.)
 
     With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, only the
-    second applies. The sketch's draws are charged once, its r + 1 evaluations of them each.
+    second applies. The sketch's draws are charged once, its r + 4 evaluations of them each.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
         eta, in the preconditioned metric: near the minimum of a quadratic, 1 is about a Newton step. "auto" is
-        0.35 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
+        0.25 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
         minibatches in that metric.
     batch_size : int, None, tuple of three or "auto", default="auto"
         B, or (B_g, B_dg, B_f), as for `STORMCompositional`.
@@ -86,8 +86,8 @@ class SketchySTORM(STORMCompositional):
 
     # the anchored rule's, not to be set
     anchor = "auto"
-    precision = momentum = init_batch_size = "auto"
-    normalization = None
+    precision = momentum = "auto"
+    init_batch_size = normalization = None
     output = "last"
 
     def __init__(
@@ -117,10 +117,11 @@ class SketchySTORM(STORMCompositional):
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
-        if problem.jacobian_kind == "operator":
+        if problem.jacobian_kind == "operator" or problem.defaults.get("normalization") is not None:
             raise ValueError(
-                f"solver='sketchy-storm' needs a Jacobian that anchors can combine, got {type(problem).__name__} "
-                "with jacobian_kind='operator'; use 'storm-c'"
+                "solver='sketchy-storm' is for problems that plain steps between anchors solve, got "
+                f"{type(problem).__name__}, whose Jacobian cannot be combined or whose steps must be limited; "
+                "use 'storm-c'"
             )
 
     def solve(self, problem, x0=None, **kwargs):
@@ -143,9 +144,9 @@ class SketchySTORM(STORMCompositional):
         super().iterate(oracle, s, loop)
 
     def step_size(self, oracle, x, size, factor, *args, **kwargs):
-        """The learning rate: half the rule's factor in the sketched metric, where noise is what limits a stretch."""
-        halved = isinstance(oracle.problem.metric, Preconditioner) and not is_full(oracle, size)
-        return super().step_size(oracle, x, size, factor / 2 if halved else factor, *args, **kwargs)
+        """The learning rate: in the sketched metric a stretch is limited by its noise, not by its length."""
+        noisy = isinstance(oracle.problem.metric, Preconditioner) and not is_full(oracle, size)
+        return super().step_size(oracle, x, size, 0.25 if noisy else factor, *args, **kwargs)
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
@@ -164,42 +165,36 @@ class SketchySTORM(STORMCompositional):
 
     def _sketch(self, oracle, x, size):
         """The metric P^-1, from r Hessian-vector products of one minibatch; the problem's own where they fail."""
-        problem, d = oracle.problem, x.size
-        rounding, r = np.finfo(x.dtype).eps, min(self.rank, d)
-        root = np.ones_like(x) if problem.metric is None else np.sqrt(problem.metric)
-        omega = np.linalg.qr(oracle.rng.standard_normal((d, r)))[0].astype(x.dtype)
-        directions = (root[:, None] * omega).T  # of length 1 in the metric
-
+        metric, r = oracle.problem.metric, min(self.rank, x.size)
+        root = np.ones_like(x) if metric is None else np.sqrt(metric)
+        omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
-        F = gradient(x)
-        # the first difference only finds the length that changes F by enough to be seen above its rounding
-        sizes = np.linalg.norm(x), np.linalg.norm(directions) / math.sqrt(r)
-        h = math.sqrt(rounding) * float((1 + sizes[0]) / sizes[1])
-        change = np.linalg.norm(root * (gradient(x + h * directions[0]) - F))
-        if change > 0:
-            h *= float(rounding ** (1 / 3) * np.linalg.norm(root * F) / change) or 1.0
-        h = max(h, math.sqrt(rounding) * float(sizes[0] / sizes[1]))
+        x, h = cauchy_point(gradient, x, root)
+        F, directions = gradient(x), root * omega.T  # of length 1 in the metric
         Y = np.array([root * (gradient(x + h * v) - F) / h for v in directions], dtype=float).T
-        K = omega.T.astype(float) @ Y
+        K = omega.T @ Y
         if not np.isfinite(K).all():
-            return problem.metric
+            return metric
         values, vectors = np.linalg.eigh((K + K.T) / 2)
-        seen = values > math.sqrt(rounding) * max(values[-1], 0.0)  # not of rounding, nor of negative curvature
+        least = math.sqrt(np.finfo(x.dtype).eps)  # below is rounding, or negative curvature
+        seen = values > least * max(values[-1], 0.0)
         if not seen.any():
-            return problem.metric
+            return metric
         U, sigma, _ = np.linalg.svd(Y @ (vectors[:, seen] / np.sqrt(values[seen])), full_matrices=False)
-        top = np.maximum(sigma**2, math.sqrt(rounding) * sigma[0] ** 2)  # eigenvalues of the approximation
-        scale = root**2 / top[-1]
-        W = root[:, None] * U * np.sqrt(1 / top[-1] - 1 / top)
-        return Preconditioner(scale.astype(x.dtype), W.astype(x.dtype))
+        top = np.maximum(sigma**2, least * sigma[0] ** 2)
+        top, rest = top + top[-1], 2 * top[-1]  # eigenvalues of P, on U and elsewhere
+        W = root[:, None] * U * np.sqrt(1 / rest - 1 / top)
+        return Preconditioner((root**2 / rest).astype(x.dtype), W.astype(x.dtype))
 
     def _minibatch_gradient(self, oracle, x, size):
         """Phi's gradient for one minibatch: the same draws of g and of dg, so that its Jacobian is symmetric."""
         everything = is_full(oracle, size)
 
         def draw(kind):
-            n = oracle.n_components(kind)
-            return oracle.draw(kind, None if everything else min(self.sketch_batch_size, n))
+            S = None if everything else min(self.sketch_batch_size, oracle.n_components(kind))
+            batch = oracle.draw(kind, S)
+            oracle.forget(kind, S)  # drawn once
+            return batch
 
         inner, outer = draw("inner"), draw("outer")
         u = guard(oracle, oracle.inner(x, inner), None)
@@ -213,6 +208,27 @@ class SketchySTORM(STORMCompositional):
             return oracle.gradient(y, u, oracle.jacobian(y, inner), outer)
 
         return gradient
+
+
+def cauchy_point(gradient, x, root):
+    """The minimum along the gradient, as its curvature at x has it, and a length for differences of the gradient.
+
+    Curvature is to be sketched where the run will go: the semivariance, at x_0 = 0, has none that is linear.
+    """
+    rounding, F = np.finfo(x.dtype).eps, gradient(x)
+    length = float(np.linalg.norm(root * F))
+    v = -(root**2) * F / (length or 1.0)  # of length 1 in the metric
+    size = float(np.linalg.norm(v)) or 1.0
+    least = math.sqrt(rounding) * float(np.linalg.norm(x)) / size
+    h = least + math.sqrt(rounding) / size
+    for _ in range(2):  # the first difference only finds the length that changes F by enough to be seen
+        w = (gradient(x + h * v) - F) / h
+        change = float(np.linalg.norm(root * w))
+        if not 0 < change < math.inf:
+            return x, h
+        h = max(rounding ** (1 / 3) * length / change, least)
+    bend = float(v @ w)
+    return (x + (length / bend) * v if bend > 0 else x), h
 
 
 def inner_slope(oracle, x, u, size):
