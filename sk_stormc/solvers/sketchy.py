@@ -70,7 +70,7 @@ class SketchySTORM(STORMCompositional):
     Frangella, Rathore, Zhao & Udell, "PROMISE: Preconditioned Stochastic Optimization Methods by Incorporating
     Scalable Curvature Estimates", JMLR 25, 2024 (arXiv 2309.02014).
     Chen, Sun & Yin, "Solving Stochastic Compositional Optimization is Nearly as Easy as Solving Stochastic
-    Optimization", IEEE Transactions on Signal Processing 69, 2021 (arXiv 2008.10847).
+    Optimization", IEEE Transactions on Signal Processing 69, 2021.
 
     Examples
     --------
