@@ -10,6 +10,7 @@ from sk_stormc.solvers import (
     VRSCPG,
     AcceleratedSCGD,
     SARAHCompositional,
+    SketchySTORM,
     STORMCompositional,
     minimize,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "SARAHCompositional",
     "SNEEmbedding",
     "STORMCompositional",
+    "SketchySTORM",
     "minimize",
     "sharpe_ratio",
 ]

@@ -20,6 +20,7 @@ _STYLES = {
     "sarah-c": {"color": "#000000", "linestyle": (0, (5, 3)), "linewidth": 1.3},
     "storm-c-paper": {"color": "#009E73", "linestyle": (0, (6, 1.5, 1, 1.5)), "linewidth": 2.2},
     "storm-c": {"color": "#D55E00", "linestyle": "-", "linewidth": 2.2},
+    "sketchy-storm": {"color": "#882255", "linestyle": (0, (1, 1)), "linewidth": 2.4},
     "lbfgs": {"color": "#0072B2", "linestyle": (0, (3, 1.2)), "linewidth": 2.2},
 }
 _OTHERS = [

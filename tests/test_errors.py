@@ -576,7 +576,7 @@ def test_a_learning_rate_far_too_large(name, n, magnitude):
     assert np.isfinite(portfolio.weights_).all()
     assert np.isfinite(portfolio.loss_curve_).all()
     start = portfolio.loss_curve_[0]
-    if name == "storm-c" and n == 300 and portfolio.stop_reason_ == "converged":
+    if name in ("storm-c", "sketchy-storm") and n == 300 and portfolio.stop_reason_ == "converged":
         good, _ = fit("storm-c", R)  # full batches: the combination of anchors finds the way back
         assert portfolio.loss_curve_[-1] <= good.loss_curve_[-1] + 1e-3 * abs(good.loss_curve_[-1])
         return

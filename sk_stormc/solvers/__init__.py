@@ -13,6 +13,7 @@ from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.scvr import SCVR
+from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.theory import (
     ProblemConstants,
@@ -36,6 +37,7 @@ __all__ = [
     "ProblemConstants",
     "SARAHCompositional",
     "STORMCompositional",
+    "SketchySTORM",
     "SolverResult",
     "StopReason",
     "StormParameters",
@@ -59,6 +61,7 @@ SOLVERS = {
     "acc-scgd": AcceleratedSCGD,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
+    "sketchy-storm": SketchySTORM,
 }
 
 
@@ -103,7 +106,7 @@ def minimize(
     problem : CompositionalProblem
     solver : str or CompositionalSolver, default="storm-c"
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "lbfgs") or an instance, which is cloned.
+        "lbfgs", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
         Start; None means the problem's own.
     random_state : int, RandomState instance or None, default=None

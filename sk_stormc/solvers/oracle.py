@@ -105,6 +105,10 @@ class Oracle:
         self.ifo += batch.size
         return batch
 
+    def forget(self, kind, size):
+        """Drop the batches of this size drawn ahead: of one that is drawn once, a state would carry 63 more."""
+        self._ahead.pop((kind, size), None)
+
     def share(self, batch):
         """An inner batch taken as a Jacobian batch too, and charged as one ("operator" Jacobians)."""
         self.ifo += batch.size
