@@ -43,7 +43,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Discount, in [0, 1).
     solver : str or CompositionalSolver, default="storm-c"
         "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
-        "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by least squares.
+        "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by
+        least squares.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
         transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
