@@ -1,6 +1,6 @@
 """All methods at equal oracle calls, each tuned: the portfolio problem and the Bellman problem.
 
-    OMP_NUM_THREADS=1 python benchmarks/methods.py [--quick] [--returns FILE.npz ...]
+    OMP_NUM_THREADS=1 python benchmarks/methods.py [--quick] [--methods NAME ...] [--returns FILE.npz ...]
 
 Every solver of `sk_stormc.solvers.SOLVERS` is run on every problem from x_0 = 0, at every setting of its grid, with the
 tuning seeds; the setting with the smallest median gap is run with the reporting seeds, of which the table holds the
@@ -86,13 +86,15 @@ def grid(name, problem, rates, batches):
         return [("-", {}, None)]
     solver = SOLVERS[name]
     L = largest_eigenvalue(problem, None if name == "storm-c-paper" else problem.metric)
+    if name == "sketchy-storm":  # its rates are those of a metric that is about the inverse Hessian
+        L = 1.0
     scale = getattr(solver, "exponents", None)
     # no step of a Bellman problem takes the constant Jacobian exactly, as in the papers; of a portfolio problem all do
     exact = isinstance(problem, PortfolioProblem)
     choices = []
     if name != "storm-c-paper":
         choices += [(f"B={B}", {"batch_size": (B, None if exact else B, B)}) for B in batches]
-    if name in ("storm-c", "storm-c-paper") or problem.n_inner <= 1024:  # full; or part of the method
+    if name in ("storm-c", "storm-c-paper", "sketchy-storm") or problem.n_inner <= 1024:  # full; or part of the method
         choices.append(("", {}))
     found = []
     for setting in SETTINGS.get(name, [{}]):
@@ -122,7 +124,17 @@ def gaps_of(problem, best, scale, name, params, seed, passes):
     return [max((result.loss_curve[i] - best) / scale, 0.0) for i in last]
 
 
-def compare(problem, best, scale, rates=RATES, batches=BATCHES, tuning=TUNING, reporting=REPORTING, passes=PASSES):
+def compare(
+    problem,
+    best,
+    scale,
+    rates=RATES,
+    batches=BATCHES,
+    tuning=TUNING,
+    reporting=REPORTING,
+    passes=PASSES,
+    methods=tuple(SOLVERS),
+):
     """Tune and report.
 
     Returns
@@ -131,7 +143,7 @@ def compare(problem, best, scale, rates=RATES, batches=BATCHES, tuning=TUNING, r
         By solver: for each budget (median gap, worst gap, setting, whether at an end of the grid).
     """
     table = {}
-    for name in SOLVERS:
+    for name in methods:
         settings = grid(name, problem, rates, batches)
         tuned = [
             np.median([gaps_of(problem, best, scale, name, params, s, passes) for s in tuning], axis=0)
@@ -164,6 +176,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=inspect.getdoc(inspect.getmodule(main)).splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny problems, a short grid: seconds")
     parser.add_argument("--returns", nargs="*", default=[FRENCH] if FRENCH.exists() else [], metavar="FILE")
+    parser.add_argument("--methods", nargs="+", default=list(SOLVERS), choices=list(SOLVERS), metavar="NAME")
     args = parser.parse_args(argv)
     grids = {"rates": RATES, "batches": BATCHES, "tuning": TUNING, "reporting": REPORTING, "passes": PASSES}
     if args.quick:
@@ -172,7 +185,8 @@ def main(argv=None):
         f"x_0 = 0. Learning rates: auto and c/L, c = {', '.join(f'{c:g}' for c in grids['rates'])}, for scgd, acc-scgd "
         "and asc-pg times\ntheir papers' powers of k. "
         f"Batch sizes B = {', '.join(map(str, grids['batches']))} for g, dg and f (portfolio: dg exactly, once), and\n"
-        "the automatic ones where those are full and for storm-c; for storm-c-paper the published ones. Also\n"
+        "the automatic ones where those are full and for storm-c and sketchy-storm (whose rates are c);\n"
+        "for storm-c-paper the published ones. Also\n"
         + "; ".join(f"{name}: {settings}" for name, settings in SETTINGS.items())
         + f".\nTuning seeds {grids['tuning']}, by median; reporting seeds {grids['reporting']}.\n"
         "Gaps: portfolio (Phi - Phi*) / |Phi*|, Bellman (Phi - Phi*) / (Phi(0) - Phi*)."
@@ -180,7 +194,7 @@ def main(argv=None):
     began = time.perf_counter()
     for group in (portfolio_problems(args.quick, [] if args.quick else args.returns), bellman_problems(args.quick)):
         for name, problem, best, scale in group:
-            show(name, compare(problem, best, scale, **grids), grids["passes"])
+            show(name, compare(problem, best, scale, **grids, methods=args.methods), grids["passes"])
     print(f"\n{time.perf_counter() - began:.0f} s")
 
 
