@@ -246,6 +246,25 @@ def test_bellman_over_partitions(client, log, cut, frame):
     assert value.intercept_ == plain.intercept_
 
 
+@pytest.mark.parametrize("cut", CUTS[:2], ids=str)
+def test_episodes_go_on_in_the_next_partition(log, cut):
+    """With time, a partition's last row waits for its successor."""
+    at = np.arange(3000)
+    frame = pd.DataFrame(log.X, columns=list("abcd")).assign(y=log.y, terminal=at % 50 == 49, time=at + at // 100)
+
+    def feed(value, rows):
+        extra = {name: rows[name].to_numpy() for name in ("terminal", "time")}
+        return value.partial_fit(rows[list("abcd")], rows["y"], **extra)
+
+    plain, value = (BellmanValueEstimator(0.9, random_state=0) for _ in range(2))
+    feed(plain, frame)
+    for part in partitions(frame, cut):
+        feed(value, part.compute())
+    assert value.n_iter_ > 50
+    same_bits(value.coef_, plain.coef_)
+    assert value.feature_names_in_.tolist() == list("abcd")
+
+
 def test_a_dask_array_computes_itself_once(returns):
     loaded = []
 
