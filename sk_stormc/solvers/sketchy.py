@@ -42,8 +42,9 @@ class SketchySTORM(STORMCompositional):
       approximation (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random
       orthonormal basis of r directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the
       minibatch's gradient, in the problem's own (diagonal) metric, taken once, at the minimum along its gradient.
-    - Where the Jacobian is constant and taken exactly, u = u_0 + J (x - x_0) is exact too, and no component of g is
-      drawn after the start. (For a Jacobian that varies, the same term corrects u in SCSC, Chen, Sun & Yin 2021.)
+    - Where the Jacobian is constant and taken exactly, and f has components to sample, u = u_0 + J (x - x_0) is exact
+      too, and no component of g is drawn after the start. (Where it varies, the same term corrects u in SCSC,
+      Chen, Sun & Yin 2021.)
 
     With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, only the
     second applies. The sketch's draws are charged once, its r + 4 evaluations of them each.
@@ -139,7 +140,8 @@ class SketchySTORM(STORMCompositional):
         if problem.penalty is None and np.ndim(problem.metric) < 2:
             problem.metric = self._sketch(oracle, x, size)
         s = super().init_state(oracle, x)
-        linear = inner_slope(oracle, x, s.now.u, s.batch_size) is not None
+        # with an f of one component an iteration would be all but free, and a budget of IFO none
+        linear = problem.n_outer > 1 and inner_slope(oracle, x, s.now.u, s.batch_size) is not None
         return SketchyState(**vars(s), metric=problem.metric, origin=(x, s.now.u) if linear else None)
 
     def iterate(self, oracle, s, loop):
