@@ -34,10 +34,11 @@ class MappedRows:
         # of a view, numpy keeps the offset of the whole
         rows = cls(root.filename, X.dtype, root.offset + X.ctypes.data - root.ctypes.data, X.shape)
         try:
-            rows._open()
-        except (OSError, ValueError):  # the file has gone or changed, the mapping has not
+            there = rows[:: max(1, len(rows) - 1)]
+        except (OSError, TypeError, ValueError):  # the file has gone, shrunk or never had a name; the mapping is there
             return X
-        return rows
+        ends = np.asarray(X)[:: max(1, len(rows) - 1)]
+        return rows if np.array_equal(there, ends, equal_nan=True) else X  # else another file has taken its name
 
     def _open(self):
         with open(self.filename, "rb") as file:
@@ -67,9 +68,9 @@ class MappedRows:
     __matmul__ = dot
 
 
-def blocks(rows):
-    """Blocks of rows with the number of their first: all at once where they are in memory."""
-    if not isinstance(rows, MappedRows):
+def blocks(rows, whole=True):
+    """Blocks of rows with the number of their first: all at once where they are in memory, unless not ``whole``."""
+    if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return
     size = max(1, BLOCK // (rows.dtype.itemsize * rows.shape[1]))
