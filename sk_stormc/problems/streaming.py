@@ -115,7 +115,7 @@ class StreamingProblem(CompositionalProblem):
     def lasts(self, places, n_rows):
         """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
         at = [place.start(n_rows) for place, used in zip(places, self._sampled, strict=True) if used]
-        self._rows.keep = min(min(at), max(at) - self.window)
+        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
         return self._rows.has(max(at) + n_rows)
 
     def inner_batch(self, draws):
