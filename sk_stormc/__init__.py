@@ -1,20 +1,36 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
 from sk_stormc.estimators import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, sharpe_ratio
-from sk_stormc.solvers import ASCPG, LBFGS, SCGD, VRSCPG, SARAHCompositional, STORMCompositional, minimize
+from sk_stormc.solvers import (
+    ASCPG,
+    CIVR,
+    LBFGS,
+    SCGD,
+    SCVR,
+    VRSCPG,
+    AcceleratedSCGD,
+    SARAHCompositional,
+    SketchySTORM,
+    STORMCompositional,
+    minimize,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ASCPG",
+    "CIVR",
     "LBFGS",
     "SCGD",
+    "SCVR",
     "VRSCPG",
+    "AcceleratedSCGD",
     "BellmanValueEstimator",
     "CompositionalPortfolio",
     "SARAHCompositional",
     "SNEEmbedding",
     "STORMCompositional",
+    "SketchySTORM",
     "minimize",
     "sharpe_ratio",
 ]

@@ -59,7 +59,11 @@ def _make_parser():
             help="budget of a run in IFO (default: %(default)s)",
         )
         one.add_argument(
-            "--seeds", type=_positive, default=3, metavar="K", help="number of seeds (default: %(default)s)"
+            "--seeds",
+            type=_positive,
+            default=getattr(experiment, "SEEDS", 3),
+            metavar="K",
+            help="number of seeds (default: %(default)s)",
         )
         one.add_argument(
             "--methods",

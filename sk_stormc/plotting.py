@@ -12,11 +12,15 @@ __all__ = ["plot_curves", "plot_embeddings"]
 # wide, one narrow, so that both are seen.
 _STYLES = {
     "scgd": {"color": "#E69F00", "linestyle": "-", "linewidth": 4.5, "zorder": 1.8},
+    "acc-scgd": {"color": "#CC79A7", "linestyle": (0, (1, 1)), "linewidth": 3.0, "zorder": 1.9},
     "asc-pg": {"color": "#000000", "linestyle": (0, (1, 2)), "linewidth": 1.6},
     "vrsc-pg": {"color": "#56B4E9", "linestyle": (0, (2.5, 0.5)), "linewidth": 4.5, "zorder": 1.8},
+    "scvr": {"color": "#0072B2", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "linewidth": 1.4},
+    "civr": {"color": "#D55E00", "linestyle": (0, (8, 2)), "linewidth": 1.4},
     "sarah-c": {"color": "#000000", "linestyle": (0, (5, 3)), "linewidth": 1.3},
     "storm-c-paper": {"color": "#009E73", "linestyle": (0, (6, 1.5, 1, 1.5)), "linewidth": 2.2},
     "storm-c": {"color": "#D55E00", "linestyle": "-", "linewidth": 2.2},
+    "sketchy-storm": {"color": "#882255", "linestyle": (0, (1, 1)), "linewidth": 2.4},
     "lbfgs": {"color": "#0072B2", "linestyle": (0, (3, 1.2)), "linewidth": 2.2},
 }
 _OTHERS = [

@@ -360,7 +360,7 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (MakesItsOwnBatch, None, r"n_evaluations\['outer'\] must be"),
         (HidesItsDraws, None, "ifo must be .* as drawn"),
         (IsRandom, None, "another run with the same random_state must give the same"),
-        (IgnoresTheSeed, None, "another random_state must give another x"),
+        (IgnoresTheSeed, None, "another random_state must give other iterates"),
         (SeesTheRecords, None, "record_every must not change the way"),
         (RemembersInTheSolver, None, "a run resumed after max_iter must give the same"),
         (KnowsItsEnd, None, "max_iter must not change the iterates"),

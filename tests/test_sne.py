@@ -461,7 +461,7 @@ def test_few_points(kernel):
     assert trustworthiness(X, model.embedding_) > 0.98
 
 
-@pytest.mark.parametrize("solver", ["scgd", "asc-pg", "sarah-c", "vrsc-pg"])
+@pytest.mark.parametrize("solver", ["scgd", "acc-scgd", "asc-pg", "sarah-c", "civr", "vrsc-pg", "scvr"])
 def test_competitors_arrive_too(solver):
     X, _ = make_augmented_digits(1200, random_state=0)
     model = SNEEmbedding(solver=solver, random_state=0).fit(X)

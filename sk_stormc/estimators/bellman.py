@@ -42,8 +42,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     gamma : float, default=0.95
         Discount, in [0, 1).
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs", or an instance;
-        or "lstd", the exact minimiser of the chosen objective by least squares.
+        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
+        "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by
+        least squares.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
         transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
@@ -80,7 +81,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     n_features_in_ : int

@@ -27,9 +27,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     Parameters
     ----------
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs", or an
-        instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets'
-        inverse variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
+        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd",
+        "acc-scgd", "asc-pg", "lbfgs", "sketchy-storm" (no tuning, and fewer passes where assets are correlated), or
+        an instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets' inverse
+        variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
     risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
         "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
         only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return.
@@ -59,7 +60,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
     solver_ : CompositionalSolver
         The solver that was run.
     n_features_in_ : int

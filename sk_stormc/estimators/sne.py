@@ -41,8 +41,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Of the embedding. "gaussian" is the paper's SNE, with a map for new points; in two dimensions it crowds.
         "student-t" is t-SNE.
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "vrsc-pg",
-        "scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or an instance.
+        "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "civr",
+        "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or
+        an instance.
     init : {"pca", "random"} or ndarray of shape (n_samples, n_components), default="pca"
         Start. "pca" is not possible with metric="precomputed".
     metric : str or callable, default="euclidean"

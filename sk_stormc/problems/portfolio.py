@@ -206,7 +206,7 @@ class PortfolioProblem(CompositionalProblem):
             return None
         suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
         for _, rows in blocks(R):
-            suspects = suspects[(rows[:, suspects] == R[0, suspects]).all(axis=0)]
+            suspects = suspects[(rows[:, suspects] == R[0][suspects]).all(axis=0)]
         return bool(suspects.size) or None
 
     # means

@@ -2,14 +2,18 @@
 
 from sklearn.base import clone
 
+from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.check import check_solver
+from sk_stormc.solvers.civr import CIVR
 from sk_stormc.solvers.constants import estimate_constants
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
+from sk_stormc.solvers.scvr import SCVR
+from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.theory import (
     ProblemConstants,
@@ -22,14 +26,18 @@ from sk_stormc.solvers.vrsc_pg import VRSCPG
 
 __all__ = [
     "ASCPG",
+    "CIVR",
     "LBFGS",
     "SCGD",
+    "SCVR",
     "SOLVERS",
     "VRSCPG",
+    "AcceleratedSCGD",
     "CompositionalSolver",
     "ProblemConstants",
     "SARAHCompositional",
     "STORMCompositional",
+    "SketchySTORM",
     "SolverResult",
     "StopReason",
     "StormParameters",
@@ -46,10 +54,14 @@ SOLVERS = {
     "storm-c": STORMCompositional,
     "storm-c-paper": PaperSTORMCompositional,
     "sarah-c": SARAHCompositional,
+    "civr": CIVR,
     "vrsc-pg": VRSCPG,
+    "scvr": SCVR,
     "scgd": SCGD,
+    "acc-scgd": AcceleratedSCGD,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
+    "sketchy-storm": SketchySTORM,
 }
 
 
@@ -93,8 +105,8 @@ def minimize(
     ----------
     problem : CompositionalProblem
     solver : str or CompositionalSolver, default="storm-c"
-        A name ("storm-c", "storm-c-paper", "sarah-c", "vrsc-pg", "scgd", "asc-pg", "lbfgs") or an instance,
-        which is cloned.
+        A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
+        "lbfgs", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
         Start; None means the problem's own.
     random_state : int, RandomState instance or None, default=None

@@ -105,6 +105,10 @@ class Oracle:
         self.ifo += batch.size
         return batch
 
+    def forget(self, kind, size):
+        """Drop the batches of this size drawn ahead: of one that is drawn once, a state would carry 63 more."""
+        self._ahead.pop((kind, size), None)
+
     def share(self, batch):
         """An inner batch taken as a Jacobian batch too, and charged as one ("operator" Jacobians)."""
         self.ifo += batch.size
@@ -149,6 +153,17 @@ class Oracle:
         places = copy.deepcopy(self._generators) if self._streaming else self._generators
         yield
         self._generators = places
+
+    def outer_gradient(self, x, u, batch):
+        """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
+        self.n_evaluations["outer"] += batch.size
+        return self.problem.outer_gradient(x, u, batch.data)
+
+    def pull(self, x, J, v):
+        """f_x + J.T f_u from v = (f_x, f_u); J None stands for the exact constant Jacobian."""
+        f_x, f_u = v
+        F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
+        return F if f_x is None else f_x + F
 
     def objective(self, x):
         """Phi(x), R included: for the record, not charged."""

@@ -22,6 +22,7 @@ class EpochState(MethodState):
     batch_size: tuple = None
     checkpoint_batch_size: tuple = None
     epoch_length: int = None
+    limits: tuple = (None, None)  # normalization and precision of a step
 
 
 class SARAHCompositional(CompositionalSolver):
@@ -61,6 +62,8 @@ class SARAHCompositional(CompositionalSolver):
     'converged'
     """
 
+    factor = 0.7  # of the automatic learning rate
+
     def __init__(
         self,
         learning_rate="auto",
@@ -93,13 +96,13 @@ class SARAHCompositional(CompositionalSolver):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
         large = self.sizes("checkpoint_batch_size", oracle, rule=None)
-        now = start(oracle, x, large, is_exact(oracle, size))
+        now = self.refresh(oracle, x, large, is_exact(oracle, size))
         return EpochState(
             x,
             at_anchor=True,
             now=now,
             checkpoint=now,
-            learning_rate=self.step_size(oracle, x, size, 0.7),
+            learning_rate=self.step_size(oracle, x, size, self.factor),
             batch_size=size,
             checkpoint_batch_size=large,
             epoch_length=self.auto(
@@ -107,6 +110,7 @@ class SARAHCompositional(CompositionalSolver):
                 oracle.problem,
                 -(-oracle.problem.n_inner // (size[0] or oracle.problem.n_inner)),
             ),
+            limits=self.limits(oracle.problem),
         )
 
     def cost(self, oracle, s):
@@ -118,15 +122,26 @@ class SARAHCompositional(CompositionalSolver):
         """A step, then the estimates at the new point."""
         s.at_anchor = s.steps == 0
         eta = at(s.learning_rate, s.t)
-        x, s.residual = move(oracle.problem, s.x, s.now.F, eta, *self.limits(oracle.problem))
+        normalization, precision = s.limits
+        x, s.residual = move(oracle.problem, s.x, s.now.F, eta, normalization, at(precision, s.t))
         if s.steps == s.epoch_length:
-            s.now = s.checkpoint = start(oracle, x, s.checkpoint_batch_size, is_exact(oracle, s.batch_size))
+            s.now = s.checkpoint = self.refresh(
+                oracle, x, s.checkpoint_batch_size, is_exact(oracle, s.batch_size)
+            )
             s.steps = 0
         else:
-            s.now = advance(oracle, self.reference(s), x, (0, 0, 0), s.batch_size)
+            s.now = self.estimate(oracle, self.reference(s), x, s.batch_size)
             s.steps += 1
         s.x = x
 
     def reference(self, s):
         """The point that differences are taken to: the previous iterate."""
         return s.now
+
+    def refresh(self, oracle, x, size, exact_jacobian):
+        """The estimates at a checkpoint."""
+        return start(oracle, x, size, exact_jacobian)
+
+    def estimate(self, oracle, old, x, size):
+        """The estimates at x, by differences to ``old``."""
+        return advance(oracle, old, x, (0, 0, 0), size)

@@ -14,6 +14,7 @@ __all__ = [
     "ALL",
     "Estimate",
     "advance",
+    "advance_inner",
     "cost",
     "curvature",
     "curvatures",
@@ -23,6 +24,7 @@ __all__ = [
     "move",
     "residual",
     "start",
+    "start_inner",
 ]
 
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
@@ -80,13 +82,19 @@ def cost(oracle, size, exact_jacobian):
 
 def start(oracle, x, size, exact_jacobian):
     """Steps 2 and 3 of Algorithm 1: u, J, F at x from batches of sizes (S_g, S_dg, S_f)."""
+    u, J = start_inner(oracle, x, size, exact_jacobian)
+    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def start_inner(oracle, x, size, exact_jacobian):
+    """The u and J of `start`."""
     batch = oracle.draw("inner", size[0])
     u = guard(oracle, oracle.inner(x, batch), None)
     J = None
     if not exact_jacobian:
         operator = oracle.problem.jacobian_kind == "operator"
         J = oracle.jacobian(x, oracle.share(batch) if operator else oracle.draw("jacobian", size[1]))
-    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+    return u, J
 
 
 def advance(oracle, old, x, momentum, size):
@@ -97,7 +105,20 @@ def advance(oracle, old, x, momentum, size):
     left of the old estimate, and the old point is not evaluated. Where it is, it comes first, so that what a batch
     remembers of its last x serves both.
     """
-    a_g, a_dg, a_phi = momentum
+    u, J = advance_inner(oracle, old, x, momentum, size)
+    a_phi = momentum[2]
+    batch = oracle.draw("outer", size[2])
+    if batch.full or a_phi == 1:
+        F = oracle.gradient(x, u, J, batch)
+    else:
+        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old.J, batch))  # step 10
+        F = F + oracle.gradient(x, u, J, batch)
+    return Estimate(x, u, J, F)
+
+
+def advance_inner(oracle, old, x, momentum, size):
+    """The u and J of `advance`: steps 8 and 9."""
+    a_g, a_dg, _ = momentum
     problem = oracle.problem
 
     batch = oracle.draw("inner", size[0])
@@ -119,14 +140,7 @@ def advance(oracle, old, x, momentum, size):
         else:
             J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, batch))  # step 9
             J = J + oracle.jacobian(x, batch)
-
-    batch = oracle.draw("outer", size[2])
-    if batch.full or a_phi == 1:
-        F = oracle.gradient(x, u, J, batch)
-    else:
-        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old.J, batch))  # step 10
-        F = F + oracle.gradient(x, u, J, batch)
-    return Estimate(x, u, J, F)
+    return u, J
 
 
 def precondition(metric, F):

@@ -1,0 +1,152 @@
+"""CIVR: recursive estimates of g, of its Jacobian and of f's gradient, each by itself, and normalised steps."""
+
+from dataclasses import dataclass
+
+from sk_stormc._validation import check_number
+from sk_stormc.schedules import at
+from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
+from sk_stormc.solvers.steps import Estimate, advance_inner, proximal_point, residual, start_inner
+
+__all__ = ["CIVR"]
+
+
+@dataclass
+class NestedEstimate(Estimate):
+    """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
+
+    v: tuple = None
+
+
+@dataclass
+class NestedState(EpochState):
+    """An epoch's state; ``ruled``: epsilon is |F| at the last checkpoint."""
+
+    ruled: bool = False
+
+
+class CIVR(SARAHCompositional):
+    """Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER and its normalised step.
+
+    At a checkpoint u = g(x, S), J = dg(x, S), v = grad f(u, S); at every other iterate u <- u + g(x_new, B) - g(x, B),
+    the same for J, v <- v + grad f(u_new, B) - grad f(u, B). The step is along F = J^T v, x~ = prox_{eta R}(x - eta F),
+    x <- x + gamma (x~ - x) with gamma = min(eta eps / |x~ - x|, 1/2).
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta. "auto" is 1.4 / L, L a charged probe of the curvature of minibatches: half of it is used where steps are
+        not shortened; 0.7 / L with ``precision=None``.
+    precision : float, callable, None or "auto", default="auto"
+        epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta with a penalty
+        or a metric). None takes plain steps, gamma = 1: CIVR without the normalisation.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
+    checkpoint_batch_size : int, None or tuple of three, default=None
+        Batch sizes at a checkpoint.
+    epoch_length : int or "auto", default="auto"
+        Steps between checkpoints. "auto" is n_inner / B_g, as many as draw n_inner components.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
+
+    Notes
+    -----
+    The first paper has an f without samples (``batch_size=(B, B, None)``) and plain steps; the second adds levels, and
+    the normalised step, epsilon the accuracy that is asked for. A fixed epsilon has a unit, and a way of
+    |x_0 - x*| / (eta epsilon) iterations at least; once |F| <= 2 epsilon every step is halved and convergence is as
+    without. The automatic one holds back an F that grows between checkpoints to twice its length there or more. Else
+    gamma is 1/2 at every step, so the method converges linearly where SARAH-C does; and a learning rate far too large
+    is seen, not hidden by steps of bounded length.
+
+    `SARAHCompositional` tracks the product F, here its factors are tracked: where all of f is used and steps are plain
+    the two are the same.
+
+    References
+    ----------
+    Zhang & Xiao, "A Stochastic Composite Gradient Method with Incremental Variance Reduction", NeurIPS 2019
+    (arXiv 1906.10186).
+    Zhang & Xiao, "Multi-Level Composite Stochastic Optimization via Nested Variance Reduction", 2019
+    (arXiv 1908.11468).
+
+    Examples
+    --------
+    >>> from sk_stormc import CIVR, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> minimize(problem, CIVR(), random_state=0).stop_reason
+    'converged'
+    """
+
+    def __init__(
+        self,
+        learning_rate="auto",
+        precision="auto",
+        batch_size="auto",
+        checkpoint_batch_size=None,
+        epoch_length="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+    ):
+        super().__init__(
+            learning_rate, batch_size, checkpoint_batch_size, epoch_length, max_iter, max_ifo, tol
+        )
+        self.precision = precision
+
+    @property
+    def factor(self):
+        """Of the automatic learning rate: twice SARAH-C's where gamma is at most 1/2."""
+        return 0.7 if self.precision is None else 1.4
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        super().validate()
+        if not callable(self.precision):
+            check_number("precision", self.precision, low=0, inclusive=False, words=("auto", None))
+
+    def init_state(self, oracle, x):
+        """The first checkpoint, and epsilon."""
+        s = NestedState(**vars(super().init_state(oracle, x)))
+        precision = self.auto("precision", oracle.problem, "auto")
+        s.ruled = isinstance(precision, str)
+        if precision is None:
+            s.limits = None, None
+        else:
+            fixed = precision if s.ruled or callable(precision) else float(precision)
+            s.limits = oracle.problem.defaults.get("normalization", "global"), fixed
+        return s
+
+    def step(self, oracle, s):
+        """As SARAH-C's; the automatic epsilon is taken anew at a checkpoint."""
+        if s.ruled and s.steps == 0:
+            length = residual(oracle.problem, s.x, s.now.F, at(s.learning_rate, s.t))[0]
+            s.limits = s.limits[0], length
+        super().step(oracle, s)
+
+    def refresh(self, oracle, x, size, exact_jacobian):
+        """u, J and v at a checkpoint."""
+        u, J = start_inner(oracle, x, size, exact_jacobian)
+        v = oracle.outer_gradient(x, u, oracle.draw("outer", size[2]))
+        return NestedEstimate(x, u, J, oracle.pull(x, J, v), v)
+
+    def estimate(self, oracle, old, x, size):
+        """u, J and v at x, by differences to the previous iterate ``old``."""
+        u, J = advance_inner(oracle, old, x, (0, 0, 0), size)
+        batch = oracle.draw("outer", size[2])
+        if batch.full:
+            v = oracle.outer_gradient(x, u, batch)
+        else:
+            before = oracle.outer_gradient(old.x, old.u, batch)
+            after = oracle.outer_gradient(x, u, batch)
+            v = tuple(
+                None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True)
+            )
+        return NestedEstimate(x, u, J, oracle.pull(x, J, v), v)
+
+    def finish(self, problem, s):
+        """x_T; with a penalty x~, which has the exact zeros that a point between two others lacks."""
+        if problem.penalty is None or s.limits[0] is None:
+            return s.x
+        return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))

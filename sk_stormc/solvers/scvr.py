@@ -1,0 +1,71 @@
+"""SCVR: SVRG for compositions, with fresh Jacobians and their values at the checkpoint as control."""
+
+from sk_stormc.solvers.steps import Estimate, guard, is_exact
+from sk_stormc.solvers.vrsc_pg import VRSCPG
+
+__all__ = ["SCVR"]
+
+
+class SCVR(VRSCPG):
+    """Compositional SVRG (Lian, Wang & Liu 2017, Compositional-SVRG-1).
+
+    At a checkpoint x^ (the paper's x~) u^ = g(x^), J^ = dg(x^) and F^ are taken on large batches; at the iterates
+    between, u = u^ + g(x, B) - g(x^, B) and F = F^ + dg(x, B')^T grad f(u, B'') - dg(x^, B')^T grad f(u^, B'').
+    Only u is corrected by itself; a minibatch Jacobian enters F as it is, at both points.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta (the paper's gamma). "auto" is 0.7 / L, L a charged probe of the curvature of minibatches.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16. The paper has
+        B_g = A and B_dg = B_f = 1.
+    checkpoint_batch_size : int, None or tuple of three, default=None
+        Batch sizes at a checkpoint; the paper takes all components.
+    epoch_length : int or "auto", default="auto"
+        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
+
+    Notes
+    -----
+    The paper's second algorithm, Compositional-SVRG-2, estimates the Jacobian as u, J = J^ + dg(x, B') - dg(x^, B'):
+    without a proximal step that is `VRSCPG`, and it is not repeated here. Where the Jacobian is constant and taken
+    exactly, or its batches and those of f are full, this method is `VRSCPG` too. As in the other methods with epochs,
+    the last iterate of an epoch is the next checkpoint (the paper's analysis draws one of them), and a penalty's
+    proximal step is taken.
+
+    References
+    ----------
+    Lian, Wang & Liu, "Finite-sum Composition Optimization via Variance Reduced Gradient Descent", AISTATS 2017
+    (arXiv 1610.04674): linear convergence for strongly convex objectives.
+
+    Examples
+    --------
+    >>> from sk_stormc import SCVR, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> minimize(problem, SCVR(), random_state=0).stop_reason
+    'converged'
+    """
+
+    def estimate(self, oracle, old, x, size):
+        """u and F at x, by differences to the checkpoint ``old``."""
+        batch = oracle.draw("inner", size[0])
+        operator, exact = oracle.problem.jacobian_kind == "operator", is_exact(oracle, size)
+        slope = None if exact else oracle.share(batch) if operator else oracle.draw("jacobian", size[1])
+        outer = oracle.draw("outer", size[2])
+        full = outer.full and (exact or slope.full)  # leaves F nothing to estimate but u
+
+        # all of the old point first: what a batch remembers of its last x serves u and J
+        u = None if batch.full else old.u - oracle.inner(old.x, batch)
+        if not full:
+            F = old.F - oracle.gradient(old.x, old.u, None if exact else oracle.jacobian(old.x, slope), outer)
+        value = oracle.inner(x, batch)
+        u = guard(oracle, value, None) if u is None else guard(oracle, u + value, old.u)
+        J = None if exact else oracle.jacobian(x, slope)
+        new = oracle.gradient(x, u, J, outer)
+        return Estimate(x, u, J, new if full else F + new)

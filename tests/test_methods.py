@@ -1,0 +1,388 @@
+"""The methods of the literature: their algorithm boxes, their single-level cases, their rates, the comparison."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sk_stormc import CIVR, SCVR, VRSCPG, AcceleratedSCGD, SARAHCompositional, STORMCompositional, minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.penalties import Simplex
+from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
+from sk_stormc.schedules import Power
+from sk_stormc.solvers import SOLVERS
+from sk_stormc.solvers.oracle import Oracle
+
+SEED, D = 3, 4
+KINDS = ("inner", "jacobian", "outer")
+
+
+class Curved(CompositionalProblem):
+    """g_j(x) = a_j * h(x) + e_j, h(x) = x + .1 sin x, and f_i(u) = 1/2 <u - b_i, w_i * (u - b_i)>, coordinate by
+    coordinate; the means are a = w = 1, e = 0, so that x* solves h(x*) = mean w_i b_i. Strongly convex around it.
+    """
+
+    def __init__(self, n=600, m=500, seed=0):
+        rng = np.random.default_rng(seed)
+        self.n_inner, self.n_outer, self.n_variables = m, n, D
+        self.a, self.w = (1 + 0.3 * centred(rng.uniform(-1, 1, (k, D))) for k in (m, n))
+        self.e, self.b = centred(rng.normal(size=(m, D))), rng.normal(size=(n, D))
+        self.x_star = np.linspace(-1, 1, D)
+        self.b += h(self.x_star) - (self.w * self.b).mean(0)
+
+    def inner_batch(self, draws):
+        return slice(None) if draws is None else draws
+
+    outer_batch = inner_batch
+
+    def inner(self, x, j):
+        return self.a[j].mean(0) * h(x) + self.e[j].mean(0)
+
+    def jacobian(self, x, j):
+        return np.diag(self.a[j].mean(0) * (1 + 0.1 * np.cos(x)))
+
+    def outer_gradient(self, x, u, i):
+        return None, (self.w[i] * (u - self.b[i])).mean(0)
+
+    def outer(self, x, u):
+        return 0.5 * float((self.w * (u - self.b) ** 2).mean(0).sum())
+
+
+def centred(A):
+    return A - A.mean(0)
+
+
+def h(x):
+    return x + 0.1 * np.sin(x)
+
+
+def draws_of(problem, seed=SEED):
+    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
+    return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
+
+
+@pytest.fixture(scope="module")
+def curved():
+    problem = Curved()
+    check_problem(problem)
+    np.testing.assert_allclose(problem.gradient(problem.x_star), 0, atol=1e-12)
+    return problem
+
+
+@pytest.fixture(scope="module")
+def portfolio():
+    return PortfolioProblem(make_gaussian_returns(2000, 8, mean=0.3, condition_number=1.5, random_state=0))
+
+
+# the algorithm boxes, transcribed
+
+
+@pytest.mark.parametrize("penalty", [None, Simplex()], ids=["free", "projected"])
+def test_accelerated_scgd(penalty):
+    problem, B, T = Curved(), (3, 4, 5), 12
+    problem.penalty = penalty
+    alpha, beta = Power(0.3, -5 / 7), Power(1.0, -4 / 7)
+    x0 = np.full(D, 0.25)
+    result = minimize(problem, AcceleratedSCGD(alpha, beta, B, max_iter=T, tol=0), x0, random_state=SEED)
+    oracle = draws_of(problem)
+    x, y = x0, problem.inner(x0, oracle.draw("inner", 3).data)
+    for k in range(T):
+        G, i = problem.jacobian(x, oracle.draw("jacobian", 4).data), oracle.draw("outer", 5).data
+        x_new = x - alpha(k) * G.T @ problem.outer_gradient(x, y, i)[1]
+        if penalty is not None:
+            x_new = penalty.project(x_new)
+        b = beta(k + 1)
+        z = (1 - 1 / b) * x + (1 / b) * x_new
+        y = (1 - b) * y + b * problem.inner(z, oracle.draw("inner", 3).data)
+        x = x_new
+    np.testing.assert_allclose(result.x, x, rtol=1e-12, atol=1e-15)
+    assert result.ifo[-1] == T * 12
+    assert result.n_evaluations == {"inner": 3 * T, "jacobian": 4 * T, "outer": 5 * T}
+
+
+def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
+    settings = {"learning_rate": 0.1, "beta": 0.5, "batch_size": 4, "max_iter": 20, "random_state": 0}
+    one, other = (minimize(curved, name, **settings) for name in ("acc-scgd", "asc-pg"))
+    np.testing.assert_array_equal(one.x, other.x)
+    names = ("acc-scgd", "asc-pg", "scgd")
+    states = [minimize(curved, name, max_iter=1, random_state=0).state.state for name in names]
+    rates, betas = zip(*((s.learning_rate, s.beta) for s in states), strict=True)
+    assert [r.exponent for r in rates] == [-5 / 7, -5 / 9, -3 / 4]
+    assert [b.exponent for b in betas] == [-4 / 7, -4 / 9, -1 / 2]
+    assert len({r.scale for r in rates}) == 1  # one probe for all
+    assert 0.4 < rates[0].scale < 1  # 0.7 / L, L about 1
+
+
+def test_scvr(curved):
+    eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
+    result = minimize(curved, SCVR(eta, B, None, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED)
+    oracle, grad_f = draws_of(curved), lambda u, i: curved.outer_gradient(None, u, i)[1]
+    everything = slice(None)
+    x = np.zeros(D)
+    for t in range(T):
+        if t % (K + 1) == 0:  # the checkpoint, and the step that follows it
+            x_ref, G_ref, full = x, curved.inner(x, everything), curved.gradient(x)
+            F = full
+        else:
+            A, j, i = (oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True))
+            G_hat = G_ref - (curved.inner(x_ref, A) - curved.inner(x, A))
+            F = curved.jacobian(x, j).T @ grad_f(G_hat, i) - curved.jacobian(x_ref, j).T @ grad_f(G_ref, i) + full
+        x = x - eta * F
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+    inner_steps = T - T // (K + 1)
+    assert result.ifo[-1] == (1 + T // (K + 1)) * 1600 + inner_steps * 12  # the last estimate serves no step
+    checkpoints = 1 + T // (K + 1)
+    sizes = zip(KINDS, (500, 500, 600), B, strict=True)
+    assert result.n_evaluations == {k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes}
+
+
+@pytest.mark.parametrize("eps", [None, 0.05])
+@pytest.mark.parametrize("S", [None, (50, 60, 70)])
+def test_civr(curved, eps, S):
+    eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
+    result = minimize(curved, CIVR(eta, eps, B, S, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED)
+    oracle, grad_f = draws_of(curved), lambda u, i: curved.outer_gradient(None, u, i)[1]
+    x = x_old = np.zeros(D)
+    for t in range(T):
+        if t % (K + 1) == 0:
+            j, k, i = (oracle.draw(kind, n).data for kind, n in zip(KINDS, S or (None,) * 3, strict=True))
+            y, z = curved.inner(x, j), curved.jacobian(x, k)
+            v = grad_f(y, i)
+        else:
+            j, k, i = (oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True))
+            y_new = y + curved.inner(x, j) - curved.inner(x_old, j)
+            z = z + curved.jacobian(x, k) - curved.jacobian(x_old, k)
+            v = v + grad_f(y_new, i) - grad_f(y, i)
+            y = y_new
+        F = z.T @ v
+        x_tilde = x - eta * F
+        gamma = 1 if eps is None else min(eta * eps / np.linalg.norm(x_tilde - x), 0.5)
+        x_old, x = x, x + gamma * (x_tilde - x)
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+    checkpoints = 1 + T // (K + 1)
+    inner_steps = T + 1 - checkpoints
+    assert result.ifo[-1] == checkpoints * sum(S or (500, 500, 600)) + inner_steps * 12
+    sizes = zip(KINDS, S or (500, 500, 600), B, strict=True)
+    assert result.n_evaluations == {k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes}
+
+
+def test_automatic_precision_of_civr(curved):
+    x0 = np.full(D, 3.0)
+    state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
+    assert state.limits == ("global", pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12))
+    later = minimize(curved, "civr", x0, max_iter=8, epoch_length=4, random_state=0).state.state
+    assert later.limits[1] == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
+    plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
+    assert plain.limits == (None, None)
+    assert state.learning_rate == 2 * plain.learning_rate  # gamma is 1/2
+    sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
+    assert plain.learning_rate == sarah.learning_rate
+
+
+def test_normalised_steps_have_a_longest(curved):
+    points = [np.zeros(D)]
+    minimize(
+        curved, CIVR(0.5, 0.02, 4, max_iter=200, tol=0), points[0], random_state=0, record_every=1,
+        on_record=lambda r: points.append(r.x)
+    )  # fmt: skip
+    lengths = np.linalg.norm(np.diff(points[1:], axis=0), axis=1)
+    assert lengths.max() <= 0.01 * (1 + 1e-12)
+    assert lengths[0] == pytest.approx(0.01)
+    assert np.linalg.norm(points[-1] - curved.x_star) < 0.1
+
+
+# where methods coincide, and where they do not
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (CIVR(0.3, None, (4, 4, None)), SARAHCompositional(0.3, (4, 4, None)), True),  # f is not sampled
+        (CIVR(0.3, None, 4), SARAHCompositional(0.3, 4), False),
+        (CIVR(0.3, 0.02, (4, 4, None)), SARAHCompositional(0.3, (4, 4, None)), False),  # the normalised step
+        (SCVR(0.3, (4, None, None)), VRSCPG(0.3, (4, None, None)), True),  # only g is sampled
+        (SCVR(0.3, 4), VRSCPG(0.3, 4), False),
+    ],
+)
+def test_pairs_on_a_curved_problem(curved, one, other, same):
+    points = [minimize(curved, s, np.zeros(D), random_state=0, max_iter=30, tol=0).x for s in (one, other)]
+    assert np.allclose(*points, rtol=1e-10) is same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "size"), [("civr", "sarah-c", 8), ("civr", "sarah-c", "auto"), ("scvr", "vrsc-pg", "auto")]
+)
+def test_pairs_where_the_jacobian_is_constant(portfolio, one, other, size):
+    settings = {"batch_size": size, "max_iter": 600, "tol": 0, "random_state": 0}
+    points = [minimize(portfolio, name, **settings).x for name in (one, other)]
+    np.testing.assert_allclose(*points, rtol=1e-8)
+
+
+def test_for_a_linear_g_the_extrapolated_average_is_storms_recursion(portfolio):
+    beta, points = 0.3, []
+    settings = {"beta": beta, "learning_rate": 0.1, "batch_size": 4, "max_iter": 20, "tol": 0, "record_every": 1}
+    result = minimize(portfolio, "asc-pg", random_state=SEED, on_record=lambda r: points.append(r.x), **settings)
+    oracle = draws_of(portfolio)
+    u = oracle.inner(points[0], oracle.draw("inner", 4))
+    for old, new in zip(points[:19], points[1:20], strict=True):
+        batch = oracle.draw("inner", 4)
+        u = (1 - beta) * (u - oracle.inner(old, batch)) + oracle.inner(new, batch)
+    np.testing.assert_allclose(result.state.state.u, u, rtol=1e-10)
+
+
+# one level: for an exact inner map
+
+
+def single_level(curved):
+    """grad Phi_i, the mean over i: Phi_i(x) = 1/2 <h(x) - b_i, w_i * (h(x) - b_i)> written out."""
+
+    def gradient(x, i):
+        return (1 + 0.1 * np.cos(x)) * (curved.w[i] * (h(x) - curved.b[i])).mean(0)
+
+    return gradient
+
+
+def test_storm_c_is_storm(curved):
+    """Cutkosky & Orabona 2019: d <- grad(x_new, xi) + (1 - a) (d - grad(x, xi)), x <- x - eta d."""
+    eta, a, T = 0.2, 0.15, 40
+    result = minimize(
+        curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
+        anchor=None, max_iter=T, tol=0), np.ones(D), random_state=SEED
+    )  # fmt: skip
+    gradient, oracle = single_level(curved), draws_of(curved)
+    x = np.ones(D)
+    d = gradient(x, oracle.draw("outer", 20).data)
+    for _ in range(T):
+        x_old, x = x, x - eta * d
+        xi = oracle.draw("outer", 6).data
+        d = gradient(x, xi) + (1 - a) * (d - gradient(x_old, xi))
+    np.testing.assert_allclose(result.x, x, rtol=1e-10)
+
+
+def test_sarah_c_is_sarah(curved):
+    """Nguyen, Liu, Scheinberg & Takac 2017: v <- grad(w, i) - grad(w_old, i) + v, w <- w - eta v; v_0 on all data."""
+    eta, K, T = 0.2, 7, 40
+    solver = SARAHCompositional(eta, (None, None, 6), epoch_length=K, max_iter=T, tol=0)
+    result = minimize(curved, solver, np.ones(D), random_state=SEED)
+    gradient, oracle = single_level(curved), draws_of(curved)
+    w = w_old = np.ones(D)
+    for t in range(T):
+        if t % (K + 1) == 0:
+            v = gradient(w, slice(None))
+        else:
+            i = oracle.draw("outer", 6).data
+            v = gradient(w, i) - gradient(w_old, i) + v
+        w_old, w = w, w - eta * v
+    np.testing.assert_allclose(result.x, w, rtol=1e-10)
+
+
+# rates: a closed form, several seeds
+
+
+def optimum(portfolio):
+    R = portfolio.returns
+    S = np.cov(R.T, bias=True)
+    return np.linalg.solve(2 * S, R.mean(0)), S
+
+
+def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
+    """Of log gap against log k over two decades, the gap averaged over seeds and over geometric stretches."""
+    x, S = optimum(portfolio)
+    curves = []
+    for seed in seeds:
+        curve = []
+        minimize(
+            portfolio, name, np.zeros(len(x)), random_state=seed, batch_size=(B, B, B), max_iter=T, tol=0,
+            record_every=10 * 3 * B, on_record=lambda r, c=curve: c.append((r.iteration, (r.x - x) @ S @ (r.x - x))),
+            **params
+        )  # fmt: skip
+        curves.append(curve)
+    k = np.array(curves[0])[:, 0]
+    gap = np.mean([[value for _, value in curve] for curve in curves], axis=0)
+    stretches = np.digitize(k, np.geomspace(T / 100, T * 1.001, 13))
+    points = [(np.log(k[stretches == s]).mean(), np.log(gap[stretches == s].mean())) for s in range(1, 13)]
+    return np.polyfit(*np.array(points).T, 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "order"),
+    [
+        # for strongly convex objectives, 1/k steps: Wang, Fang & Liu 2017, SCGD and accelerated SCGD
+        ("scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -2 / 3)}, 2 / 3),
+        ("acc-scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        # Wang, Liu & Fang 2017, the same
+        ("asc-pg", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
+        ("storm-c", {"anchor": None}, 2 / 3),
+    ],
+)
+def test_polynomial_rates(portfolio, name, params, order):
+    slope = slope_of(portfolio, name, range(6), **params)
+    assert -1.4 < slope < -order  # the bounds are not sharp here: all are near -1
+
+
+def test_the_slope_tells_a_schedule_that_is_too_slow(portfolio):
+    slope = slope_of(portfolio, "scgd", range(4), learning_rate=Power(0.3, -0.4), beta=Power(1.0, -0.3))
+    assert -0.6 < slope < -0.2
+
+
+LINEAR = [
+    ("sarah-c", {"batch_size": 8}),  # Nguyen et al. 2017 for SARAH
+    ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
+    ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
+    ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
+    ("storm-c", {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
+    ("storm-c", {}),  # Anderson's combination: often faster
+    ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
+]
+
+
+@pytest.mark.parametrize(("name", "params"), LINEAR, ids=lambda value: value if isinstance(value, str) else len(value))
+@pytest.mark.parametrize("which", ["portfolio", "curved"])
+def test_linear_rates(portfolio, curved, name, params, which):
+    problem = {"portfolio": portfolio, "curved": curved}[which]
+    best = optimum(portfolio)[0] if which == "portfolio" else curved.x_star
+    a_pass = 2 * problem.n_inner + problem.n_outer
+    curves = []
+    for seed in range(6):
+        curve = []
+        minimize(
+            problem, name, np.zeros(len(best)), random_state=seed, tol=1e-9, max_ifo=80 * a_pass,
+            record_every=a_pass // 4, on_record=lambda r, c=curve: c.append((r.ifo / a_pass, r.x - best)), **params
+        )  # fmt: skip
+        passes, gap = np.array([k for k, _ in curve]), np.array([way @ way for _, way in curve])
+        assert gap[-1] < 1e-11 * gap[0]
+        kept = gap > 1e-13 * gap[0]  # below is rounding
+        curves.append((passes[kept], np.log10(gap[kept])))
+    passes = np.linspace(0, min(k[-1] for k, _ in curves), 30)
+    gap = np.mean([np.interp(passes, *curve) for curve in curves], axis=0)
+    slope, level = np.polyfit(passes, gap, 1)
+    explained = 1 - np.var(gap - slope * passes - level) / np.var(gap)
+    assert slope < -0.2  # decades a pass
+    if "batch_size" in params:
+        assert explained > 0.9
+
+
+# the comparison
+
+
+def test_the_comparison_discovers_and_tunes():
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / "methods.py"
+    spec = importlib.util.spec_from_file_location("methods", path)
+    methods = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(methods)
+    R = make_gaussian_returns(200, 4, mean=0.3, random_state=0)
+    problem = PortfolioProblem(R)
+    hessian = 2 * np.cov(R.T, bias=True)
+    assert methods.largest_eigenvalue(problem, None) == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
+    x = np.linalg.solve(hessian, R.mean(0))
+    best = problem.objective(x)
+    table = methods.compare(
+        problem, best, abs(best), rates=(0.02, 0.4, 50.0), batches=(16,), tuning=(0,), reporting=(1, 2), passes=(2, 6)
+    )
+    assert list(table) == list(SOLVERS)
+    assert all(median <= worst for row in table.values() for median, worst, _, _ in row)
+    (_, early, _, _), (_, late, setting, edge) = table["sarah-c"]
+    assert late < 0.5 * early
+    assert "50" not in setting and edge in ("", " (low end)")  # the highest rate diverges
