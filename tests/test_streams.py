@@ -1022,7 +1022,7 @@ def test_blocks_of_a_memmap(tmp_path, monkeypatch):
         assert bits(portfolio(risk_measure=risk).partial_fit(M)) == bits(fed(portfolio(risk_measure=risk), X, 37))
     estimator = portfolio(SCGD(learning_rate=1e300))
     with pytest.warns(ConvergenceWarning, match="not finite"):  # in a block before the last
-        estimator.partial_fit(M.astype(float))
+        estimator.partial_fit(mapped(tmp_path, RETURNS))
     assert estimator.stop_reason_ == "non_finite"
 
 
