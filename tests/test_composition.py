@@ -63,7 +63,7 @@ def test_contract(way, start):
     check_problem(compose(x0=start, **WAYS[way]))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", sorted(set(SOLVERS) - {"sketchy-storm"}))  # which refuses operators
 def test_three_ways_to_the_same_minimum(solver):
     settings = {"random_state": 0, "max_iter": 40, "tol": 0}
     exact, vjp, differences = (minimize(compose(x0=X0, **way), solver, **settings) for way in WAYS.values())

@@ -12,6 +12,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
+OPTIONAL = ("gymnasium", "dask.array", "dask.dataframe", "dask.distributed")
+
+
+def skip_without_what_it_imports(text):
+    for name in OPTIONAL:
+        if re.search(rf"^ *(import|from) {re.escape(name)}\b", text, re.MULTILINE):
+            pytest.importorskip(name, exc_type=ImportError)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -20,8 +27,7 @@ def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("page")  # whose classes can be pickled
     monkeypatch.setitem(sys.modules, "page", module)
-    if "import gymnasium" in page.read_text(encoding="utf-8"):
-        pytest.importorskip("gymnasium")
+    skip_without_what_it_imports(page.read_text(encoding="utf-8"))
     for skipped, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not skipped:
             exec(compile(block, str(page), "exec"), vars(module))
@@ -36,6 +42,5 @@ def test_links(page):
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
 def test_example(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "import gymnasium" in example.read_text(encoding="utf-8"):
-        pytest.importorskip("gymnasium")
+    skip_without_what_it_imports(example.read_text(encoding="utf-8"))
     runpy.run_path(str(example), run_name="__main__")

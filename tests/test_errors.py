@@ -25,6 +25,7 @@ from sk_stormc import (
     STORMCompositional,
     minimize,
 )
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS, SolverResult
@@ -533,6 +534,13 @@ def test_steps_far_too_short_are_not_called_unbounded(name, rate):
     for case in ("small", "large", "two nearly identical assets"):
         _, messages = fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case])
         assert messages == []
+
+
+def test_rounding_is_not_called_unbounded():
+    # steps far too long, on the simplex: what x changes by at the end is its own rounding
+    returns = make_gaussian_returns(3000, 10, mean=0.1, random_state=0)
+    solver = SARAHCompositional(learning_rate=0.3, batch_size=8)
+    assert fit(solver, returns, constraint="long_only", max_iter=200)[1] == []
 
 
 @pytest.mark.parametrize("name", SOLVERS)

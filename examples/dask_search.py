@@ -1,0 +1,39 @@
+"""A search over solver parameters on a dask cluster: the same bits as on one machine."""
+
+import joblib
+import numpy as np
+from dask.distributed import Client, LocalCluster
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from threadpoolctl import threadpool_limits
+
+from sk_stormc import CompositionalPortfolio, sharpe_ratio
+from sk_stormc.datasets import make_gaussian_returns
+
+
+def make_search():
+    return GridSearchCV(
+        CompositionalPortfolio("sarah-c", constraint="long_only", max_iter=200, random_state=0),
+        {"solver__learning_rate": [0.003, 0.01, 0.03], "solver__batch_size": [8, 32]},
+        scoring=sharpe_ratio,
+        cv=TimeSeriesSplit(3),
+        error_score="raise",
+    )
+
+
+if __name__ == "__main__":  # worker processes import this file
+    returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
+    # dask gives its workers one BLAS thread each: the same here, since with more a long sum may round otherwise
+    with (
+        threadpool_limits(1),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        with joblib.parallel_config(backend="dask", scatter=[returns]):
+            far = make_search().fit(returns)
+        here = make_search().fit(returns)
+
+    for name in here.cv_results_:
+        if "test_score" in name:
+            np.testing.assert_array_equal(far.cv_results_[name], here.cv_results_[name])
+    np.testing.assert_array_equal(far.best_estimator_.weights_, here.best_estimator_.weights_)
+    print(f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}")
