@@ -1,6 +1,10 @@
 """What the estimators share: a solver by name or instance, and what a run leaves behind."""
 
+from numbers import Integral
+
+import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_int, check_number
 from sk_stormc.solvers import StopReason, get_solver
@@ -69,25 +73,35 @@ class CompositionalEstimator(BaseEstimator):
             None where the rows do not do for an iteration.
         """
         solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
-        stream, state, waiting, x0 = self.__dict__.get("_stream") or (None, None, [], x0)
+        stream, state, waiting, x0, seed = self.__dict__.get("_stream") or (None, None, [], x0, self._seed())
         if stream is None:
-            waiting = [*waiting, rows]
+            waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may read on into the same array
             stream = open_stream(waiting)
         elif self.stop_reason_ == StopReason.NON_FINITE:
             raise ValueError(
                 "partial_fit cannot go on from values that are not finite (stop_reason_='non_finite'): begin again "
                 "with fit or a clone, and a smaller learning_rate"
             )
+        elif type(solver) is not type(self.solver_):
+            raise ValueError(
+                f"solver must stay {type(self.solver_).__name__} while its stream goes on, got {self.solver!r}: begin "
+                "again with fit or a clone"
+            )
         else:
             stream.feed(*rows)
             if stream.starved():
                 return None
         solver.accept(stream)
-        result = solver.solve(stream, x0, random_state=self.random_state, state=state)
+        result = solver.solve(stream, x0, random_state=seed, state=state)
         self._keep(solver, result)
         begun = state is not None or sum(first.shape[0] for first, *_ in waiting) >= window
-        self._stream = (stream, result.state, [], None) if begun else (None, None, waiting, x0)
+        self._stream = (stream, result.state, [], None, seed) if begun else (None, None, waiting, x0, seed)
         return result
+
+    def _seed(self):
+        """One for all that a stream begins anew with until its window is there."""
+        fixed = isinstance(self.random_state, Integral)
+        return self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _keep(self, solver, result):
         """Store a result as fitted attributes; a stream ends with it."""

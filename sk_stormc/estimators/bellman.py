@@ -242,6 +242,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self.loss_curve_ = np.array([problem.objective(x)])
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
             self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
+        self._stream = self._pending = None
         return self
 
     @available_if(streams)

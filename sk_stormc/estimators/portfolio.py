@@ -12,6 +12,7 @@ from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows, blocks
+from sk_stormc.solvers import StopReason
 
 __all__ = ["CompositionalPortfolio", "sharpe_ratio"]
 
@@ -208,10 +209,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         def open_stream(batches):
             return StreamingProblem(batches, problem, window=WINDOW)
 
-        for _, rows in blocks(returns):
+        for _, rows in blocks(returns, whole=False):  # of which the stream keeps copies
             result = self._stream_on((rows,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
             if result is not None:
                 self.weights_ = result.x
+            if self.stop_reason_ == StopReason.NON_FINITE:
+                break
         if not fitted:
             validate_data(self, X, skip_check_array=True)
         return self
@@ -252,7 +255,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _new_returns(self, X):
         if isinstance(MappedRows.of(X), MappedRows):
             validate_data(self, X, reset=False, skip_check_array=True)
-            return MappedRows.of(X)
+            return _check_returns(X)
         return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
@@ -294,7 +297,7 @@ def _check_returns(X, **kwargs):
     """Returns as a float array; an error that names the columns where any is not finite."""
     names = np.asarray(getattr(X, "columns", []), dtype=object)
     returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows):
+    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
         returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
     finite, nan = True, False
     for _, block in blocks(returns):

@@ -36,7 +36,7 @@ class MappedRows:
         rows = cls(root.filename, X.dtype, root.offset + X.ctypes.data - root.ctypes.data, X.shape)
         try:
             rows.take([len(rows) - 1])
-        except OSError:  # the file has gone, the mapping has not
+        except (OSError, TypeError):  # the file has gone or changed or has no name, the mapping is there
             return X
         return rows
 
@@ -69,10 +69,10 @@ class MappedRows:
                 parts.append(os.read(file, length * width))
         finally:
             os.close(file)
-        found = np.frombuffer(parts[0] if len(parts) == 1 else b"".join(parts), self.dtype)
-        if found.size != len(parts) * length * self.shape[1]:
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(data) != len(parts) * length * width:
             raise OSError(f"{self.filename} has become shorter than {len(self)} rows")
-        return found.reshape(-1, self.shape[1])
+        return np.frombuffer(data, self.dtype).reshape(-1, self.shape[1])
 
     def __matmul__(self, x):
         return np.concatenate([block @ x for _, block in blocks(self)])
@@ -80,9 +80,9 @@ class MappedRows:
     dot = __matmul__
 
 
-def blocks(rows):
-    """Blocks of rows with the number of their first: all at once where they are in memory."""
-    if not isinstance(rows, MappedRows):
+def blocks(rows, whole=True):
+    """Blocks of rows with the number of their first: all at once where they are in memory, unless not ``whole``."""
+    if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return
     size = max(1, BLOCK // (rows.dtype.itemsize * rows.shape[1]))

@@ -115,12 +115,15 @@ class StreamingProblem(CompositionalProblem):
     def lasts(self, places, n_rows):
         """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
         at = [place.start(n_rows) for place, used in zip(places, self._sampled, strict=True) if used]
-        self._rows.keep = min(min(at), max(at) - self.window)
+        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
         return self._rows.has(max(at) + n_rows)
 
     def inner_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
         problem, draws = self._locate(draws)
+        if self.jacobian_kind == "operator":  # of these alone: the Jacobian outlives the other rows
+            problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
+            draws = draws - draws[0]
         return problem, problem.inner_batch(draws)
 
     def outer_batch(self, draws):
@@ -138,11 +141,13 @@ class StreamingProblem(CompositionalProblem):
     def jacobian(self, x, batch):
         """dg(x, B)."""
         problem, batch = batch
-        return problem.jacobian(x, batch)
+        J = problem.jacobian(x, batch)
+        return (problem, J) if self.jacobian_kind == "operator" else J
 
     def vjp(self, J, v):
         """J.T @ v."""
-        return self._first.vjp(J, v)
+        problem, J = J if self.jacobian_kind == "operator" else (self._first, J)
+        return problem.vjp(J, v)
 
     def outer_gradient(self, x, u, batch):
         """Gradient of f in x and in u, the batch's mean."""
@@ -151,6 +156,8 @@ class StreamingProblem(CompositionalProblem):
 
     def compositional_gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
+        if self.jacobian_kind == "operator":
+            return super().compositional_gradient(x, u, J, batch)
         problem, batch = batch
         return problem.compositional_gradient(x, u, J, batch)
 
@@ -178,6 +185,11 @@ class StreamingProblem(CompositionalProblem):
         rows, stop = self._rows, int(draws[-1]) + 1
         if not rows.has(stop):
             raise EOFError(f"row {stop - 1} of the stream has not come")
+        if draws[0] < max(rows.start, rows.keep):
+            raise ValueError(
+                f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
+                "result, another needs a stream of its own"
+            )
         if rows.problem is None:
             rows.problem = self._problem_of(*rows.join())
         rows.seen = max(rows.seen, stop)
@@ -194,18 +206,19 @@ class StreamingProblem(CompositionalProblem):
 class Place:
     """How far one kind of batch is in the stream."""
 
-    batches_behind: int  # rows before the first batch, in batches: the kinds never have the same rows at once
-    at: int | None = None
+    batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
+    at: int = 0
+    largest: int = 0  # batch so far
 
     def take(self, shape):
         """Numbers of the next rows."""
-        start = self.start(shape[-1])
+        start, self.largest = self.start(shape[-1]), max(self.largest, shape[-1])
         self.at = start + math.prod(shape)
         return np.arange(start, self.at).reshape(shape)
 
     def start(self, batch_size):
         """Number of the first of them."""
-        return self.batches_behind * batch_size if self.at is None else self.at
+        return self.at + self.batches_behind * max(0, batch_size - self.largest)
 
 
 class _Rows:
@@ -225,18 +238,19 @@ class _Rows:
         return self.__dict__ | {"_source": iter(())}  # what is to come is not part of a state
 
     def feed(self, batch):
-        self._fed.append(batch)
+        self._fed.append(tuple(_rows_of(part) for part in batch))
 
     def has(self, stop):
         """Whether the row before number ``stop`` has come; reads batches until it has."""
         while self.stop < stop:
             batch = next(self._source, None)
-            if batch is None and self._fed:
+            if batch is not None:
+                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
+            elif self._fed:
                 batch = self._fed.popleft()
-            if batch is None:
+            else:
                 self.wanted = stop
                 return False
-            batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
             lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
             if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
                 before = [part.shape for part in (self._parts or [batch])[0]]
@@ -264,7 +278,8 @@ class _Rows:
 
 
 def _rows_of(part):
-    rows = part.tocsr() if sparse.issparse(part) else np.asarray(part)
+    """A copy: the caller may read the next rows into the same array."""
+    rows = part.tocsr(copy=True) if sparse.issparse(part) else np.array(part)
     if not rows.ndim:
         raise ValueError(f"batches must be arrays with rows, got {part!r}")
     return rows

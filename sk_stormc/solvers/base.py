@@ -239,8 +239,14 @@ class CompositionalSolver(BaseEstimator, ABC):
             value = (inner, None if constant else inner, None if problem.n_outer <= SMALL else rule)
         alone = (value, value, value if problem.samples_outer else None)
         B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else alone
-        if math.isinf(problem.n_inner) and (None in (B_g, B_dg) or (B_f is None and problem.n_outer > 1)):
-            raise ValueError(f"{name} must be a number for a stream, which has no end, got {getattr(self, name)!r}")
+        if math.isinf(problem.n_inner):
+            operator = problem.jacobian_kind == "operator"
+            drawn = {B_g, B_g if operator else B_dg, B_f if problem.n_outer > 1 else B_g}
+            if None in drawn or len(drawn) > 1:  # kinds of unequal pace would part for ever, and rows pile up between
+                raise ValueError(
+                    f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and gives "
+                    f"them its rows in turn, got {getattr(self, name)!r}"
+                )
 
         def all_or(size, n):
             return None if size is None or size >= n else size

@@ -144,8 +144,8 @@ class Oracle:
         """Whether there are components for a step of so many IFO: a stream may be at its end."""
         if not self._streaming:
             return True
-        kinds = 3 if math.isinf(self.problem.n_outer) else 2
-        return self.problem.lasts(self._generators.values(), -(-ifo // kinds))
+        kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
+        return self.problem.lasts(self._generators.values(), ifo // kinds)
 
     @contextmanager
     def looking_ahead(self):
