@@ -71,7 +71,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     objective_reason_ : str
         Why.
     n_states_ : int
-        Distinct states that were left.
+        Distinct states that were left; not for streams.
     features_ : transformer or None
         The fitted one.
     loss_curve_ : ndarray of shape (n_records,)
@@ -313,6 +313,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         x = x0 if result is None else result.x
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
         self.features_, self._pending = features, pending
+        self.__dict__.pop("n_states_", None)  # of a fit before
         self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
         return self
 

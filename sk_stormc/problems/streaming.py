@@ -12,6 +12,8 @@ from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["StreamingProblem"]
 
+STEPS = ("learning_rate", "momentum", "beta", "normalization", "precision")  # defaults that are not of a finite sum
+
 
 class StreamingProblem(CompositionalProblem):
     """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
@@ -73,7 +75,8 @@ class StreamingProblem(CompositionalProblem):
         self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         self._sampled = (True, self.jacobian_kind != "operator", math.isinf(self.n_outer))  # with rows of its own
         self.metric = first.metric
-        self.defaults = {"anchor": None, "record_every": 12 * window}
+        kept = {name: value for name, value in first.defaults.items() if name in STEPS}
+        self.defaults = kept | {"anchor": None, "record_every": 12 * window}
 
     def feed(self, *rows):
         """Append rows to the stream, behind the batches it was made with.

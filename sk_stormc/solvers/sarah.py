@@ -1,5 +1,6 @@
 """SARAH-Compositional: recursive differences to the previous iterate, between checkpoints."""
 
+import math
 from dataclasses import dataclass
 
 from sk_stormc._validation import check_batch_size, check_int
@@ -41,7 +42,8 @@ class SARAHCompositional(CompositionalSolver):
     checkpoint_batch_size : int, None or tuple of three, default=None
         Batch sizes at a checkpoint.
     epoch_length : int or "auto", default="auto"
-        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components.
+        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components (on a
+        stream, as many as draw those of a checkpoint).
     max_iter, max_ifo : int or None, default=None
         Budgets; both None mean 100 passes.
     tol : float, default=1e-4
@@ -96,6 +98,7 @@ class SARAHCompositional(CompositionalSolver):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
         large = self.sizes("checkpoint_batch_size", oracle, rule=None)
+        n = large[0] if math.isinf(oracle.problem.n_inner) else oracle.problem.n_inner
         now = self.refresh(oracle, x, large, is_exact(oracle, size))
         return EpochState(
             x,
@@ -105,11 +108,7 @@ class SARAHCompositional(CompositionalSolver):
             learning_rate=self.step_size(oracle, x, size, self.factor),
             batch_size=size,
             checkpoint_batch_size=large,
-            epoch_length=self.auto(
-                "epoch_length",
-                oracle.problem,
-                -(-oracle.problem.n_inner // (size[0] or oracle.problem.n_inner)),
-            ),
+            epoch_length=self.auto("epoch_length", oracle.problem, -(-n // (size[0] or n))),
             limits=self.limits(oracle.problem),
         )
 

@@ -23,7 +23,8 @@ class SCVR(VRSCPG):
     checkpoint_batch_size : int, None or tuple of three, default=None
         Batch sizes at a checkpoint; the paper takes all components.
     epoch_length : int or "auto", default="auto"
-        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components.
+        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components (on a
+        stream, as many as draw those of a checkpoint).
     max_iter, max_ifo : int or None, default=None
         Budgets; both None mean 100 passes.
     tol : float, default=1e-4

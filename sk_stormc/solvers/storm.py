@@ -301,6 +301,10 @@ class PaperSTORMCompositional(STORMCompositional):
             output,
         )
 
+    def needs_all(self):
+        """What to set to run on a stream."""
+        return "" if self.anchor is None else "anchor=None"
+
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
         value = getattr(self, name)
