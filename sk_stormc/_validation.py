@@ -5,7 +5,15 @@ from numbers import Integral, Real
 
 import numpy as np
 
-__all__ = ["as_numbers", "check_batch_size", "check_choice", "check_int", "check_number", "check_weights"]
+__all__ = [
+    "as_numbers",
+    "check_batch_size",
+    "check_choice",
+    "check_int",
+    "check_number",
+    "check_schedule",
+    "check_weights",
+]
 
 
 def _fail(name, value, expected):
@@ -29,6 +37,17 @@ def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, word
         bounds = [] if low == -math.inf else [f"{'>=' if inclusive else '>'} {low}"]
         bounds += [] if high == math.inf else [f"<= {high}"]
         _fail(name, value, " ".join(["a finite number", " and ".join(bounds)]).strip() + _words(words))
+
+
+def check_schedule(name, value, first=0, words=(), **bounds):
+    """A number as for `check_number`, or a schedule, of which the value at iteration ``first`` is looked at."""
+    if not callable(value):
+        return check_number(name, value, words=words, **bounds)
+    try:
+        found = float(value(first))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must give a number for iteration {first}, got {value!r}: {error}") from error
+    check_number(f"{name} at iteration {first}", found, **bounds)
 
 
 def check_int(name, value, low, words=()):

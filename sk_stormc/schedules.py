@@ -5,6 +5,8 @@ They pickle, compare and print as values do, so they sit in a grid of GridSearch
 
 from dataclasses import dataclass
 
+from sk_stormc._validation import check_number
+
 __all__ = ["Decay", "Power", "at", "constant", "decay_to", "inverse", "power"]
 
 
@@ -43,6 +45,11 @@ class Decay:
     hold : float, default=0.0
         The part of the horizon at ``start``, in [0, 1).
 
+    Raises
+    ------
+    ValueError
+        For a horizon below 1, or a hold that is not in [0, 1).
+
     Examples
     --------
     >>> from sk_stormc.schedules import Decay
@@ -54,6 +61,12 @@ class Decay:
     end: float
     horizon: int
     hold: float = 0.0
+
+    def __post_init__(self):
+        check_number("horizon", self.horizon, low=1)
+        check_number("hold", self.hold, low=0, high=1)
+        if self.hold == 1:
+            raise ValueError(f"hold must be below 1, which leaves no way to the end, got {self.hold!r}")
 
     def __call__(self, t):
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
@@ -135,6 +148,11 @@ def decay_to(end, start, horizon, hold=0.0):
     Returns
     -------
     Decay
+
+    Raises
+    ------
+    ValueError
+        For a horizon below 1, or a hold that is not in [0, 1).
 
     Examples
     --------

@@ -8,7 +8,7 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.penalties import L1
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, check_problem
-from sk_stormc.solvers import SOLVERS
+from sk_stormc.solvers import SOLVERS, get_solver
 
 N, D, L = 60, 3, 2
 rng = np.random.default_rng(0)
@@ -71,6 +71,16 @@ def test_three_ways_to_the_same_minimum(solver):
     # all batches are full here, so that the kinds take the same steps
     np.testing.assert_allclose(vjp.x, exact.x, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(differences.x, exact.x, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "vrsc-pg", "scvr"])
+def test_sampled_vjp_goes_to_the_minimum(solver):
+    """On batches of g and of f that are small, whose noise F must not add up."""
+    problem, exact = compose(x0=X0, **WAYS["vjp"]), compose(x0=X0)
+    best = minimize(exact, "lbfgs", tol=1e-10).fun
+    params = {"max_ifo": 300 * N, "tol": 0, "batch_size": 4}
+    result = minimize(problem, get_solver(solver).set_params(**params), random_state=0)
+    assert result.fun - best < 1e-4 * (result.loss_curve[0] - best)
 
 
 def test_same_way_as_the_subclass():
@@ -173,6 +183,7 @@ def test_differences_are_as_accurate_as_their_order():
         ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
         ({"x0": "start"}, "x0 must be numbers, got 'start'"),
         ({"metric": np.ones(2)}, "metric: must be None or a vector or matrix of 3 variables"),
+        ({"metric": -np.eye(3)}, "metric: must be finite and have a positive diagonal"),
         ({"penalty": 0.1}, "penalty: must be None or have value, prox and project, got 0.1"),
         ({"inner_floor": "low"}, "inner_floor: must be a finite number or None"),
         ({"inner": lambda x, j: np.tanh(A[j] @ x)}, r"inner must be of shape \(l,\).*got shape \(1, 2\)"),

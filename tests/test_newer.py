@@ -222,6 +222,23 @@ def test_float32(returns):
     assert PortfolioProblem(returns).objective(result.x.astype(float)) - best <= 1e-4 * abs(best)
 
 
+def test_single_precision_ends_at_its_rounding(returns):
+    """A start at the optimum has nothing to fall from, nor is there much below tol * |F_0|."""
+    problem = PortfolioProblem(returns.astype(np.float32), metric="variance")
+    best = minimize(problem, SketchySTORM(tol=1e-12), random_state=0)
+    again = minimize(problem, SketchySTORM(), best.x, random_state=0)
+    assert best.stop_reason == again.stop_reason == "converged"
+
+
+def test_length_in_the_norm_of_the_inverse():
+    rng = np.random.default_rng(0)
+    root, x = rng.uniform(0.1, 1.0, 12), rng.normal(size=12)
+    U = np.linalg.qr(rng.normal(size=(12, 4)))[0]
+    metric = Preconditioner(root**2 / 3, root[:, None] * U * np.sqrt(1 / 3 - 1 / np.array([1000.0, 50.0, 7.0, 3.0])))
+    P = np.linalg.inv([metric @ e for e in np.eye(12)])
+    np.testing.assert_allclose(metric.inverse_length(x), np.sqrt(x @ P @ x))
+
+
 def test_draws_made_ahead_for_the_sketch_are_forgotten(returns):
     oracle = Oracle(PortfolioProblem(returns), 0)
     oracle.draw("outer", 256)

@@ -413,6 +413,50 @@ def test_schedules_are_values():
     assert [decay_to(1.0, 3.0, horizon=4)(t) for t in (0, 2, 4, 99)] == [3.0, 2.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        (SCGD(learning_rate=power("fast")), ["learning_rate", "iteration 0", "fast"]),
+        (SCGD(learning_rate=SCGD), ["learning_rate", "iteration 0"]),
+        (SCGD(learning_rate=lambda: 0.1), ["learning_rate", "iteration 0"]),
+        (SCGD(learning_rate=constant(-1.0)), ["learning_rate", ">= 0", "-1.0"]),
+        (ASCPG(beta=constant(0.0)), ["beta", "> 0 and <= 1", "0.0"]),
+        (SCGD(beta=constant(2.0)), ["beta", "2.0"]),
+        (STORMCompositional(momentum=(0.1, constant(2.0), 0.1)), ["momentum", "iteration 1", "2.0"]),
+        (STORMCompositional(momentum=lambda t: np.nan), ["momentum", "nan"]),
+        (CIVR(precision=constant(0.0)), ["precision", "> 0"]),
+    ],
+)
+def test_schedules_that_will_not_do(solver, words):
+    with pytest.raises(ValueError) as error:
+        solver.validate()
+    assert all(word in str(error.value) for word in words)
+
+
+def test_momentum_is_not_asked_for_iteration_0():
+    STORMCompositional(momentum=lambda t: 1 / t).validate()
+
+
+@pytest.mark.parametrize(("changes", "name"), [({"horizon": 0}, "horizon"), ({"hold": 1.0}, "hold")])
+def test_decays_that_have_no_way(changes, name):
+    with pytest.raises(ValueError, match=name):
+        decay_to(**{"end": 0.1, "start": 1.0, "horizon": 10} | changes)
+
+
+@pytest.mark.parametrize("penalty", [None, L1(0.1)])
+@pytest.mark.parametrize("name", ["scgd", "sarah-c"])
+def test_a_learning_rate_that_falls_to_zero(returns, penalty, name):
+    """Nothing moves then: neither an error, nor convergence."""
+    problem = PortfolioProblem(returns, penalty=penalty)
+    settings = {"learning_rate": decay_to(0.0, 0.01, horizon=20), "batch_size": 8, "tol": 1e-9}
+    solver = get_solver(name).set_params(**settings)
+    if name == "sarah-c":
+        solver.set_params(epoch_length=5)
+    short, long = (clone(solver).set_params(max_iter=k).solve(problem, random_state=0) for k in (20, 60))
+    assert long.stop_reason == "max_iter"
+    np.testing.assert_array_equal(long.x, short.x)
+
+
 def test_schedules_in_a_search(returns):
     grid = {"solver__learning_rate": [constant(0.05), inverse(0.1), power(-2 / 3, 0.1), decay_to(0.0, 0.1, horizon=50)]}
     search = GridSearchCV(CompositionalPortfolio("scgd", max_iter=50, random_state=0), grid, cv=2).fit(returns)

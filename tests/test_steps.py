@@ -185,6 +185,25 @@ def test_operator_jacobian_is_taken_on_the_inner_batch():
     assert oracle.ifo == cost(oracle, (6, 4, 8), False) == 6 + 6 + 8
 
 
+def test_operator_jacobians_of_one_batch_correct_f():
+    """Step 10 with J at the old point from another batch would add up the noise of both, step by step."""
+    problem, (x, other), size = curved("operator"), points(2), (6, 6, 8)
+    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
+    old = exact(problem, other)
+    old.J = None  # is not asked for
+    new = advance(oracle, old, x, (0.3, 0.3, 0.4), size)
+    inner, outer = twin.draw("inner", 6).data, twin.draw("outer", 8).data
+    now = problem.compositional_gradient(x, new.u, problem.jacobian(x, inner), outer)
+    was = problem.compositional_gradient(other, old.u, problem.jacobian(other, inner), outer)
+    np.testing.assert_allclose(new.F, now + 0.6 * (old.F - was), rtol=1e-12)
+    assert oracle.n_evaluations == {"inner": 12, "jacobian": 12, "outer": 16}
+    # where x stands still so does F, however long
+    standing = exact(problem, x)
+    for _ in range(50):
+        standing = advance(oracle, standing, x, (0, 0, 0), size)
+    np.testing.assert_allclose(standing.F, problem.gradient(x), rtol=1e-12)
+
+
 def check_mean(sample, expected):
     """Within six standard errors."""
     sample = np.asarray(sample)

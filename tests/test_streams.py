@@ -552,6 +552,12 @@ def test_too_large_a_learning_rate():
 # StreamingProblem
 
 
+@pytest.mark.parametrize("batches, problem, words", [(3, PortfolioProblem, "batches"), ([RETURNS], None, "problem")])
+def test_streams_of_nothing(batches, problem, words):
+    with pytest.raises(ValueError, match=f"{words} must be"):
+        StreamingProblem(batches, problem)
+
+
 def test_errors_of_streams():
     for nothing in ([], [RETURNS[:0]], iter(())):
         with pytest.raises(ValueError, match="batches must have a row"):

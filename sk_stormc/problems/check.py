@@ -106,6 +106,10 @@ def check_attributes(problem):
     _require(good, problem, "penalty", f"must be None or have value, prox and project, got {penalty!r}")
     good = metric is None or (isinstance(metric, np.ndarray) and metric.shape in ((d,), (d, d)))
     _require(good, problem, "metric", f"must be None or a vector or matrix of {d} variables, got {metric!r}")
+    if metric is not None:
+        diagonal = metric if metric.ndim == 1 else metric.diagonal()
+        good = np.isfinite(metric).all() and (diagonal > 0).all()
+        _require(good, problem, "metric", f"must be finite and have a positive diagonal, got {metric!r}")
 
 
 class _Check:
@@ -127,8 +131,6 @@ class _Check:
         good = np.result_type(metric, own) == own.dtype
         self.require(good, "metric", f"is {metric.dtype}, but must keep the {own.dtype} of initial_point")
         diagonal = metric if metric.ndim == 1 else metric.diagonal()
-        good = np.isfinite(metric).all() and (diagonal > 0).all()
-        self.require(good, "metric", f"must be finite and have a positive diagonal, got {metric!r}")
         self.unit = np.sqrt(diagonal.astype(float))  # the scales of the variables, up to one factor
 
     def require(self, good, name, message):

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,7 @@ class StreamingProblem(CompositionalProblem):
     Raises
     ------
     ValueError
-        For batches that disagree in shape, or have no rows at all.
+        For batches that disagree in shape, or have no rows at all; for a problem that is not callable.
 
     Notes
     -----
@@ -63,6 +64,10 @@ class StreamingProblem(CompositionalProblem):
 
     def __init__(self, batches, problem, *, window=512):
         check_int("window", window, low=2)
+        if not callable(problem):
+            raise ValueError(f"problem must be callable, such as PortfolioProblem, got {problem!r}")
+        if not isinstance(batches, Iterable):
+            raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
         self.window, self._make = window, problem
         self._rows = _Rows(batches)
         self._rows.has(window)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from sk_stormc._validation import as_numbers, check_batch_size, check_int, check_number
+from sk_stormc._validation import as_numbers, check_batch_size, check_int, check_number, check_schedule
 from sk_stormc.solvers.oracle import Oracle
 from sk_stormc.solvers.run import Loop, MethodState, RunState, SolverResult, StopReason, falls_for_ever
 from sk_stormc.solvers.steps import cost, curvature, is_exact
@@ -70,8 +70,8 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
-        if not callable(self.learning_rate):
-            check_number("learning_rate", self.learning_rate, low=0, inclusive=False, words=("auto",))
+        rising = callable(self.learning_rate)  # a schedule may begin at 0
+        check_schedule("learning_rate", self.learning_rate, low=0, inclusive=rising, words=("auto",))
         check_batch_size("batch_size", self.batch_size)
         check_int("max_iter", self.max_iter, low=1, words=(None,))
         check_int("max_ifo", self.max_ifo, low=1, words=(None,))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sk_stormc._validation import check_number
+from sk_stormc._validation import check_schedule
 from sk_stormc.schedules import at
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.solvers.steps import Estimate, advance_inner, proximal_point, residual, start_inner
@@ -60,6 +60,9 @@ class CIVR(SARAHCompositional):
     gamma is 1/2 at every step, so the method converges linearly where SARAH-C does; and a learning rate far too large
     is seen, not hidden by steps of bounded length.
 
+    An "operator" Jacobian is not tracked but taken anew on each inner batch, whose noise F then has (SARAH-C's and
+    SCVR's F has not).
+
     `SARAHCompositional` tracks the product F, here its factors are tracked: where all of f is used and steps are plain
     the two are the same.
 
@@ -104,8 +107,7 @@ class CIVR(SARAHCompositional):
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
         super().validate()
-        if not callable(self.precision):
-            check_number("precision", self.precision, low=0, inclusive=False, words=("auto", None))
+        check_schedule("precision", self.precision, low=0, inclusive=False, words=("auto", None))
 
     def init_state(self, oracle, x):
         """The first checkpoint, and epsilon."""
@@ -134,7 +136,7 @@ class CIVR(SARAHCompositional):
 
     def estimate(self, oracle, old, x, size):
         """u, J and v at x, by differences to the previous iterate ``old``."""
-        u, J = advance_inner(oracle, old, x, (0, 0, 0), size)
+        u, J, _ = advance_inner(oracle, old, x, (0, 0, 1), size)  # 1: F is not tracked
         batch = oracle.draw("outer", size[2])
         if batch.full:
             v = oracle.outer_gradient(x, u, batch)

@@ -158,10 +158,15 @@ class Loop:
     def _at_rounding(self, s):
         """Whether a step would only move x by its rounding: a start at the optimum has nothing to fall from."""
         metric, rate = self.oracle.problem.metric, getattr(s, "learning_rate", None)
-        if not s.at_anchor or rate is None or np.ndim(metric) == 2:
+        known = np.ndim(metric) < 2 or hasattr(metric, "inverse_length")  # which a matrix would have to be solved for
+        if not s.at_anchor or rate is None or not known:
             return False
-        size = np.linalg.norm(s.x if metric is None else s.x / np.sqrt(metric))
-        return at(rate, s.t) * s.residual <= 4 * np.finfo(s.x.dtype).eps * size
+        if np.ndim(metric) == 2:
+            size = metric.inverse_length(s.x)
+        else:
+            size = np.linalg.norm(s.x if metric is None else s.x / np.sqrt(metric))
+        rate = at(rate, s.t)  # 0 at the end of a schedule, where a step says nothing
+        return rate > 0 and rate * s.residual <= 4 * np.finfo(s.x.dtype).eps * size
 
     def _look(self, s):
         run = self.run

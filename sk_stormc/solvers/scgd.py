@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_number
+from sk_stormc._validation import check_schedule
 from sk_stormc.schedules import Power, at
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
@@ -74,8 +74,7 @@ class SCGD(CompositionalSolver):
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
         super().validate()
-        if not callable(self.beta):
-            check_number("beta", self.beta, low=0, high=1, inclusive=False, words=("auto",))
+        check_schedule("beta", self.beta, low=0, high=1, inclusive=False, words=("auto",))
 
     def init_state(self, oracle, x):
         """The constants; no batch is drawn but the probe's."""

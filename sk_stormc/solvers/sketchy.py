@@ -24,6 +24,12 @@ class Preconditioner:
     def __matmul__(self, F):
         return self.scale * F - self.W @ (F @ self.W)
 
+    def inverse_length(self, x):
+        """Length of x in the norm of the inverse, by Woodbury's formula."""
+        y, W = x / self.scale, self.W.astype(float)
+        inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
+        return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
+
 
 @dataclass
 class SketchyState(StormState):

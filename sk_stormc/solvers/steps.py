@@ -103,31 +103,33 @@ def advance(oracle, old, x, momentum, size):
     With momentum 0 this is the step of SARAH-C (``old`` the previous iterate) and of VRSC-PG (``old`` the
     checkpoint). A batch of all components needs no correction: its estimate is exact. With momentum 1 nothing is
     left of the old estimate, and the old point is not evaluated. Where it is, it comes first, so that what a batch
-    remembers of its last x serves both.
+    remembers of its last x serves both. An "operator" J that is taken anew is taken at the old point too: step 10 with
+    Jacobians of two batches would add up their differences from step to step.
     """
-    u, J = advance_inner(oracle, old, x, momentum, size)
+    u, J, old_J = advance_inner(oracle, old, x, momentum, size)
     a_phi = momentum[2]
     batch = oracle.draw("outer", size[2])
     if batch.full or a_phi == 1:
         F = oracle.gradient(x, u, J, batch)
     else:
-        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old.J, batch))  # step 10
+        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))  # step 10
         F = F + oracle.gradient(x, u, J, batch)
     return Estimate(x, u, J, F)
 
 
 def advance_inner(oracle, old, x, momentum, size):
-    """The u and J of `advance`: steps 8 and 9."""
-    a_g, a_dg, _ = momentum
-    problem = oracle.problem
+    """The u and J of `advance`, steps 8 and 9, and the J at the old point that step 10 needs."""
+    a_g, a_dg, a_phi = momentum
+    problem, old_J = oracle.problem, old.J
 
     batch = oracle.draw("inner", size[0])
-    if batch.full or a_g == 1:
-        u = oracle.inner(x, batch)
-    else:
+    correct = not (batch.full or a_g == 1)
+    if correct:
         u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
-        u = u + oracle.inner(x, batch)
-    u = guard(oracle, u, None if batch.full or a_g == 1 else old.u)
+    if problem.jacobian_kind == "operator" and not (a_phi == 1 or size[2] in (None, problem.n_outer)):
+        old_J = oracle.jacobian(old.x, batch)
+    u = u + oracle.inner(x, batch) if correct else oracle.inner(x, batch)
+    u = guard(oracle, u, old.u if correct else None)
 
     if problem.jacobian_kind == "operator":
         J = oracle.jacobian(x, oracle.share(batch))
@@ -140,7 +142,7 @@ def advance_inner(oracle, old, x, momentum, size):
         else:
             J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, batch))  # step 9
             J = J + oracle.jacobian(x, batch)
-    return u, J
+    return u, J, old_J
 
 
 def precondition(metric, F):
@@ -171,8 +173,9 @@ def residual(problem, x, F, eta):
     if problem.penalty is None:
         q, p = precondition(problem.metric, F), F
     else:
-        x_tilde = proximal_point(problem, x, F, eta)
-        q = (x - x_tilde) / eta
+        x_tilde = proximal_point(problem, x, F, eta or 1.0)
+        q = (x - x_tilde) / (eta or 1.0)
+        x_tilde = x_tilde if eta else None  # at the end of a schedule that falls to 0 nothing moves
         p = q if problem.metric is None else q / problem.metric
     square = float(q.dot(p))
     return (math.sqrt(square) if square >= 0 else math.nan), q, p, x_tilde

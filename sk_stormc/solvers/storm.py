@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number
+from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule
 from sk_stormc.schedules import at, inverse
 from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
 from sk_stormc.solvers.base import CompositionalSolver
@@ -25,6 +25,7 @@ from sk_stormc.solvers.steps import (
 from sk_stormc.solvers.theory import storm_parameters
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
+
 
 @dataclass
 class StormState(MethodState):
@@ -176,11 +177,9 @@ class STORMCompositional(CompositionalSolver):
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
         super().validate()
-        if not callable(self.precision):
-            check_number("precision", self.precision, low=0, inclusive=False, words=("auto",))
+        check_schedule("precision", self.precision, low=0, inclusive=False, words=("auto",))
         for a in self.momentum if isinstance(self.momentum, (tuple, list)) else (self.momentum,):
-            if not callable(a):
-                check_number("momentum", a, low=0, high=1, words=("auto",))
+            check_schedule("momentum", a, first=1, low=0, high=1, words=("auto",))
         if isinstance(self.momentum, (tuple, list)) and len(self.momentum) != 3:
             raise ValueError(f"momentum must be one value or (a_g, a_dg, a_Phi), got {self.momentum!r}")
         check_batch_size("init_batch_size", self.init_batch_size)
