@@ -126,5 +126,7 @@ def test_errors(capsys):
     assert "first_seed must be an integer >= 0" in capsys.readouterr().err
     assert main(["reproduce", "complexity", "--ifo", "10", "--seeds", "2"]) == 2
     assert "--ifo must pay for the largest eps, 0.4" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="epsilons must be a finite number > 0, got 0"):
+        run_complexity(["scgd"], (0.4, 0))
     with pytest.raises(ValueError, match="methods must be some of storm-c, sarah-c, scgd"):
         run_complexity(["adam"])

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t as student
 
-from sk_stormc._validation import check_int
+from sk_stormc._validation import check_int, check_number
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
 from sk_stormc.experiments.valley import FallingValley
+from sk_stormc.schedules import power
 from sk_stormc.solvers import minimize, storm_parameters
 
 __all__ = ["EPSILONS", "MAX_IFO", "METHODS", "SEEDS", "Measured", "Row", "Slope", "fit_slope", "run_complexity"]
@@ -71,8 +72,8 @@ def _scgd(eps):
 def _scgd_published(eps):
     return {
         "batch_size": 4,
-        "learning_rate": lambda k: 4 * (k + 1) ** (-3 / 4),
-        "beta": lambda k: (k + 1) ** (-1 / 2),
+        "learning_rate": power(-3 / 4, 4.0),
+        "beta": power(-1 / 2),
     }
 
 
@@ -207,6 +208,8 @@ def run_complexity(
     rows = [row for name_rows in check_methods(methods, METHODS).values() for row in name_rows]
     for name, value, low in (("max_ifo", max_ifo, 1), ("n_seeds", n_seeds, 1), ("first_seed", first_seed, 0)):
         check_int(name, value, low=low)
+    for eps in epsilons:
+        check_number("epsilons", eps, low=0, inclusive=False)
     problem, measured = FallingValley(), []
     for i, row in enumerate(rows):
         points, every = [], 1

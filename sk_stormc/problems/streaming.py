@@ -45,7 +45,9 @@ class StreamingProblem(CompositionalProblem):
     Notes
     -----
     A constant Jacobian is tracked like any other: its mean over all components is not known. Methods that need all
-    components raise a ValueError (L-BFGS, anchors, checkpoints without a size).
+    components raise a ValueError (L-BFGS, anchors, checkpoints without a size). An error that the iterator raises ends
+    the run without a result, and rows that all kinds have had are gone: let it end instead, and `feed` what
+    comes later.
 
     Examples
     --------
