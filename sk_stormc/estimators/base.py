@@ -61,7 +61,7 @@ class CompositionalEstimator(BaseEstimator):
         ----------
         rows : tuple of arrays
         window : int
-            The stream's. Until so many rows have come each call begins anew, with all of them.
+            The stream's. Until so many rows have come they only wait.
         open_stream : callable
             The `StreamingProblem` of a list of such rows.
         x0 : ndarray or None
@@ -70,12 +70,18 @@ class CompositionalEstimator(BaseEstimator):
         Returns
         -------
         SolverResult or None
-            None where the rows do not do for an iteration.
+            None where the rows do not do for an iteration; at the first call that of no iteration.
         """
         solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
-        stream, state, waiting, x0, seed = self.__dict__.get("_stream") or (None, None, [], x0, self._seed())
+        first_call = self.__dict__.get("_stream") is None
+        stream, state, waiting, x0, seed = (None, None, [], x0, self._seed()) if first_call else self._stream
+        short = False
         if stream is None:
             waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may read on into the same array
+            short = sum(part.shape[0] for part, *_ in waiting) < window
+            if short and not first_call:
+                self._stream = None, None, waiting, x0, seed
+                return None
             stream = open_stream(waiting)
         elif self.stop_reason_ == StopReason.NON_FINITE:
             raise ValueError(
@@ -92,14 +98,15 @@ class CompositionalEstimator(BaseEstimator):
             if stream.starved():
                 return None
         solver.accept(stream)
-        result = solver.solve(stream, x0, random_state=seed, state=state)
+        result = solver.solve(stream, x0, random_state=seed, state=state, on_record=lambda record: short)
         self._keep(solver, result)
-        begun = state is not None or sum(first.shape[0] for first, *_ in waiting) >= window
-        self._stream = (stream, result.state, [], None, seed) if begun else (None, None, waiting, x0, seed)
+        self._stream = (None, None, waiting, x0, seed) if short else (stream, result.state, [], None, seed)
+        if short:
+            self.stop_reason_ = StopReason.EXHAUSTED
         return result
 
     def _seed(self):
-        """One for all that a stream begins anew with until its window is there."""
+        """The stream's, drawn at its first call."""
         fixed = isinstance(self.random_state, Integral)
         return self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 

@@ -1,9 +1,6 @@
 """Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
 
-from functools import partial
-
 import numpy as np
-from scipy import sparse
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -14,21 +11,20 @@ from sk_stormc.estimators._transitions import (
     check_terminal,
     check_time,
     follow,
-    stack,
     successors,
     transform,
     transform_next,
     transition_weights,
 )
+from sk_stormc.estimators._value_problems import grouped_problem, stream_problem
 from sk_stormc.estimators.base import CompositionalEstimator, streams
-from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, StreamingProblem
-from sk_stormc.problems._linear_value import inverse
+from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
 
-WINDOW, RIDGE = 512, 1e-3  # of a stream: transitions that its metric is taken from, and what is added to be sure of it
+WINDOW = 512  # transitions of a stream that its metric is taken from, if there are not many features
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
@@ -219,7 +215,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             keys[:, 0] = terminal[kept]
             keys[going[kept], 1:] = follows[rows[going]] + 0.0
             _, where, numbers = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-            problem = _grouped(
+            problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
         if solver == "lstd":
@@ -304,7 +300,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         window = max(WINDOW, 10 * Z.shape[1])
 
         def open_stream(batches):
-            return self._open_stream(batches, window)
+            return stream_problem(batches, window, self.gamma, self.alpha, self.fit_intercept)
 
         x0 = np.append(self.coef_, self.intercept_)[: Z.shape[1]] if fitted else np.zeros(Z.shape[1])
         result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
@@ -316,24 +312,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.__dict__.pop("n_states_", None)  # of a fit before
         self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
         return self
-
-    def _open_stream(self, batches, window):
-        """The stream of transitions, with metric and covariance of its first ones."""
-        first = [stack(parts)[:window] for parts in zip(*batches, strict=True)]
-        d = first[0].shape[1]
-        alpha = np.full(d, float(self.alpha))
-        if self.fit_intercept:
-            alpha[-1] = 0.0
-        problem = partial(ProjectedBellmanProblem, gamma=self.gamma, alpha=alpha)
-        # a ridge stands for what the first transitions do not show
-        C = problem(*first).covariance
-        C += RIDGE * np.trace(C) / d * np.eye(d)
-        problem.keywords["covariance"] = C
-        stream = StreamingProblem(batches, problem, window=window)
-        H = problem(*first).hessian()
-        stream.metric = inverse(H + RIDGE * np.trace(H) / d * np.eye(d))
-        stream.defaults["batch_size"] = max(32, d // 2)
-        return stream
 
     def predict(self, X):
         """The values of states.
@@ -431,18 +409,3 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         if Z.shape[1] != len(self.coef_):
             raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
         return Z @ self.coef_ + self.intercept_
-
-
-def _grouped(state, successor, weights, y, features, next_features, gamma, alpha):
-    """The Bellman problem of the estimated model: frequencies of successors and mean rewards of transitions."""
-    n, m = features.shape[0], next_features.shape[0]
-    entry = state.astype(np.int64) * m + successor
-    entries, number = np.unique(entry, return_inverse=True)
-    total = np.bincount(number, weights)
-    visits = np.bincount(state, weights)
-    rows, columns = entries // m, entries % m
-    P = sparse.csr_array((total / visits[rows], (rows, columns)), shape=(n, m))
-    R = sparse.csr_array((np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m))
-    return BellmanProblem(
-        P, R, features, gamma, next_features=next_features, sample_weight=visits, alpha=alpha
-    )

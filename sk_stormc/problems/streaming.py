@@ -75,7 +75,8 @@ class StreamingProblem(CompositionalProblem):
         self._rows.has(window)
         if not self._rows.stop:
             raise ValueError("batches must have a row, got none")
-        self._first = first = self._problem_of(0, window)
+        # a copy: a view would keep all of the first batch
+        self._first = first = self._checked(self._make(*(part.copy() for part in self._rows.between(0, window))))
         self.n_outer = 1 if first.n_outer == 1 < first.n_inner else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
         self.inner_floor, self.samples_outer, self.paper = first.inner_floor, first.samples_outer, first.paper
@@ -206,7 +207,9 @@ class StreamingProblem(CompositionalProblem):
         return rows.problem, draws - rows.start
 
     def _problem_of(self, start, stop):
-        problem = self._make(*self._rows.between(start, stop))
+        return self._checked(self._make(*self._rows.between(start, stop)))
+
+    def _checked(self, problem):
         if not isinstance(problem, CompositionalProblem):
             raise ValueError(f"problem must return a CompositionalProblem, got {problem!r}")
         return problem
