@@ -8,7 +8,7 @@ import pytest
 
 from sk_stormc import CIVR, SCVR, VRSCPG, AcceleratedSCGD, SARAHCompositional, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import Simplex
+from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
 from sk_stormc.schedules import Power
 from sk_stormc.solvers import SOLVERS
@@ -171,13 +171,20 @@ def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
     assert state.limits == ("global", pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12))
-    later = minimize(curved, "civr", x0, max_iter=8, epoch_length=4, random_state=0).state.state
+    later = minimize(curved, "civr", x0, learning_rate=0.3, max_iter=8, epoch_length=4, tol=0, random_state=0).state.state
+    assert later.t == 8 and later.steps == 3  # the checkpoint is three steps behind
     assert later.limits[1] == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
     assert plain.limits == (None, None)
     assert state.learning_rate == 2 * plain.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.learning_rate == sarah.learning_rate
+
+
+def test_civr_returns_exact_zeros():
+    problem = PortfolioProblem(make_gaussian_returns(2000, 10, mean=0.3, random_state=0), penalty=L1(0.28))
+    result = minimize(problem, "civr", random_state=0, tol=1e-6)  # whose normalised steps end between two points
+    assert (result.x == 0).any() and (result.x != 0).any()
 
 
 def test_normalised_steps_have_a_longest(curved):
