@@ -171,7 +171,8 @@ def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
     assert state.limits == ("global", pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12))
-    later = minimize(curved, "civr", x0, learning_rate=0.3, max_iter=8, epoch_length=4, tol=0, random_state=0).state.state
+    settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
+    later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
     assert later.t == 8 and later.steps == 3  # the checkpoint is three steps behind
     assert later.limits[1] == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
