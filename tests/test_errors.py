@@ -27,7 +27,7 @@ from sk_stormc import (
 )
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import SOLVERS, SolverResult
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::DeprecationWarning")
@@ -534,6 +534,21 @@ def test_steps_far_too_short_are_not_called_unbounded(name, rate):
     for case in ("small", "large", "two nearly identical assets"):
         _, messages = fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case])
         assert messages == []
+
+
+@pytest.mark.parametrize("name", ["storm-c", "scgd"])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_an_infimum_that_is_not_attained_is_not_called_unbounded(name, bounded):
+    slope = (lambda u: -np.exp(-u)) if bounded else (lambda u: -np.ones(1))
+    value = (lambda u: np.exp(-u[0])) if bounded else (lambda u: -u[0])
+    one = FiniteSumComposition(
+        lambda x, j: x.copy(), lambda x, j: np.eye(1), lambda x, u, i: slope(u), lambda x, u: value(u), 1, 1, 1
+    )
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result = minimize(one, name, random_state=0, max_iter=20, tol=0)
+    assert result.stop_reason == "max_iter" and result.fun < result.loss_curve[0]
+    assert ["unbounded" in str(w.message) for w in found] == [True] * (not bounded)
 
 
 def test_rounding_is_not_called_unbounded():

@@ -8,9 +8,9 @@ import pytest
 
 from sk_stormc import CIVR, SCVR, VRSCPG, AcceleratedSCGD, SARAHCompositional, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import Simplex
+from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
-from sk_stormc.schedules import Power
+from sk_stormc.schedules import Power, at, inverse
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.solvers.oracle import Oracle
 
@@ -171,13 +171,22 @@ def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
     assert state.limits == ("global", pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12))
-    later = minimize(curved, "civr", x0, max_iter=8, epoch_length=4, random_state=0).state.state
+    settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
+    later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
+    assert later.t == 8 and later.steps == 3  # the checkpoint is three steps behind
     assert later.limits[1] == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
     assert plain.limits == (None, None)
     assert state.learning_rate == 2 * plain.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.learning_rate == sarah.learning_rate
+
+
+def test_civr_returns_exact_zeros():
+    problem = PortfolioProblem(make_gaussian_returns(2000, 10, mean=0.3, random_state=0), penalty=L1(0.28))
+    # normalised steps end between two points, so that what starts at 1 halves and halves
+    result = minimize(problem, "civr", np.ones(10), random_state=0, tol=1e-6)
+    assert (result.x == 0).any() and (result.x != 0).any()
 
 
 def test_normalised_steps_have_a_longest(curved):
@@ -243,9 +252,10 @@ def single_level(curved):
     return gradient
 
 
-def test_storm_c_is_storm(curved):
+@pytest.mark.parametrize("a", [0.15, inverse()])
+def test_storm_c_is_storm(curved, a):
     """Cutkosky & Orabona 2019: d <- grad(x_new, xi) + (1 - a) (d - grad(x, xi)), x <- x - eta d."""
-    eta, a, T = 0.2, 0.15, 40
+    eta, T = 0.2, 40
     result = minimize(
         curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
         anchor=None, max_iter=T, tol=0), np.ones(D), random_state=SEED
@@ -253,10 +263,10 @@ def test_storm_c_is_storm(curved):
     gradient, oracle = single_level(curved), draws_of(curved)
     x = np.ones(D)
     d = gradient(x, oracle.draw("outer", 20).data)
-    for _ in range(T):
+    for t in range(1, T + 1):  # the start is the first of the batches that 1/(t+1) averages
         x_old, x = x, x - eta * d
         xi = oracle.draw("outer", 6).data
-        d = gradient(x, xi) + (1 - a) * (d - gradient(x_old, xi))
+        d = gradient(x, xi) + (1 - at(a, t)) * (d - gradient(x_old, xi))
     np.testing.assert_allclose(result.x, x, rtol=1e-10)
 
 

@@ -75,6 +75,26 @@ def test_the_sketch_lowers_the_condition_number(returns):
     assert condition(metric) < condition(np.diag(problem.metric)) / 10
 
 
+def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(returns):
+    P, r = state(PortfolioProblem(returns), rank=6, max_iter=1).metric, 6
+    values = np.linalg.eigvalsh([P @ e for e in np.eye(len(P.scale))])
+    np.testing.assert_allclose(values[r - 1 :], P.scale[0], rtol=1e-6)  # lambda_r + rho = 2 rho, and 2 rho elsewhere
+    assert values[r - 2] < 0.99 * P.scale[0]
+
+
+def test_curvature_is_sketched_at_the_cauchy_point():
+    """At x_0 = 0 the semivariance is not linear in any direction."""
+    R = np.random.default_rng(0).exponential(size=(600, 4)) * [1.0, 2.0, 0.5, 1.0] - 0.8
+    problem = PortfolioProblem(R, risk_measure="semivariance")  # full batches
+    x, _ = cauchy_point(problem.gradient, np.zeros(4), np.ones(4))
+    centred = R - R.mean(0)
+    below = centred[centred @ x < 0]
+    A = 2 * below.T @ below / len(R)
+    expected = np.linalg.inv(A + np.linalg.eigvalsh(A)[0] * np.eye(4))
+    P = state(problem, rank=4, max_iter=1).metric
+    np.testing.assert_allclose([P @ e for e in np.eye(4)], expected, atol=0.02 * np.abs(expected).max())
+
+
 def test_the_cauchy_point_of_a_quadratic_is_the_minimum_along_its_gradient():
     H, b, root = np.diag([100.0, 1.0, 3.0]), np.array([1.0, -2.0, 0.5]), np.array([0.1, 1.0, 2.0])
     start = np.array([1.0, 1.0, -1.0])

@@ -417,6 +417,20 @@ def test_schedules_on_streams():
         assert bits(fed(portfolio(solver), RETURNS, 37)) == bits(fed(portfolio(solver), RETURNS, 1500))
 
 
+def test_steps_of_the_problem_are_kept_and_sizes_are_not():
+    def make(R):
+        problem = PortfolioProblem(R)
+        problem.defaults = {
+            "learning_rate": 0.02, "momentum": 0.1, "normalization": "global", "precision": 0.5, "batch_size": None,
+            "init_batch_size": None, "anchor": 5
+        }  # fmt: skip
+        return problem
+
+    s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
+    assert (s.learning_rate, s.momentum, s.normalization, s.precision) == (0.02, (0.1,) * 3, "global", 0.5)
+    assert s.batch_size == (32, 32, 32) and s.anchor is None
+
+
 # fit and partial_fit
 
 
