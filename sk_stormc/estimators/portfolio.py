@@ -121,7 +121,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns, in any unit; at least two periods. A memmap of floats is never loaded whole.
+            Returns, in any unit; at least two periods. A memmap of native float32 or float64 whose rows lie one behind
+            the other is never loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods; weighting one k times equals repeating it.

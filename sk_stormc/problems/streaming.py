@@ -20,11 +20,12 @@ class StreamingProblem(CompositionalProblem):
     """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
 
     Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for: the rows that f has now, the
-    Jacobian has an iteration later and g two. So no row is wasted on independence. (With three batches of their own the
-    gap at the end of one pass is 20 to 60 times larger, with one batch for all three 10 to 80 times; docs/streams.md.)
+    Jacobian has an iteration later and g two. So no row is wasted on independence (docs/streams.md has the gaps with
+    three batches of their own, and with one for all).
 
     The end of the stream stops a run with ``stop_reason`` "exhausted"; with ``state=`` of its result a run goes on as
-    soon as there are more rows (`feed`). How the rows were cut into batches makes no difference.
+    soon as there are more rows (`feed`). How the rows were cut into batches makes no difference, as long as a component
+    is that of its own row: a weight that is relative to the other rows of a block depends on the block.
 
     Parameters
     ----------

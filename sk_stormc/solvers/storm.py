@@ -49,8 +49,9 @@ class StormState(MethodState):
 class STORMCompositional(CompositionalSolver):
     """STORM-Compositional: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
 
-    ``anchor=None`` is Algorithm 1 of the paper, exactly. ``anchor="auto"`` (the default) is for finite sums:
-    momentum 0 and plain steps between anchors, where u, J and F are taken on all data; see Notes.
+    ``anchor=None`` with ``normalization="global"`` is Algorithm 1 of the paper, exactly; "storm-c-paper" is that with
+    published constants. ``anchor="auto"`` (the default) is for finite sums: momentum 0 and plain steps between anchors,
+    where u, J and F are taken on all data; see Notes.
 
     Parameters
     ----------
