@@ -43,6 +43,12 @@ def test_check_bellman_problem(kind, n_features, sampling, extra):
     check_problem(model.problem(sampling=sampling, **params), n_draws=300)
 
 
+def test_contract_with_a_state_that_no_draw_contains():
+    """Its entry of f_x is 2 alpha w in every draw, and a little more over all components."""
+    P = np.random.default_rng(0).dirichlet(np.ones(6), size=6)
+    check_problem(BellmanProblem(P, np.arange(6.0), gamma=0.9, sample_weight=[1, 1, 1, 1, 1, 1e-5], alpha=0.5))
+
+
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_matrix])
 def test_check_with_own_successors(as_matrix):
     """Successors that are no states, the end of an episode among them."""
