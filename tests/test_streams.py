@@ -46,7 +46,7 @@ def solver_for_streams(name):
     return solver.set_params(**{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()})
 
 
-STREAMING = [name for name in SOLVERS if not solver_for_streams(name).needs_all()]
+STREAMING = [name for name in SOLVERS if not solver_for_streams(name).needed_to_stream()]
 
 
 def portfolio(solver="storm-c", **kwargs):

@@ -18,8 +18,8 @@ def streams(estimator):
         solver = get_solver(estimator.solver)
     except ValueError:
         return estimator.solver != "lstd"  # of other words the method itself says what is wrong
-    if solver.needs_all():
-        raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needs_all()}")
+    if solver.needed_to_stream():
+        raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
     return True
 
 

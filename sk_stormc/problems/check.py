@@ -397,7 +397,7 @@ class _Check:
                 z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
                 bound = z * deviation.std(0) / math.sqrt(n_draws)
                 bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws)
-                # an entry that is the same in all draws may lack a rare one: it is judged within the random directions only
+                # an entry that is the same in all draws may lack a rare one: judged within the random directions only
                 bound[: len(bound) - RANDOM][np.ptp(sample[:, :-RANDOM], axis=0) == 0] = np.inf
                 hook = "outer" if name == "outer_gradient" else "inner"
                 what = f"the mean over {n_draws} batches of {size} from draw_{hook} and the full one"

@@ -77,21 +77,21 @@ class CompositionalSolver(BaseEstimator, ABC):
         check_int("max_ifo", self.max_ifo, low=1, words=(None,))
         check_number("tol", self.tol, low=0)
 
-    def needs_all(self):
-        """Why the method needs all components at once, so that it cannot run on a stream.
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream, where all components are never at hand.
 
         Returns
         -------
         str
-            What to set to do without; empty where it can run on a stream.
+            Empty where it can as it is.
         """
         return ""
 
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
-        if math.isinf(problem.n_inner) and self.needs_all():
+        if math.isinf(problem.n_inner) and self.needed_to_stream():
             raise ValueError(
-                f"{self!r} needs all components at once, which a stream does not have: set {self.needs_all()}"
+                f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )
         penalty, metric = problem.penalty, problem.metric
         if penalty is not None and np.ndim(metric) == 2:

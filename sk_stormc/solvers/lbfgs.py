@@ -76,8 +76,8 @@ class LBFGS(CompositionalSolver):
         super().validate()
         check_int("memory", self.memory, low=1)
 
-    def needs_all(self):
-        """What to set to run on a stream."""
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
     def accept(self, problem):

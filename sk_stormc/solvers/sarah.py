@@ -90,8 +90,8 @@ class SARAHCompositional(CompositionalSolver):
         check_batch_size("checkpoint_batch_size", self.checkpoint_batch_size)
         check_int("epoch_length", self.epoch_length, low=1, words=("auto",))
 
-    def needs_all(self):
-        """What to set to run on a stream."""
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream."""
         return "checkpoint_batch_size to a number" if self.checkpoint_batch_size is None else ""
 
     def init_state(self, oracle, x):

@@ -131,8 +131,8 @@ class SketchySTORM(STORMCompositional):
                 "use 'storm-c'"
             )
 
-    def needs_all(self):
-        """What to set to run on a stream."""
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
     def solve(self, problem, x0=None, **kwargs):

@@ -188,8 +188,8 @@ class STORMCompositional(CompositionalSolver):
         check_int("anchor", self.anchor, low=1, words=(None, "auto"))
         check_choice("output", self.output, ("last", "random"))
 
-    def needs_all(self):
-        """What to set to run on a stream."""
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream."""
         return "" if self.anchor in (None, "auto") else "anchor=None"
 
     def init_state(self, oracle, x):
@@ -301,8 +301,8 @@ class PaperSTORMCompositional(STORMCompositional):
             output,
         )
 
-    def needs_all(self):
-        """What to set to run on a stream."""
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream."""
         return "" if self.anchor is None else "anchor=None"
 
     def auto(self, name, problem, rule):
