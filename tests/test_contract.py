@@ -11,6 +11,7 @@ import pkgutil
 
 import numpy as np
 import pytest
+from helpers import composition, regression
 
 import sk_stormc.problems
 from sk_stormc.affinities import perplexity_affinities
@@ -19,7 +20,6 @@ from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import (
     BellmanProblem,
     CompositionalProblem,
-    FiniteSumComposition,
     PortfolioProblem,
     ProjectedBellmanProblem,
     SNEProblem,
@@ -50,38 +50,8 @@ def transitions(**kwargs):
     return ProjectedBellmanProblem(log.X, log.next_X, log.y, 0.9, **kwargs)
 
 
-def composition(way, dtype=float, **kwargs):
-    """Regression with the loss and its deviation above the mean, of residuals bounded by tanh."""
-    rng = np.random.default_rng(1)
-    A = rng.normal(size=(1100, 3))
-    b = np.tanh(A @ [0.5, 0.5, 0.0]) + 0.3 * rng.normal(size=1100)
-
-    def losses(x, j):
-        return (np.tanh(A[j] @ x) - b[j]) ** 2
-
-    def slopes(x, j):
-        t = np.tanh(A[j] @ x)
-        return (2 * (t - b[j]) * (1 - t**2))[:, None] * A[j]
-
-    def outer_gradient(x, u, i):
-        above = 2 * np.maximum(losses(x, i) - u, 0)
-        return ((1 + above)[:, None] * slopes(x, i)).mean(0), -above.mean(keepdims=True)
-
-    def outer(x, u):
-        losses_now = losses(x, slice(None))
-        return np.mean(losses_now + np.maximum(losses_now - u, 0) ** 2)
-
-    return FiniteSumComposition(
-        lambda x, j: losses(x, j).mean(keepdims=True),
-        (lambda x, j: slopes(x, j).mean(0, keepdims=True)) if way == "jacobian" else None,
-        outer_gradient,
-        outer,
-        1100,
-        1100,
-        x0=np.array([1.0, -0.5, 0.5], dtype),
-        inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
-        **kwargs,
-    )
+def composed(way, dtype=float, **kwargs):
+    return composition(*regression(1100), way, dtype, **kwargs)
 
 
 EXAMPLES = {
@@ -114,11 +84,11 @@ EXAMPLES = {
     },
     "ProjectedBellmanProblem": {"full metric": transitions, "plain": lambda: transitions(metric=None, alpha=0.01)},
     "FiniteSumComposition": {
-        "jacobian": lambda: composition("jacobian"),
-        "vjp": lambda: composition("vjp"),
-        "differences": lambda: composition("differences"),
-        "float32": lambda: composition("jacobian", np.float32),
-        "l1": lambda: composition("vjp", penalty=L1(0.01)),
+        "jacobian": lambda: composed("jacobian"),
+        "vjp": lambda: composed("vjp"),
+        "differences": lambda: composed("differences"),
+        "float32": lambda: composed("jacobian", np.float32),
+        "l1": lambda: composed("vjp", penalty=L1(0.01)),
     },
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import SEED, draws_of
 
 from sk_stormc import CIVR, SCVR, VRSCPG, AcceleratedSCGD, SARAHCompositional, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
@@ -12,9 +13,8 @@ from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
 from sk_stormc.schedules import Power, at, inverse
 from sk_stormc.solvers import SOLVERS
-from sk_stormc.solvers.oracle import Oracle
 
-SEED, D = 3, 4
+D = 4
 KINDS = ("inner", "jacobian", "outer")
 
 
@@ -55,11 +55,6 @@ def centred(A):
 
 def h(x):
     return x + 0.1 * np.sin(x)
-
-
-def draws_of(problem, seed=SEED):
-    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
-    return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import SEED, draws_of
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -27,16 +28,9 @@ from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.schedules import constant, decay_to, inverse, power
 from sk_stormc.solvers import SOLVERS, get_solver
-from sk_stormc.solvers.oracle import Oracle
 
 EXACT = ("storm-c", "sarah-c", "civr", "vrsc-pg", "scvr")  # with anchors or checkpoints on all data
 STOCHASTIC = [name for name in SOLVERS if name != "lbfgs"]
-SEED = 3
-
-
-def draws_of(problem, seed=SEED):
-    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
-    return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
 
 
 @pytest.fixture(scope="module")

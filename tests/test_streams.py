@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import composition, regression
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -26,7 +27,7 @@ import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.penalties import L1
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
@@ -642,43 +643,6 @@ def test_rows_are_read_as_they_are_needed():
     assert len(read) <= 32 * (40 + 3) / 50 + 1
 
 
-def composition(A, b, way="jacobian", **kwargs):
-    """A nonconvex regression: mean loss and its deviation above the mean, of some rows."""
-
-    def losses(x, j):
-        return (np.tanh(A[j] @ x) - b[j]) ** 2
-
-    def slopes(x, j):
-        t = np.tanh(A[j] @ x)
-        return (2 * (t - b[j]) * (1 - t**2))[:, None] * A[j]
-
-    def outer_gradient(x, u, i):
-        above = 2 * np.maximum(losses(x, i) - u, 0)
-        return ((1 + above)[:, None] * slopes(x, i)).mean(0), -above.mean(keepdims=True)
-
-    def outer(x, u):
-        values = losses(x, slice(None))
-        return np.mean(values + np.maximum(values - u, 0) ** 2)
-
-    return FiniteSumComposition(
-        lambda x, j: losses(x, j).mean(keepdims=True),
-        (lambda x, j: slopes(x, j).mean(0, keepdims=True)) if way == "jacobian" else None,
-        outer_gradient,
-        outer,
-        len(b),
-        len(b),
-        x0=np.array([1.0, -0.5, 0.5]),
-        inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
-        **kwargs,
-    )
-
-
-def regression(n):
-    rng = np.random.default_rng(1)
-    A = rng.normal(size=(n, 3))
-    return A, np.tanh(A @ [0.5, 0.5, 0.0]) + 0.3 * rng.normal(size=n)
-
-
 @pytest.mark.parametrize("way", ["jacobian", "vjp", "differences"])
 @pytest.mark.parametrize("solver", STREAMING)
 def test_a_problem_of_the_users_own(solver, way):
@@ -925,10 +889,10 @@ def plain(folder, X):
 
 
 def named_by_number(folder, X):
-    file = tempfile.TemporaryFile()  # noqa: SIM115
-    file.write(X.tobytes())
-    file.flush()
-    found = np.memmap(file, X.dtype, "r", shape=X.shape)
+    with tempfile.TemporaryFile() as file:  # the mapping outlives it
+        file.write(X.tobytes())
+        file.flush()
+        found = np.memmap(file, X.dtype, "r", shape=X.shape)
     assert found.filename is None
     return found
 

@@ -1,0 +1,50 @@
+"""What several test files build on."""
+
+import numpy as np
+
+from sk_stormc.problems import FiniteSumComposition
+from sk_stormc.solvers.oracle import Oracle
+
+SEED = 3
+
+
+def draws_of(problem, seed=SEED):
+    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
+    return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
+
+
+def regression(n):
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(n, 3))
+    return A, np.tanh(A @ [0.5, 0.5, 0.0]) + 0.3 * rng.normal(size=n)
+
+
+def composition(A, b, way="jacobian", dtype=float, **kwargs):
+    """A nonconvex regression: the loss and its deviation above the mean, of residuals bounded by tanh."""
+
+    def losses(x, j):
+        return (np.tanh(A[j] @ x) - b[j]) ** 2
+
+    def slopes(x, j):
+        t = np.tanh(A[j] @ x)
+        return (2 * (t - b[j]) * (1 - t**2))[:, None] * A[j]
+
+    def outer_gradient(x, u, i):
+        above = 2 * np.maximum(losses(x, i) - u, 0)
+        return ((1 + above)[:, None] * slopes(x, i)).mean(0), -above.mean(keepdims=True)
+
+    def outer(x, u):
+        values = losses(x, slice(None))
+        return np.mean(values + np.maximum(values - u, 0) ** 2)
+
+    return FiniteSumComposition(
+        lambda x, j: losses(x, j).mean(keepdims=True),
+        (lambda x, j: slopes(x, j).mean(0, keepdims=True)) if way == "jacobian" else None,
+        outer_gradient,
+        outer,
+        len(b),
+        len(b),
+        x0=np.array([1.0, -0.5, 0.5], dtype),
+        inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
+        **kwargs,
+    )
