@@ -8,14 +8,14 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
+from sk_stormc.problems._markov import scale_rows
+from sk_stormc.problems.streaming import stack
 
 __all__ = [
     "check_next",
     "check_terminal",
     "check_time",
-    "end_at",
     "follow",
-    "stack",
     "successors",
     "transform",
     "transform_next",
@@ -168,17 +168,5 @@ def follow(pending, Z, y, terminal, time):
         k = np.argmax(wrong)
         raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
     kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
-    next_Z = end_at(terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
+    next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
     return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:], y[-1], time[-1])
-
-
-def end_at(terminal, next_Z):
-    """Features of successors, 0 where an episode ended."""
-    if sparse.issparse(next_Z):
-        return sparse.csr_array(sparse.diags_array((~terminal).astype(float)) @ next_Z)
-    return np.where(terminal[:, None], 0.0, next_Z)
-
-
-def stack(parts):
-    """Rows of several matrices, one below the other."""
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)

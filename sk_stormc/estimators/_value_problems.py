@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.estimators._transitions import stack
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, StreamingProblem
 from sk_stormc.problems._linear_value import inverse
+from sk_stormc.problems.streaming import stack
 
 __all__ = ["grouped_problem", "stream_problem"]
 

@@ -20,11 +20,11 @@ from sk_stormc.estimators._value_problems import grouped_problem, stream_problem
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
+from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
 
-WINDOW = 512  # transitions of a stream that its metric is taken from, if there are not many features
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 

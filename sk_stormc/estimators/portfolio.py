@@ -12,11 +12,10 @@ from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows, blocks
+from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import StopReason
 
 __all__ = ["CompositionalPortfolio", "sharpe_ratio"]
-
-WINDOW = 512  # periods of a stream that its metric and its records are taken from
 
 
 class CompositionalPortfolio(CompositionalEstimator):

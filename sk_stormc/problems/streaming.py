@@ -11,7 +11,9 @@ from scipy import sparse
 from sk_stormc._validation import check_int
 from sk_stormc.problems.base import CompositionalProblem
 
-__all__ = ["StreamingProblem"]
+__all__ = ["WINDOW", "StreamingProblem", "stack"]
+
+WINDOW = 512  # rows by which a stream is known, unless said otherwise
 
 STEPS = ("learning_rate", "momentum", "beta", "normalization", "precision")  # defaults that are not of a finite sum
 
@@ -65,7 +67,7 @@ class StreamingProblem(CompositionalProblem):
 
     n_inner = math.inf
 
-    def __init__(self, batches, problem, *, window=512):
+    def __init__(self, batches, problem, *, window=WINDOW):
         check_int("window", window, low=2)
         if not callable(problem):
             raise ValueError(f"problem must be callable, such as PortfolioProblem, got {problem!r}")
@@ -288,7 +290,7 @@ class _Rows:
 
     def _kept(self):
         old = max(0, self.keep - self.start)
-        return [tuple(_stack(column)[old:] for column in zip(*self._parts, strict=True))]
+        return [tuple(stack(column)[old:] for column in zip(*self._parts, strict=True))]
 
 
 def _rows_of(part):
@@ -299,5 +301,6 @@ def _rows_of(part):
     return rows
 
 
-def _stack(column):
-    return sparse.vstack(column, format="csr") if sparse.issparse(column[0]) else np.concatenate(column)
+def stack(parts):
+    """Rows of several arrays or sparse matrices, one below the other."""
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
