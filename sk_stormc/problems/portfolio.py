@@ -257,9 +257,13 @@ class PortfolioProblem(CompositionalProblem):
         return D
 
     @cached_property
+    def _mean(self):
+        return sum((weight * rows).sum(0) for rows, weight in self._chunks())
+
+    @cached_property
     def mean(self):
         """The mean return, of shape (n_assets,)."""
-        return sum((weight * rows).sum(0) for rows, weight in self._chunks()).astype(self.returns.dtype)
+        return self._mean.astype(self.returns.dtype)
 
     @cached_property
     def metric(self):
@@ -267,9 +271,10 @@ class PortfolioProblem(CompositionalProblem):
         return self._inverse_variance() if isinstance(self._metric, str) else self._metric
 
     def _inverse_variance(self):
-        mean = sum((weight * rows).sum(0) for rows, weight in self._chunks())
-        second = sum((weight * rows**2).sum(0) for rows, weight in self._chunks())
-        variance = sum((weight * (rows - mean) ** 2).sum(0) for rows, weight in self._chunks())
+        second = variance = 0
+        for rows, weight in self._chunks():  # both in one reading
+            second = second + (weight * rows**2).sum(0)
+            variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
         # a constant asset, but for rounding, has no curvature to respect: its size is its scale
         scale = np.where(variance <= 1e-12 * second, second, variance)
         return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)
