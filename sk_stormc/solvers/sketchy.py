@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_int
-from sk_stormc.solvers.steps import Estimate, guard, is_exact, is_full
+from sk_stormc.solvers.steps import advance_outer, guard, is_exact, is_full
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 
 __all__ = ["Preconditioner", "SketchySTORM"]
@@ -171,9 +171,7 @@ class SketchySTORM(STORMCompositional):
             return super()._estimate(oracle, s, x)
         x_0, u_0 = s.origin
         u = guard(oracle, u_0 + oracle.exact_jacobian(x) @ (x - x_0), None)
-        batch = oracle.draw("outer", None if s.refresh else s.batch_size[2])
-        F = 0.0 if batch.full else s.now.F - oracle.gradient(s.now.x, s.now.u, None, batch)
-        return Estimate(x, u, None, F + oracle.gradient(x, u, None, batch))
+        return advance_outer(oracle, s.now, x, u, None, None, 0, None if s.refresh else s.batch_size[2])
 
     def _sketch(self, oracle, x, size):
         """The metric P^-1, from r Hessian-vector products of one minibatch; the problem's own where they fail."""

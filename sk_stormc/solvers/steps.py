@@ -15,6 +15,7 @@ __all__ = [
     "Estimate",
     "advance",
     "advance_inner",
+    "advance_outer",
     "cost",
     "curvature",
     "curvatures",
@@ -106,15 +107,7 @@ def advance(oracle, old, x, momentum, size):
     remembers of its last x serves both. An "operator" J that is taken anew is taken at the old point too: step 10 with
     Jacobians of two batches would add up their differences from step to step.
     """
-    u, J, old_J = advance_inner(oracle, old, x, momentum, size)
-    a_phi = momentum[2]
-    batch = oracle.draw("outer", size[2])
-    if batch.full or a_phi == 1:
-        F = oracle.gradient(x, u, J, batch)
-    else:
-        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))  # step 10
-        F = F + oracle.gradient(x, u, J, batch)
-    return Estimate(x, u, J, F)
+    return advance_outer(oracle, old, x, *advance_inner(oracle, old, x, momentum, size), momentum[2], size[2])
 
 
 def advance_inner(oracle, old, x, momentum, size):
@@ -143,6 +136,17 @@ def advance_inner(oracle, old, x, momentum, size):
             J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, batch))  # step 9
             J = J + oracle.jacobian(x, batch)
     return u, J, old_J
+
+
+def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
+    """Step 10 at x with u and J, from ``old`` with the Jacobian old_J and an outer batch of this size."""
+    batch = oracle.draw("outer", size)
+    if batch.full or a_phi == 1:
+        F = oracle.gradient(x, u, J, batch)
+    else:
+        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))
+        F = F + oracle.gradient(x, u, J, batch)
+    return Estimate(x, u, J, F)
 
 
 def precondition(metric, F):
