@@ -148,10 +148,12 @@ class CompositionalSolver(BaseEstimator, ABC):
             return self._result(problem, oracle, run, loop)
 
     def _begin(self, oracle, run, loop):
-        before = oracle.snapshot()
+        before = oracle.snapshot() if oracle.streaming else None
         try:
             run.state = self.init_state(oracle, run.state.x)
         except EOFError:  # a stream has too few rows as yet
+            if before is None:
+                raise
             oracle.restore(before)
             loop.reason = StopReason.EXHAUSTED
 
@@ -239,7 +241,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             value = (inner, None if constant else inner, None if problem.n_outer <= SMALL else rule)
         alone = (value, value, value if problem.samples_outer else None)
         B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else alone
-        if math.isinf(problem.n_inner):
+        if oracle.streaming:
             operator = problem.jacobian_kind == "operator"
             drawn = {B_g, B_g if operator else B_dg, B_f if problem.n_outer > 1 else B_g}
             if None in drawn or len(drawn) > 1:  # kinds of unequal pace would part for ever, and rows pile up between

@@ -40,6 +40,8 @@ class Oracle:
         IFO so far.
     n_evaluations : dict
         Component evaluations so far, by kind: "inner", "jacobian", "outer".
+    streaming : bool
+        Whether the components are those of a stream, that may end.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back, so far.
     rng : numpy.random.Generator
@@ -51,7 +53,7 @@ class Oracle:
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
         self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
-        self._streaming = math.isinf(problem.n_inner)
+        self.streaming = math.isinf(problem.n_inner)
         self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
@@ -89,7 +91,7 @@ class Oracle:
         ahead = self._ahead.get((kind, size))
         if not ahead:
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
-            blocks = 1 if self._streaming else max(1, min(AHEAD, 2**20 // size))
+            blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
             ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
         price = self.price(kind, size)
@@ -142,7 +144,7 @@ class Oracle:
 
     def lasts(self, ifo):
         """Whether there are components for a step of so many IFO: a stream may be at its end."""
-        if not self._streaming:
+        if not self.streaming:
             return True
         kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
         return self.problem.lasts(self._generators.values(), ifo // kinds)
@@ -150,7 +152,7 @@ class Oracle:
     @contextmanager
     def looking_ahead(self):
         """Draws within are charged, but a stream is then where it was: its rows are not spent on a probe."""
-        places = copy.deepcopy(self._generators) if self._streaming else self._generators
+        places = copy.deepcopy(self._generators) if self.streaming else self._generators
         yield
         self._generators = places
 

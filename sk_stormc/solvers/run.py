@@ -158,11 +158,12 @@ class Loop:
     def _at_rounding(self, s):
         """Whether a step would only move x by its rounding: a start at the optimum has nothing to fall from."""
         metric, rate = self.oracle.problem.metric, getattr(s, "learning_rate", None)
-        known = np.ndim(metric) < 2 or hasattr(metric, "inverse_length")  # which a matrix would have to be solved for
-        if not s.at_anchor or rate is None or not known:
+        if not s.at_anchor or rate is None:
             return False
-        if np.ndim(metric) == 2:
+        if hasattr(metric, "inverse_length"):
             size = metric.inverse_length(s.x)
+        elif np.ndim(metric) == 2:  # which would have to be solved for
+            return False
         else:
             size = np.linalg.norm(s.x if metric is None else s.x / np.sqrt(metric))
         rate = at(rate, s.t)  # 0 at the end of a schedule, where a step says nothing

@@ -1,6 +1,5 @@
 """SARAH-Compositional: recursive differences to the previous iterate, between checkpoints."""
 
-import math
 from dataclasses import dataclass
 
 from sk_stormc._validation import check_batch_size, check_int
@@ -98,7 +97,7 @@ class SARAHCompositional(CompositionalSolver):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
         large = self.sizes("checkpoint_batch_size", oracle, rule=None)
-        n = large[0] if math.isinf(oracle.problem.n_inner) else oracle.problem.n_inner
+        n = large[0] if oracle.streaming else oracle.problem.n_inner
         now = self.refresh(oracle, x, large, is_exact(oracle, size))
         return EpochState(
             x,
