@@ -18,7 +18,7 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SketchySTORM
-from sk_stormc.solvers.oracle import KINDS
+from sk_stormc.engine.oracle import KINDS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 REGIONS = ("Asia_Pacific_ex_Japan", "Europe", "Global", "Global_ex_US", "Japan", "North_America")

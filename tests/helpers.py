@@ -3,7 +3,7 @@
 import numpy as np
 
 from sk_stormc.problems import FiniteSumComposition
-from sk_stormc.solvers.oracle import Oracle
+from sk_stormc.engine.oracle import Oracle
 
 SEED = 3
 

@@ -12,7 +12,7 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.solvers import SketchySTORM
-from sk_stormc.solvers.oracle import Oracle
+from sk_stormc.engine.oracle import Oracle
 from sk_stormc.solvers.sketchy import Preconditioner, cauchy_point
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

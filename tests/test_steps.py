@@ -1,4 +1,4 @@
-"""Tests of sk_stormc.solvers.steps, one function at a time, against formulas written out."""
+"""Tests of sk_stormc.engine.steps, one function at a time, against formulas written out."""
 
 from types import SimpleNamespace
 
@@ -8,8 +8,8 @@ import pytest
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
 from sk_stormc.solvers.anchored import extrapolate
-from sk_stormc.solvers.oracle import Oracle
-from sk_stormc.solvers.steps import (
+from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.steps import (
     ALL,
     Estimate,
     advance,

@@ -31,7 +31,7 @@ from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
-from sk_stormc.solvers.steps import PROBES
+from sk_stormc.engine.steps import PROBES
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
 FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}  # where a solver has such parameters

@@ -1,4 +1,4 @@
-"""Tests of sk_stormc.solvers.theory: the paper's inequalities at random constants, its lemmas by Monte Carlo."""
+"""Tests of sk_stormc.theory.parameters: the paper's inequalities at random constants, its lemmas by Monte Carlo."""
 
 import math
 from dataclasses import asdict, replace
@@ -18,8 +18,8 @@ from sk_stormc.solvers import (
     storm_parameters,
     theorem_condition,
 )
-from sk_stormc.solvers.oracle import Oracle
-from sk_stormc.solvers.steps import advance, start
+from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.steps import advance, start
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")

@@ -4,18 +4,18 @@ from sklearn.base import clone
 
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
-from sk_stormc.solvers.base import CompositionalSolver
-from sk_stormc.solvers.check import check_solver
+from sk_stormc.engine.base import CompositionalSolver
+from sk_stormc.checks.solver import check_solver
 from sk_stormc.solvers.civr import CIVR
-from sk_stormc.solvers.constants import estimate_constants
+from sk_stormc.theory.constants import estimate_constants
 from sk_stormc.solvers.lbfgs import LBFGS
-from sk_stormc.solvers.run import SolverResult, StopReason
+from sk_stormc.engine.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
-from sk_stormc.solvers.theory import (
+from sk_stormc.theory.parameters import (
     ProblemConstants,
     StormParameters,
     equipartition,

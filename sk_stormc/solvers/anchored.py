@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.schedules import at
-from sk_stormc.solvers.oracle import KINDS
-from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, land, residual
+from sk_stormc.engine.oracle import KINDS
+from sk_stormc.engine.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, land, residual
 
 __all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sk_stormc._validation import check_schedule
 from sk_stormc.schedules import at
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
-from sk_stormc.solvers.steps import Estimate, advance_inner, proximal_point, residual, start_inner
+from sk_stormc.engine.steps import Estimate, advance_inner, proximal_point, residual, start_inner
 
 __all__ = ["CIVR"]
 

@@ -10,9 +10,9 @@ from scipy.optimize import Bounds, minimize
 
 from sk_stormc._validation import check_int
 from sk_stormc.penalties import L1, Box
-from sk_stormc.solvers.base import CompositionalSolver
-from sk_stormc.solvers.run import MethodState, StopReason
-from sk_stormc.solvers.steps import ALL, start
+from sk_stormc.engine.base import CompositionalSolver
+from sk_stormc.engine.run import MethodState, StopReason
+from sk_stormc.engine.steps import ALL, start
 
 __all__ = ["LBFGS"]
 

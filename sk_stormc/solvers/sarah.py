@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from sk_stormc._validation import check_batch_size, check_int
 from sk_stormc.schedules import at
-from sk_stormc.solvers.base import CompositionalSolver
-from sk_stormc.solvers.run import MethodState
-from sk_stormc.solvers.steps import Estimate, advance, cost, is_exact, move, start
+from sk_stormc.engine.base import CompositionalSolver
+from sk_stormc.engine.run import MethodState
+from sk_stormc.engine.steps import Estimate, advance, cost, is_exact, move, start
 
 __all__ = ["SARAHCompositional"]
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from sk_stormc._validation import check_schedule
 from sk_stormc.schedules import Power, at
-from sk_stormc.solvers.base import CompositionalSolver
-from sk_stormc.solvers.run import MethodState
-from sk_stormc.solvers.steps import guard, is_exact, move
+from sk_stormc.engine.base import CompositionalSolver
+from sk_stormc.engine.run import MethodState
+from sk_stormc.engine.steps import guard, is_exact, move
 
 __all__ = ["SCGD"]
 

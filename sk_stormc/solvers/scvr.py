@@ -1,6 +1,6 @@
 """SCVR: SVRG for compositions, with fresh Jacobians and their values at the checkpoint as control."""
 
-from sk_stormc.solvers.steps import Estimate, guard, is_exact
+from sk_stormc.engine.steps import Estimate, guard, is_exact
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 
 __all__ = ["SCVR"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_int
-from sk_stormc.solvers.steps import advance_outer, guard, is_exact, is_full
+from sk_stormc.engine.steps import advance_outer, guard, is_exact, is_full
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 
 __all__ = ["Preconditioner", "SketchySTORM"]

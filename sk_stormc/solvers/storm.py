@@ -8,9 +8,9 @@ import numpy as np
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule
 from sk_stormc.schedules import at, inverse
 from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
-from sk_stormc.solvers.base import CompositionalSolver
-from sk_stormc.solvers.run import MethodState
-from sk_stormc.solvers.steps import (
+from sk_stormc.engine.base import CompositionalSolver
+from sk_stormc.engine.run import MethodState
+from sk_stormc.engine.steps import (
     ALL,
     Estimate,
     advance,
@@ -22,7 +22,7 @@ from sk_stormc.solvers.steps import (
     residual,
     start,
 )
-from sk_stormc.solvers.theory import storm_parameters
+from sk_stormc.theory.parameters import storm_parameters
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 

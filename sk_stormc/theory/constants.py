@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import as_numbers, check_int, check_number
-from sk_stormc.solvers.theory import ProblemConstants
+from sk_stormc.theory.parameters import ProblemConstants
 
 __all__ = ["estimate_constants"]
 

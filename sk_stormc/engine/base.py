@@ -1,0 +1,462 @@
+"""The solvers' base class, with the only loop."""
+
+import copy
+import math
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from sk_stormc._validation import as_numbers, check_batch_size, check_choice, check_int, check_number, check_schedule
+from sk_stormc.engine.loop import Loop, falls_for_ever
+from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.probe import curvature
+from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
+from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
+from sk_stormc.penalties import check_penalty
+from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.schedules import at
+
+__all__ = ["CompositionalSolver"]
+
+SMALL = 1024  # up to so many components "auto" batches hold all of them
+PASSES = 100  # the budget where neither max_iter nor max_ifo is given
+NOTABLE = 1e-4  # part of the way down that an end above a recorded value is worth a warning, at the least
+
+
+class CompositionalSolver(BaseEstimator, ABC):
+    """Base class of the methods: `solve` is the only loop, a method is `init_state` and `step`.
+
+    Parameters common to all methods: ``learning_rate``, ``batch_size``, ``max_iter``, ``max_ifo``, ``tol``.
+    ``max_iter`` and ``max_ifo`` count from the start of a run, what was done before a resumption included;
+    both None mean `safety_net`, 100 passes unless a method says otherwise, a pass being 2 n_inner + n_outer IFO.
+
+    Attributes
+    ----------
+    confirms : bool
+        Whether a stop that rests on estimates is confirmed by one full gradient, which is charged.
+    """
+
+    confirms = True
+
+    # set by the subclasses' __init__, which only store
+    learning_rate: object
+    batch_size: object
+    max_iter: int | None
+    max_ifo: int | None
+    tol: float
+
+    # what a method is
+
+    @abstractmethod
+    def init_state(self, oracle, x):
+        """The state at x_0; what it samples is charged.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        MethodState
+        """
+
+    @abstractmethod
+    def step(self, oracle, s):
+        """One iteration of the method's algorithm box, one update of ``s.x``.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+            Its fields are bound anew; no array is written into.
+        """
+
+    def cost(self, oracle, s):
+        """IFO of the coming `step`."""
+        return oracle.cost(s.batch_size)
+
+    def finish(self, oracle, s):
+        """The point to return, from the last state."""
+        return s.x
+
+    def prepare(self, oracle, s):
+        """What a run needs before anything else: ``s`` is None at the start, the state where a run is resumed."""
+
+    def safety_net(self, oracle, s):
+        """Budget of a run that was given none: iterations, and passes.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+
+        Returns
+        -------
+        max_iter, max_passes : float
+        """
+        return math.inf, PASSES
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        rising = callable(self.learning_rate)  # a schedule may begin at 0
+        check_schedule("learning_rate", self.learning_rate, low=0, inclusive=rising, words=("auto",))
+        check_batch_size("batch_size", self.batch_size)
+        check_int("max_iter", self.max_iter, low=1, words=(None,))
+        check_int("max_ifo", self.max_ifo, low=1, words=(None,))
+        check_number("tol", self.tol, low=0)
+
+    def needed_to_stream(self):
+        """What to set so that the method can run on a stream, where all components are never at hand.
+
+        Returns
+        -------
+        str
+            Empty where it can as it is.
+        """
+        return ""
+
+    def accept(self, problem):
+        """Raise a ValueError where the method cannot run on the problem."""
+        if not isinstance(problem, CompositionalProblem):
+            raise ValueError(
+                "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or FiniteSumComposition(...), "
+                f"got {type(problem).__name__}"
+            )
+        if math.isinf(problem.n_inner) and self.needed_to_stream():
+            raise ValueError(
+                f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
+            )
+        if problem.penalty is not None:
+            check_penalty(problem.penalty, problem.n_variables)
+
+    # a run
+
+    def solve(
+        self,
+        problem,
+        x0=None,
+        *,
+        random_state=None,
+        state=None,
+        record_every=None,
+        on_record=None,
+        verbose=0,
+        first_residual=None,
+    ):
+        """Minimise a problem.
+
+        Parameters
+        ----------
+        problem : CompositionalProblem
+        x0 : array-like of shape (n_variables,), default=None
+            Start; None means the problem's own. Projected on the domain of the problem's penalty.
+        random_state : int, RandomState instance or None, default=None
+        state : RunState, default=None
+            Of an earlier result, to go on from; x0 and random_state are then not used, and the step sizes
+            and batch sizes are those that the state was begun with.
+        record_every : int, default=None
+            IFO between two records. None means a pass, or the problem's own default.
+        on_record : callable, default=None
+            Called with a record (attributes iteration, ifo, fun, x); a true return value stops the run.
+        verbose : {0, 1}, default=0
+            1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
+        first_residual : float, default=None
+            What tol is relative to; None means |x~ - x| / eta at x0. For a start near the optimum.
+
+        Returns
+        -------
+        SolverResult
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of range, an x0 or a state that does not fit the problem.
+
+        Warns
+        -----
+        ConvergenceWarning
+            For values that are not finite, an objective that seems unbounded below, a returned point above the start
+            or above a recorded one, and a default budget that ended before tol was met.
+        """
+        self.validate()
+        check_int("record_every", record_every, low=1, words=(None,))
+        check_choice("verbose", verbose, (0, 1, False, True))
+        if on_record is not None and not callable(on_record):
+            raise ValueError(f"on_record must be callable or None, got {on_record!r}")
+        self.accept(problem)
+        seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        oracle = Oracle(problem, seed)
+        if not oracle.metric.has_prox and problem.penalty is not None:
+            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+        # overflow is looked for by value and reported once, with what to change
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            if state is None:
+                self.prepare(oracle, None)
+                x = self._start_point(problem, oracle, x0)
+                run = RunState(type(self).__name__, problem.description(), MethodState(x), best_x=x)
+                run.first_residual = first_residual
+                loop = Loop(self, oracle, run, record_every, on_record, verbose)
+                loop.record(x)
+            else:
+                run = self._check_state(problem, state)
+                oracle.restore(run.oracle)
+                self.prepare(oracle, run.state)
+                loop = Loop(self, oracle, run, record_every, on_record, verbose)
+            with loop.listening():
+                run = self._run(oracle, run, loop)
+            return self._result(problem, oracle, run, loop)
+
+    def _run(self, oracle, run, loop):
+        if loop.reason is None and type(run.state) is MethodState:  # nothing was done yet
+            before = oracle.snapshot() if oracle.streaming else None
+            try:
+                run.state = self.init_state(oracle, run.state.x)
+            except EOFError:  # a stream has too few rows as yet
+                if before is None:
+                    raise
+                oracle.restore(before)
+                loop.reason = StopReason.EXHAUSTED
+        if loop.reason is None:
+            try:
+                self.iterate(oracle, run.state, loop)
+            except KeyboardInterrupt:
+                if loop.saved is None:
+                    raise
+                return loop.go_back()
+        return run
+
+    def iterate(self, oracle, s, loop):
+        """Make iterations until the loop's bookkeeping has a reason to end."""
+        loop.take_stock()
+        while loop.reason is None:
+            self.step(oracle, s)
+            s.t += 1
+            loop.take_stock()
+
+    def _start_point(self, problem, oracle, x0):
+        own = problem.initial_point(oracle.rng)
+        x = own if x0 is None else as_numbers("x0", x0, own.dtype)
+        if x.shape != (problem.n_variables,):
+            raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
+        return x if problem.penalty is None else problem.penalty.project(x)
+
+    def _check_state(self, problem, state):
+        if not isinstance(state, RunState) or state.method != type(self).__name__:
+            found = getattr(state, "method", type(state).__name__)
+            raise ValueError(f"state must come from a run of {type(self).__name__}, got one of {found}")
+        if state.state.x.shape != (problem.n_variables,):
+            raise ValueError(
+                f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}"
+            )
+        if state.problem != problem.description():
+            raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+        run = copy.copy(state)  # arrays are never written into, so a copy of what is bound anew is enough
+        run.state, run.records = copy.deepcopy(state.state), list(state.records)
+        return run
+
+    def _result(self, problem, oracle, run, loop):
+        run.oracle = oracle.snapshot()
+        records, t = list(run.records), run.state.t  # the last record belongs to this stop, not to the state
+        budget = loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO)
+        if loop.reason == StopReason.NON_FINITE:
+            x, fun = run.best_x, run.best_fun
+            records = [r for r in records if math.isfinite(r[2])]
+        else:
+            x = self.finish(oracle, run.state) if t else run.state.x
+            known = x is run.state.x and records[-1][0] == t
+            fun = records[-1][2] if known else problem.objective(x)
+        if not records or records[-1] != (t, oracle.ifo, fun):
+            records.append((t, oracle.ifo, fun))
+        _, ifo, curve = zip(*records, strict=True)
+        result = SolverResult(
+            x,
+            fun,
+            np.array(curve),
+            np.array(ifo),
+            dict(oracle.n_evaluations),
+            t,
+            loop.reason,
+            loop.residual(),
+            oracle.n_guarded,
+            run,
+        )
+        if loop.reason == StopReason.NON_FINITE:
+            self._warn(
+                f"met a value that is not finite at iteration {t}; the best finite iterate (objective {fun:.6g}) is "
+                "kept. Decrease learning_rate, use learning_rate='auto', or rescale the data."
+            )
+        elif budget and falls_for_ever(problem, run, x, fun):
+            self._warn(
+                f"stops at {fun:.6g} after {oracle.ifo} IFO, while the objective still falls: it seems unbounded "
+                "below. Add a constraint or a penalty, or more samples than variables."
+            )
+        else:
+            if t and not oracle.streaming:
+                self._warn_if_above(result)
+            if loop.unlimited:
+                self.warn_if_unconverged(result)
+        return result
+
+    def _warn_if_above(self, result):
+        """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
+        start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
+        rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
+        if result.fun > start + rounding:
+            above, known = "the start's", start
+        elif result.fun - best > max(self.tol, NOTABLE) * (start - best) + rounding:
+            above, known = "one that it had recorded", best
+        else:
+            return
+        self._warn(
+            f"returns its last point, whose objective {result.fun:.6g} is above {above}, {known:.6g}. Use "
+            "solver='storm-c', a smaller learning_rate or larger batches."
+        )
+
+    def warn_if_unconverged(self, result):
+        """Warn where the run's budget ended before tol was met.
+
+        Parameters
+        ----------
+        result : SolverResult
+        """
+        if self.tol == 0 or result.stop_reason not in (StopReason.MAX_ITER, StopReason.MAX_IFO):
+            return
+        far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
+        name = result.stop_reason if getattr(self, result.stop_reason) is not None else "max_iter or max_ifo"
+        self._warn(
+            f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
+            f"|x~ - x| / learning_rate {far} its first value, where tol={self.tol:g} was asked for. Raise {name}, or tol."
+        )
+
+    def _warn(self, message):
+        warnings.warn(f"{type(self).__name__} {message}", ConvergenceWarning, stacklevel=5)
+
+    # what the methods' init_state resolve "auto" with
+
+    def auto(self, name, problem, rule):
+        """A parameter's value: the user's, else the problem's, else the solver's rule."""
+        value = getattr(self, name)
+        if isinstance(value, str) and value == "auto":
+            value = problem.defaults.get(name, "auto")
+        return rule if isinstance(value, str) and value == "auto" else value
+
+    def sizes(self, name, oracle, rule, like=None):
+        """A batch size as a triple for the oracle.
+
+        Parameters
+        ----------
+        name : str
+            Of the parameter.
+        oracle : Oracle
+        rule : int or None
+            What "auto" is above 1024 components.
+        like : tuple, default=None
+            The sizes of the steps, for batches of another size: whether the Jacobian is exact follows the steps.
+
+        Returns
+        -------
+        tuple
+            (B_g, B_dg, B_f), None for all components. B_dg = 0 is a constant Jacobian, taken exactly and once.
+        """
+        problem = oracle.problem
+        value = self.auto(name, problem, "auto")
+        if isinstance(value, str):
+            inner = None if problem.n_inner <= SMALL else rule
+            value = (inner, inner, None if problem.n_outer <= SMALL else rule)
+            value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
+        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else problem.batch_sizes(value)
+        problem.accept_batch_sizes(name, (B_g, B_dg, B_f))
+
+        def all_or(size, n):
+            return None if size is None or size >= n else int(size)
+
+        if problem.jacobian_kind != "constant":
+            B_dg = all_or(B_dg, problem.n_inner)
+        elif like is not None and like[1] == 0:
+            B_dg = 0
+        elif B_dg is None:
+            B_dg = 0 if like is None else None
+        else:  # a number not below n is all of it at each iteration
+            B_dg = min(int(B_dg), problem.n_inner)
+        return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
+
+    def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None, **limits):
+        """How far steps go: the user's learning rate and limits, else the problem's, else the solver's.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        x : ndarray of shape (n_variables,)
+        size : tuple
+            The steps' batch sizes.
+        factor : float
+            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds.
+        schedule : callable, default=identity
+        L : float, default=None
+            The curvature, where it is known.
+        **limits
+            ``normalization`` and ``precision``, where they are not the problem's.
+
+        Returns
+        -------
+        StepRule
+        """
+        defaults = oracle.problem.defaults
+        eta = self.auto("learning_rate", oracle.problem, None)
+        if eta is None:
+            if L is None:
+                with oracle.looking_ahead():
+                    L = curvature(oracle, x, size)
+            # a linear objective has no scale: any step goes down, and the run ends at its budget
+            eta = schedule(factor / L if L > 0 else 1.0)
+        elif not callable(eta):
+            eta = float(eta)
+        own = {name: defaults.get(name) for name in ("normalization", "precision")}
+        return StepRule(eta, **own | limits, inertia=defaults.get("inertia", 0.0))
+
+    # what the methods' step goes with
+
+    def move(self, oracle, s, F, x=None):
+        """Steps 5 and 6 of Algorithm 1: the next point along F, by the state's rule; sets ``s.residual``.
+
+        Learning rate, metric, penalty, inertia and the limits of a step meet here.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+            With a ``rule``.
+        F : ndarray of shape (n_variables,)
+        x : ndarray of shape (n_variables,), default=None
+            Where the step begins; None means ``s.x``.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        problem, rule = oracle.problem, s.rule
+        x = s.x if x is None else x
+        eta, precision = at(rule.learning_rate, s.t), at(rule.precision, s.t)
+        way = direction(problem, oracle.metric.at(x, s.t), x, F, eta)
+        s.residual = way.length
+        if not rule.inertia:
+            return land(problem, x, way, eta, rule.normalization, precision)
+        if s.velocity is not None:
+            q, p = (rule.inertia * old + (1 - rule.inertia) * new for old, new in zip(s.velocity, (way.q, way.p)))
+            way = Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
+        s.velocity = way.q, way.p
+        x = land(problem, x, replace(way, target=None), eta, rule.normalization, precision)
+        return x if problem.penalty is None else problem.penalty.project(x)
+
+    def proximal_point(self, oracle, s, F):
+        """x~ of step 5: where a step from ``s.x`` along F would end if it were not shortened."""
+        eta = at(s.rule.learning_rate, s.t)
+        return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)

@@ -1,0 +1,129 @@
+"""What is known of u, J and F at a point, and how it is brought to the next: steps 2, 3 and 7 to 10 of Algorithm 1.
+
+The paper's letters: u = g_t (bold), J = G_t, F = F_t, a_g, a_dg, a_Phi the momenta.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+__all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
+
+
+@dataclass
+class Estimate:
+    """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
+
+    J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves.
+    """
+
+    x: np.ndarray
+    u: np.ndarray
+    J: object
+    F: np.ndarray
+
+    def rescaled(self, factor):
+        """The same in another unit of the inner value: u and J times the factor. F has no such unit."""
+        return replace(self, u=factor * self.u, J=None if self.J is None else factor * self.J)
+
+
+def keep_in_domain(problem, u, u_old):
+    """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f."""
+    floor = problem.inner_floor
+    if floor is None:
+        return u
+    return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))
+
+
+def guard(oracle, u, u_old):
+    """An estimate of u kept in the domain of f; what had left it is counted."""
+    kept = keep_in_domain(oracle.problem, u, u_old)
+    if kept is not u:
+        oracle.n_guarded += int(np.count_nonzero(kept != u))
+    return kept
+
+
+def start(oracle, x, size):
+    """Steps 2 and 3 of Algorithm 1: u, J and F at x from fresh batches.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    x : ndarray of shape (n_variables,)
+    size : tuple
+        (S_g, S_dg, S_f), as `CompositionalSolver.sizes` gives them.
+
+    Returns
+    -------
+    Estimate
+    """
+    u, J = start_inner(oracle, x, size)
+    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def start_inner(oracle, x, size):
+    """The u and J of `start`."""
+    batch = oracle.draw("inner", size[0])
+    u = guard(oracle, oracle.inner(x, batch), None)
+    return u, oracle.jacobian(x, oracle.draw_jacobian(size[1], batch))
+
+
+def advance(oracle, old, x, momentum, size):
+    """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one batch of each kind.
+
+    With momentum 0 this is the step of SARAH-C (``old`` the previous iterate) and of VRSC-PG (``old`` the
+    checkpoint). A batch of all components needs no correction: its estimate is exact. With momentum 1 nothing is
+    left of the old estimate, and the old point is not evaluated.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    old : Estimate
+    x : ndarray of shape (n_variables,)
+    momentum : tuple of float
+        (a_g, a_dg, a_Phi).
+    size : tuple
+        (B_g, B_dg, B_f).
+
+    Returns
+    -------
+    Estimate
+    """
+    return advance_outer(oracle, old, x, *advance_inner(oracle, old, x, momentum, size), momentum[2], size[2])
+
+
+def advance_inner(oracle, old, x, momentum, size):
+    """The u and J of `advance`, steps 8 and 9, and the J at the old point that step 10 needs.
+
+    A batch is evaluated at the old point first, so that what it remembers of its last x serves u and J at both.
+    """
+    a_g, a_dg, a_phi = momentum
+    batch = oracle.draw("inner", size[0])
+    slope = oracle.draw_jacobian(size[1], batch)
+    correct_u = not (batch.full or a_g == 1)
+    correct_J = not (slope.full or slope.anew or a_dg == 1)
+
+    if correct_u:
+        u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
+    old_J = old.J
+    if slope.anew and a_phi != 1 and size[2] is not None:
+        # step 10 with Jacobians of two batches would add up their differences from step to step
+        old_J = oracle.jacobian(old.x, slope)
+    if correct_J:
+        J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, slope))  # step 9
+
+    u = u + oracle.inner(x, batch) if correct_u else oracle.inner(x, batch)
+    u = guard(oracle, u, old.u if correct_u else None)
+    J = J + oracle.jacobian(x, slope) if correct_J else oracle.jacobian(x, slope)
+    return u, J, old_J
+
+
+def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
+    """Step 10 at x with u and J, from ``old`` with the Jacobian old_J and an outer batch of this size."""
+    batch = oracle.draw("outer", size)
+    if batch.full or a_phi == 1:
+        F = oracle.gradient(x, u, J, batch)
+    else:
+        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))
+        F = F + oracle.gradient(x, u, J, batch)
+    return Estimate(x, u, J, F)

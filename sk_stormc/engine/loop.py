@@ -1,0 +1,241 @@
+"""Bookkeeping of a run: records, budgets, the stopping rule, interrupts."""
+
+import copy
+import math
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import numpy as np
+
+from sk_stormc.engine.estimates import start
+from sk_stormc.engine.results import Record, StopReason
+from sk_stormc.engine.steps import direction
+from sk_stormc.schedules import at
+
+__all__ = ["Loop", "falls_for_ever"]
+
+SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to
+
+
+class Loop:
+    """Bookkeeping of one run. `take_stock` is called before every iteration; ``reason`` is None while the run goes on.
+
+    Parameters
+    ----------
+    solver : CompositionalSolver
+    oracle : Oracle
+    run : RunState
+    record_every : int or None
+    on_record : callable or None
+    verbose : int
+    """
+
+    def __init__(self, solver, oracle, run, record_every, on_record, verbose=0):
+        problem = oracle.problem
+        self.solver, self.oracle, self.run, self.on_record = solver, oracle, run, on_record
+        self.a_pass = 2 * problem.n_inner + problem.n_outer
+        self.record_every = record_every or problem.defaults.get("record_every", self.a_pass)
+        max_iter = solver.max_iter
+        if max_iter is None and solver.max_ifo is None:
+            max_iter = problem.defaults.get("max_iter")
+        self.unlimited = max_iter is None and solver.max_ifo is None
+        self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
+        self.reason = None
+        self.interrupted = False
+        self.saved, self._saved_at = None, -math.inf
+        self._report = Report(self.a_pass) if verbose else None
+
+    # records
+
+    def record(self, x):
+        """Record Phi(x) for the iteration of the state, and ask the callback."""
+        run, t, ifo, fun = self.run, self.run.state.t, self.oracle.ifo, self.oracle.objective(x)
+        run.records.append((t, ifo, fun))
+        run.next_record = (ifo // self.record_every + 1) * self.record_every
+        if fun < run.best_fun:
+            run.best_x, run.best_fun = x, fun
+        if self._report is not None:
+            self._report.line(t, ifo, fun, self.residual())
+        if not math.isfinite(fun):
+            self.reason = StopReason.NON_FINITE
+        elif self.on_record is not None:
+            try:
+                if self.on_record(Record(t, ifo, fun, x.copy())):
+                    self.reason = StopReason.CALLBACK
+            except KeyboardInterrupt:
+                self.reason = StopReason.INTERRUPTED
+
+    def residual(self):
+        """What tol is compared with, as last measured; NaN before."""
+        run = self.run
+        if run.measured is None or run.first_residual is None:
+            return math.nan
+        return run.measured[1] / run.first_residual if run.first_residual else 0.0
+
+    def take_stock(self):
+        """Record, measure and count after an iteration; sets ``reason`` where the run is to end."""
+        s, run = self.run.state, self.run
+        if s.t > run.last_checked:
+            run.last_checked = s.t
+            self._look(s)
+        if self.reason is None and self._converged(s):
+            self.reason = StopReason.CONVERGED
+        if self.reason is None and self.interrupted:
+            self.reason = StopReason.INTERRUPTED
+        if self.unlimited:
+            self.max_iter, passes = self.solver.safety_net(self.oracle, s)
+            self.max_ifo = passes * self.a_pass
+        if self.reason is None and s.t >= self.max_iter:
+            self.reason = StopReason.MAX_ITER
+        if self.reason is None:
+            self.reserve(self.solver.cost(self.oracle, s))
+
+    def reserve(self, ifo):
+        """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
+        if self.oracle.ifo + ifo > self.max_ifo:
+            self.reason = StopReason.MAX_IFO
+        elif not self.oracle.lasts(ifo):
+            self.reason = StopReason.EXHAUSTED
+
+    def _look(self, s):
+        run = self.run
+        factor = self.oracle.change_of_unit()
+        if factor is not None:
+            s.rescale(factor)
+        if s.t and s.residual is not None:
+            run.first_length = run.first_length or s.residual
+            if not s.residual * np.finfo(s.x.dtype).eps <= run.first_length:  # NaN, or nothing of the start is left
+                self.reason = StopReason.NON_FINITE
+                return
+        if s.residual is not None:
+            self._measure(s)
+        if s.t and self.oracle.ifo >= run.next_record:
+            self.record(s.x)
+        if s.t & (s.t - 1) == 0:
+            run.milestones = (run.milestones[1], s.x)
+        self._save()
+
+    # the stopping rule
+
+    def _measure(self, s):
+        """Take the residual as it is at an anchor, else its average over a pass where one is complete."""
+        run, value = self.run, s.residual
+        if s.at_anchor is None:
+            total, number, end = run.window
+            total, number = total + value, number + 1
+            end = self.oracle.ifo + self.a_pass if end is None else end
+            if self.oracle.ifo < end:
+                run.window = (total, number, end)
+                return
+            value, run.window = total / number, (0.0, 0, None)
+        elif not s.at_anchor:
+            return
+        run.measured = (s.t, value)
+        if run.first_residual is None:
+            run.first_residual = value
+
+    def _converged(self, s):
+        run, tol = self.run, self.solver.tol
+        if tol == 0 or s.t == 0 or run.measured is None or run.measured[0] != s.t:
+            return False
+        if run.measured[1] > tol * run.first_residual and not self._at_rounding(s):
+            return False
+        if s.at_anchor or self.oracle.streaming or not self.solver.confirms:
+            return True
+        return self._confirmed(s)
+
+    def _at_rounding(self, s):
+        """Whether a step would only move x by its rounding: a start at the optimum has nothing to fall from."""
+        if not s.at_anchor or s.rule is None:
+            return False
+        rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where a step says nothing
+        size = self.oracle.metric.at(s.x, s.t).size(s.x)
+        return rate > 0 and rate * s.residual <= 4 * np.finfo(s.x.dtype).eps * size
+
+    def _confirmed(self, s):
+        """Whether one full gradient, which is charged, agrees with estimates that say that the run is at its end.
+
+        Where it does not, it is asked for again after as many passes as there have been.
+        """
+        run, oracle = self.run, self.oracle
+        size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None
+        if oracle.ifo < run.ask_again or oracle.ifo + oracle.cost(size) > self.max_ifo:
+            return False
+        rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        F = start(oracle, s.x, size).F
+        length = direction(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, rate).length
+        run.ask_again = 2 * oracle.ifo
+        run.measured = s.t, length
+        return length <= self.solver.tol * run.first_residual
+
+    # interrupts
+
+    def _save(self):
+        """Keep what a KeyboardInterrupt within an iteration goes back to."""
+        now = time.monotonic()
+        if now - self._saved_at >= SAVE_EVERY and not self.oracle.streaming:
+            run = copy.copy(self.run)
+            run.state, run.records = copy.deepcopy(run.state), list(run.records)
+            self.saved, self._saved_at = (run, self.oracle.snapshot()), now
+
+    def go_back(self):
+        """The run as it was last saved: an iteration was left half done."""
+        self.run, snapshot = self.saved
+        self.oracle.restore(snapshot)
+        self.reason = StopReason.INTERRUPTED
+        return self.run
+
+    @contextmanager
+    def listening(self):
+        """Let Ctrl-C end the run after the present iteration; a second one raises KeyboardInterrupt at once."""
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def note(signum, frame):
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class Report:
+    """The lines of verbose=1, one a record."""
+
+    def __init__(self, a_pass):
+        self.a_pass, self.began = a_pass, time.perf_counter()
+        print(f"{'iteration':>10}{'passes':>10}{'objective':>16}{'residual':>12}{'seconds':>10}")
+
+    def line(self, t, ifo, fun, residual):
+        """Print a record; a stream has no passes."""
+        passes = f"{ifo / self.a_pass:10.2f}" if math.isfinite(self.a_pass) else f"{'-':>10}"
+        seen = f"{residual:12.2e}" if math.isfinite(residual) else f"{'-':>12}"
+        print(f"{t:10d}{passes}{fun:16.8g}{seen}{time.perf_counter() - self.began:10.2f}", flush=True)
+
+
+def falls_for_ever(problem, run, x, fun):
+    """Whether Phi is unbounded below: the problem knows, or it falls in proportion along the way of the run.
+
+    The way from the milestone before the last is made longer by the factors 1e8 and 1e10. So far out a bounded
+    objective has turned up again, even where the steps were far too short.
+    """
+    known = problem.unbounded_below()
+    if known is not None:
+        return known
+    way = x - (x if run.milestones[0] is None else run.milestones[0])
+    if abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
+        return False  # rounding leads nowhere
+
+    def fall(s):
+        point = x + s * way
+        return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
+
+    return fall(1e8) > 0 and fall(1e10) > 10 * fall(1e8)

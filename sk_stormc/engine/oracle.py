@@ -1,0 +1,292 @@
+"""The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
+
+import copy
+import math
+from contextlib import contextmanager
+
+import numpy as np
+
+from sk_stormc.metrics import as_metric
+
+__all__ = ["ALL", "KINDS", "Batch", "Oracle"]
+
+AHEAD = 64  # batches drawn at a time: one call of the generator costs as much as gathering a small batch
+KINDS = ("inner", "jacobian", "outer")
+ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
+DRIFT = {np.dtype(np.float64): 20.0, np.dtype(np.float32): 8.0}  # |log u| from which another unit is taken
+
+
+class Batch:
+    """A gathered batch.
+
+    Attributes
+    ----------
+    data : object
+        What the problem gathered.
+    size : int
+        Number of its components.
+    full : bool
+        Whether it holds all of them, so that what is evaluated on it is exact.
+    anew : bool
+        Of a Jacobian: whether it is taken on the batch of g each time ("operator"), and not tracked by step 9.
+    """
+
+    __slots__ = ("anew", "data", "full", "size")
+
+    def __init__(self, data, size, full, anew=False):
+        self.data, self.size, self.full, self.anew = data, size, full, anew
+
+
+class Oracle:
+    """Draws batches, evaluates them and counts both.
+
+    An incremental first-order oracle call (IFO) is one sampled index of g, of dg or of grad f, counted where
+    it is drawn: Lemma 3.1's count. A component evaluation is counted where it is made, so a batch evaluated
+    at x_t and x_{t+1} adds twice its size to `n_evaluations` and once to `ifo`.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+    seed : int
+        Of the independent generators, one for each kind of batch and one for the solver's own use (`rng`).
+
+    Attributes
+    ----------
+    metric : sk_stormc.metrics.Metric
+        What steps are measured in: the problem's, unless the solver sets its own.
+    ifo : int
+        IFO so far.
+    n_evaluations : dict
+        Component evaluations so far, by kind: "inner", "jacobian", "outer".
+    streaming : bool
+        Whether the components are those of a stream, that may end.
+    n_guarded : int
+        Entries of estimates of u that had left the domain of f and were put back, so far.
+    log_scale : float or None
+        c, where u and J are in units of exp(c); see `CompositionalProblem.log_scale`.
+    rng : numpy.random.Generator
+        For what a solver draws itself; never used for batches.
+
+    Notes
+    -----
+    The three kinds of Jacobian differ here only. `draw_jacobian` gives the batch to take one on, `jacobian` takes it
+    and `gradient` uses it; a constant Jacobian taken exactly is stored here, and stands as None in between.
+    """
+
+    def __init__(self, problem, seed):
+        self.problem = self._scaled = problem
+        self.metric = as_metric(problem.metric, problem.n_variables)
+        generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
+        self.rng = generators.pop()
+        self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
+        self.streaming = math.isinf(problem.n_inner)
+        self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
+        self.ifo = 0
+        self.n_evaluations = dict.fromkeys(KINDS, 0)
+        self.n_guarded = 0
+        self.log_scale = None
+        self._moving = True  # until the problem says that its inner value needs no unit
+        self._drifted = None  # the last x and batch, where u has left the range of its unit
+        self._exact = None
+        self._exact_charged = False
+        self._full = {}
+        self._all = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+
+    # drawing and counting
+
+    def n_components(self, kind):
+        """Number of components of a kind: n_inner, or n_outer for "outer"."""
+        return self._all[kind]
+
+    def price(self, kind, size):
+        """IFO of a batch of so many draws; None is all, and 0 the constant Jacobian that is taken once."""
+        if size in (None, self._all[kind]):
+            return self._all[kind]
+        return self.problem.price(kind, size) if size else 0
+
+    def cost(self, size):
+        """IFO of batches of the sizes (B_g, B_dg, B_f)."""
+        if self.problem.jacobian_kind == "operator":
+            size = size[0], size[0], size[2]
+        return sum(self.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
+
+    def is_full(self, size):
+        """Whether batches of these sizes leave nothing to estimate."""
+        slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
+        return size[0] is None and size[2] is None and slope in (None, 0, self.problem.n_inner)
+
+    def all_like(self, size):
+        """The sizes of a full refresh for steps with batches of these sizes: an exact Jacobian stays what it is."""
+        return None, 0 if size[1] == 0 else None, None
+
+    def draw(self, kind, size):
+        """Draw and gather a batch, and count it.
+
+        Parameters
+        ----------
+        kind : {"inner", "jacobian", "outer"}
+        size : int or None
+            None or their number means all components.
+
+        Returns
+        -------
+        Batch
+        """
+        if size is None or size == self._all[kind]:
+            return self._draw_all(kind)
+        ahead = self._ahead.get((kind, size))
+        if not ahead:
+            draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
+            blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
+            ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+        gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        price = self.price(kind, size)
+        self.ifo += price
+        return Batch(gather(ahead.pop()), price, False)
+
+    def draw_jacobian(self, size, inner):
+        """The batch to take a Jacobian on, counted.
+
+        Parameters
+        ----------
+        size : int or None
+            B_dg; None means all components, 0 the constant Jacobian that is taken exactly, once.
+        inner : Batch
+            The batch of g, on which an "operator" Jacobian is taken.
+
+        Returns
+        -------
+        Batch
+        """
+        if self.problem.jacobian_kind == "operator":
+            self.ifo += inner.size
+            return Batch(inner.data, inner.size, inner.full, anew=True)
+        return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)
+
+    def _draw_all(self, kind):
+        side = "outer" if kind == "outer" else "inner"
+        if side not in self._full:
+            gather = self.problem.outer_batch if side == "outer" else self.problem.inner_batch
+            self._full[side] = Batch(gather(None), self.n_components(kind), True)
+        batch = self._full[side]
+        self.ifo += batch.size
+        return batch
+
+    def forget(self, kind, size):
+        """Drop the batches of this size drawn ahead: of one that is drawn once, a state would carry 63 more."""
+        self._ahead.pop((kind, size), None)
+
+    # evaluating
+
+    def inner(self, x, batch):
+        """g(x, B)."""
+        self.n_evaluations["inner"] += batch.size
+        if not self._moving:
+            return self._scaled.inner(x, batch.data)
+        if self.log_scale is None:
+            self._express(self.problem.log_scale(x, batch.data))
+        u = self._scaled.inner(x, batch.data)
+        if self._moving and not abs(math.log(max(float(u.max()), 1e-300))) <= DRIFT[u.dtype]:
+            self._drifted = x, batch
+        return u
+
+    def jacobian(self, x, batch):
+        """The Jacobian at x on a batch of `draw_jacobian`; None stands for the constant one that is kept here."""
+        if not batch.size:
+            return None
+        self.n_evaluations["jacobian"] += batch.size
+        return self._scaled.jacobian(x, batch.data)
+
+    def exact_jacobian(self, x):
+        """The constant Jacobian over all components: charged at its first use, then free."""
+        if self._exact is None:
+            charged, evaluated = self.ifo, self.n_evaluations["jacobian"]
+            self._exact = self.jacobian(x, self.draw("jacobian", None))
+            if self._exact_charged:  # a resumed run has paid before
+                self.ifo, self.n_evaluations["jacobian"] = charged, evaluated
+            self._exact_charged = True
+        return self._exact
+
+    def gradient(self, x, u, J, batch):
+        """F = f_x + J.T f_u over an outer batch."""
+        self.n_evaluations["outer"] += batch.size
+        J = self.exact_jacobian(x) if J is None else J
+        return self._scaled.compositional_gradient(x, u, J, batch.data)
+
+    def outer_gradient(self, x, u, batch):
+        """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
+        self.n_evaluations["outer"] += batch.size
+        return self._scaled.outer_gradient(x, u, batch.data)
+
+    def chain(self, x, J, v):
+        """F = f_x + J.T f_u from v = (f_x, f_u)."""
+        f_x, f_u = v
+        F = self._scaled.vjp(self.exact_jacobian(x) if J is None else J, f_u)
+        return F if f_x is None else f_x + F
+
+    def objective(self, x):
+        """Phi(x), R included: for the record, not charged."""
+        return self.problem.objective(x)
+
+    def value(self, x, u):
+        """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
+        penalty = self.problem.penalty
+        return float(self._scaled.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
+
+    # the unit of the inner value
+
+    def _express(self, log_scale):
+        """Take u and J in units of exp(log_scale) from now on; None means that they need none."""
+        self.log_scale, self._moving, self._drifted = log_scale, log_scale is not None, None
+        self._scaled = self.problem.scaled(log_scale) if self._moving else self.problem
+
+    def forget_unit(self):
+        """Take the unit anew at the next batch of g: for methods that keep no estimate of it."""
+        if self._moving:
+            self.log_scale, self._drifted = None, None
+
+    def change_of_unit(self):
+        """Take another unit where u has left the range of the present one.
+
+        Returns
+        -------
+        float or None
+            What estimates of u and J have to be multiplied with; None where nothing has changed.
+        """
+        if self._drifted is None:
+            return None
+        x, batch = self._drifted
+        before, log_scale = self.log_scale, self.problem.log_scale(x, batch.data)
+        if not math.isfinite(log_scale):
+            return None
+        self._express(log_scale)
+        return math.exp(min(max(before - log_scale, -700.0), 700.0))
+
+    # streams
+
+    def lasts(self, ifo):
+        """Whether there are components for a step of so many IFO: a stream may be at its end."""
+        if not self.streaming:
+            return True
+        kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
+        return self.problem.lasts(self._generators.values(), ifo // kinds)
+
+    @contextmanager
+    def looking_ahead(self):
+        """Draws within are charged, but a stream is then where it was: its rows are not spent on a probe."""
+        places = copy.deepcopy(self._generators) if self.streaming else self._generators
+        yield
+        self._generators = places
+
+    # resuming
+
+    def snapshot(self):
+        """Generators, draws ahead and counters: all that a resumed run needs, without the problem."""
+        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "n_guarded", "_exact_charged", "log_scale")
+        return copy.deepcopy({name: getattr(self, name) for name in kept})
+
+    def restore(self, snapshot):
+        """Take the state of a `snapshot`."""
+        self.__dict__.update(copy.deepcopy(snapshot))
+        if self.log_scale is not None:
+            self._express(self.log_scale)

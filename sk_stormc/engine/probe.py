@@ -1,0 +1,60 @@
+"""The charged probe behind every automatic learning rate."""
+
+import math
+
+import numpy as np
+
+from sk_stormc.engine.estimates import keep_in_domain
+
+__all__ = ["curvature", "curvatures"]
+
+PROBES, POWER_ITERATIONS = 16, 6
+
+
+def curvature(oracle, x, size):
+    """L: the root mean square of `curvatures`; 0 for a linear objective."""
+    return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
+
+
+def curvatures(oracle, x, size):
+    """Top eigenvalues of metric @ Hessian of 16 minibatches.
+
+    By power iterations on differences of the minibatch gradient, the vector carried from batch to batch; g and f on
+    independent batches. One probe where all batches are full, since they are all the same.
+
+    Returns
+    -------
+    list of float
+    """
+    problem, metric = oracle.problem, oracle.metric.at(x, 0)
+    v = oracle.rng.standard_normal(x.size).astype(x.dtype)
+    v, start_v = metric.apply(v), v
+    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
+    rounding = math.sqrt(np.finfo(x.dtype).eps)
+    h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
+    tops = []
+    for _ in range(1 if oracle.is_full(size) else PROBES):
+        inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
+        slope = oracle.draw_jacobian(size[1], inner)
+
+        def gradient(x, inner=inner, outer=outer, slope=slope):
+            u = keep_in_domain(problem, oracle.inner(x, inner), None)
+            return oracle.gradient(x, u, oracle.jacobian(x, slope), outer)
+
+        F = gradient(x)
+        length = math.sqrt(float(F @ metric.apply(F)))
+        top = 0.0
+        for k in range(POWER_ITERATIONS + 1):
+            w = (gradient(x + h * v) - F) / h
+            v_new = metric.apply(w)
+            top = math.sqrt(max(float(w @ v_new), 0.0))
+            if not (math.isfinite(top) and top > 0):
+                break
+            if k or not length:
+                v = v_new / top
+            # changes F by a thousandth, whatever the units, but moves x by more than its rounding; k = 0 only finds it
+            step = max(1e-3 * length / top, rounding * float(np.linalg.norm(x) / np.linalg.norm(v)))
+            if step > 1e-7 * h:  # else F is 0 but for rounding
+                h = step
+        tops.append(top)
+    return tops

@@ -1,0 +1,153 @@
+"""What a run keeps and what it returns."""
+
+import copy
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
+
+import numpy as np
+
+from sk_stormc.engine.steps import StepRule
+
+__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason"]
+
+
+class StopReason:
+    """Why a run ended: the values of ``stop_reason``."""
+
+    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
+    MAX_ITER = "max_iter"  #: max_iter iterations were made
+    MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
+    NON_FINITE = "non_finite"  #: a value was infinite or NaN, or on its way there; x is the best iterate recorded
+    EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
+    CALLBACK = "callback"  #: on_record returned a true value
+    INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration
+
+
+@dataclass
+class MethodState:
+    """What every method's state has. Arrays are bound anew, never written into.
+
+    Fields named ``u`` and ``J``, and `Estimate` objects, are rescaled by the loop where the problem's inner value
+    changes its unit; see `CompositionalProblem.log_scale`.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n_variables,)
+        The iterate x_t.
+    t : int
+        Iterations made.
+    rule : StepRule or None
+        Learning rate and limits of the steps, from `CompositionalSolver.step_rule`.
+    velocity : tuple of ndarray or None
+        The average of earlier directions, where the steps have inertia.
+    residual : float or None
+        |x~ - x| / eta where it was last measured, for the stopping rule.
+    at_anchor : bool or None
+        Whether it was measured with full gradients; None for a method that never takes them.
+    """
+
+    x: np.ndarray
+    t: int = 0
+    rule: StepRule | None = None
+    velocity: tuple | None = None
+    residual: float | None = None
+    at_anchor: bool | None = None
+
+    def rescale(self, factor):
+        """Express what is known of u and J in another unit of the inner value."""
+        known = {}
+        for name, value in vars(self).items():
+            if name in ("u", "J") and isinstance(value, np.ndarray):
+                setattr(self, name, factor * value)
+            else:
+                setattr(self, name, _rescaled(value, factor, known))
+
+
+def _rescaled(value, factor, known):
+    """A field's value with every `Estimate` in it rescaled; what was one object stays one."""
+    if id(value) in known:
+        return known[id(value)][1]
+    if hasattr(value, "rescaled"):
+        new = value.rescaled(factor)
+    elif isinstance(value, (list, tuple)):
+        new = type(value)(_rescaled(part, factor, known) for part in value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        new = copy.copy(value)
+        if not value.__dataclass_params__.frozen:
+            for part in fields(value):
+                setattr(new, part.name, _rescaled(getattr(value, part.name), factor, known))
+    else:
+        return value
+    known[id(value)] = value, new  # the old value is held, or its id might come again
+    return new
+
+
+@dataclass
+class RunState:
+    """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
+
+    method: str
+    problem: str = ""  # what it is a run on
+    state: MethodState = None
+    oracle: dict = None
+    records: list = field(default_factory=list)  # (iteration, ifo, fun)
+    best_x: np.ndarray = None
+    best_fun: float = math.inf
+    milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
+    next_record: float = 0
+    last_checked: int = -1  # the last iteration that the loop took stock of
+    measured: tuple = None  # (iteration, residual) as last compared with tol
+    first_residual: float | None = None
+    first_length: float = 0.0  # the first residual that is not 0
+    window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
+    ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
+
+
+@dataclass
+class SolverResult:
+    """What a run found.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n_variables,)
+    fun : float
+        Phi(x), R included.
+    loss_curve : ndarray of shape (n_records,)
+        Phi at the records: at x_0 first, at the returned x last.
+    ifo : ndarray of shape (n_records,)
+        Cumulative IFO at the records; 0 first, the total last.
+    n_evaluations : dict
+        Component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter : int
+        Iterations, those before a resumption included.
+    stop_reason : str
+        A value of `StopReason`.
+    residual : float
+        What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
+        was.
+    n_guarded : int
+        Entries of estimates of u that had left the domain of f and were put back.
+    state : RunState
+        For ``state=`` of another run; picklable, free of the data.
+    """
+
+    x: np.ndarray
+    fun: float
+    loss_curve: np.ndarray
+    ifo: np.ndarray
+    n_evaluations: dict
+    n_iter: int
+    stop_reason: str
+    residual: float
+    n_guarded: int
+    state: RunState = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What ``on_record`` is given: iteration, ifo, fun, x (a copy)."""
+
+    iteration: int
+    ifo: int
+    fun: float
+    x: np.ndarray

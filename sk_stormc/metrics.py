@@ -1,0 +1,234 @@
+"""Metrics: what steps are measured in. A step is along ``metric.apply(F)``, so a metric is about the inverse Hessian.
+
+A problem's ``metric`` is None (plain steps), an array (a vector is a diagonal, a square array a matrix), or an object
+of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays``.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
+
+
+class Metric:
+    """A symmetric positive definite matrix M, by what a step needs of it.
+
+    Attributes
+    ----------
+    stays : bool
+        Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
+        combined.
+    has_prox : bool
+        Whether a penalty's proximal step has a closed form, which it has for a diagonal M.
+    """
+
+    stays = True
+    has_prox = False
+
+    def at(self, x, t):
+        """The metric of the step that leaves x at iteration t.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        t : int
+
+        Returns
+        -------
+        Metric
+        """
+        return self
+
+    def apply(self, F):
+        """M F, the direction of a step.
+
+        Parameters
+        ----------
+        F : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        raise NotImplementedError
+
+    def size(self, x):
+        """A lower bound of sqrt(x^T M^-1 x), the length of x in the norm of the inverse.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        raise NotImplementedError
+
+    def root(self):
+        """R with R R^T = M: a vector for a diagonal M, else lower triangular; None where it is not to be had.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,) or (n_variables, n_variables), or None
+        """
+        return None
+
+
+class Identity(Metric):
+    """M = I, the plain step of the papers."""
+
+    has_prox = True
+
+    def apply(self, F):
+        """F itself."""
+        return F
+
+    def apply_inverse(self, q):
+        """q itself."""
+        return q
+
+    def prox_step(self, learning_rate):
+        """What a penalty's `prox` is given as its step."""
+        return learning_rate
+
+    def size(self, x):
+        """The Euclidean length."""
+        return float(np.linalg.norm(x))
+
+    def root(self):
+        """1.0."""
+        return np.ones(1)
+
+
+class Diagonal(Metric):
+    """M = diag(values), such as the assets' inverse variances.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_variables,)
+        Finite and > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.metrics import Diagonal
+    >>> Diagonal(np.array([4.0, 1.0])).apply(np.array([1.0, 1.0]))
+    array([4., 1.])
+    """
+
+    has_prox = True
+
+    def __init__(self, values):
+        self.values = values
+
+    def apply(self, F):
+        """M F."""
+        return self.values * F
+
+    def apply_inverse(self, q):
+        """M^-1 q."""
+        return q / self.values
+
+    def prox_step(self, learning_rate):
+        """What a penalty's `prox` is given as its step: one number a variable."""
+        return learning_rate * self.values
+
+    def size(self, x):
+        """sqrt(x^T M^-1 x)."""
+        return float(np.linalg.norm(x / self.root()))
+
+    def root(self):
+        """The vector sqrt(values)."""
+        return np.sqrt(self.values)
+
+
+class Matrix(Metric):
+    """M = values, a full matrix.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_variables, n_variables)
+        Symmetric and positive definite.
+    """
+
+    def __init__(self, values):
+        self.values = values
+
+    def apply(self, F):
+        """M F."""
+        return self.values @ F
+
+    def size(self, x):
+        """max_j |x_j| / sqrt(M_jj), which the Cauchy-Schwarz inequality keeps below sqrt(x^T M^-1 x)."""
+        return float(np.max(np.abs(x) / np.sqrt(self.values.diagonal())))
+
+    def root(self):
+        """The Cholesky factor."""
+        return np.linalg.cholesky(self.values)
+
+
+class LowRank(Metric):
+    """M = diag(scale) - W W^T, kept as n_variables (rank + 1) numbers.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (n_variables,)
+    W : ndarray of shape (n_variables, rank)
+        Small enough for M to be positive definite.
+    """
+
+    def __init__(self, scale, W):
+        self.scale, self.W = scale, W
+
+    def apply(self, F):
+        """M F."""
+        return self.scale * F - self.W @ (F @ self.W)
+
+    def size(self, x):
+        """sqrt(x^T M^-1 x), by Woodbury's formula."""
+        y, W = x / self.scale, self.W.astype(float)
+        inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
+        return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
+
+
+def as_metric(metric, n_variables):
+    """A problem's ``metric`` as an object.
+
+    Parameters
+    ----------
+    metric : None, array-like or Metric
+    n_variables : int
+
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ValueError
+        For an array of another shape, or one that is not finite, symmetric and positive definite.
+    """
+    if metric is None:
+        return Identity()
+    if isinstance(metric, Metric):
+        return metric
+    d, values = n_variables, np.asarray(metric)
+    shapes = values.shape in ((d,), (d, d)) and values.dtype.kind == "f"
+    if not shapes or not np.isfinite(values).all():
+        raise ValueError(f"metric must be None, {d} finite numbers > 0, such a matrix or a Metric, got {metric!r}")
+    if values.ndim == 1:
+        if not (values > 0).all():
+            j = int(np.argmin(values))
+            raise ValueError(f"metric must be > 0 for every variable, got {values[j]} for variable {j}")
+        return Diagonal(values)
+    scale = np.sqrt(np.abs(values.diagonal()))
+    if not (np.abs(values - values.T) <= 1e-5 * np.outer(scale, scale)).all():
+        raise ValueError("metric must be symmetric, got a matrix that differs from its transpose")
+    try:
+        np.linalg.cholesky(values.astype(float))
+    except np.linalg.LinAlgError:
+        least = np.linalg.eigvalsh(values.astype(float))[0]
+        raise ValueError(f"metric must be positive definite, got the smallest eigenvalue {least:.3g}") from None
+    return Matrix(values)
