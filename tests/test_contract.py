@@ -58,16 +58,19 @@ EXAMPLES = {
     "PortfolioProblem": {
         "variance": portfolio,
         "semivariance": lambda: portfolio(0.5, risk_measure="semivariance", metric="variance"),
-        "entropic": lambda: portfolio(0.5, risk_measure="entropic"),
         "weighted": lambda: portfolio(sample_weight=1.0 + np.arange(1100)),
         "l1": lambda: portfolio(penalty=L1(0.05)),
         "box": lambda: portfolio(penalty=Box(0, 0.4)),
         "budget": lambda: portfolio(penalty=Box(0, 0.4, budget=1.0)),
-        "simplex": lambda: portfolio(risk_measure="entropic", penalty=Simplex()),
         "float32": lambda: portfolio(dtype=np.float32),
-        "float32 entropic": lambda: portfolio(0.5, risk_measure="entropic", dtype=np.float32),
         "matrix metric and penalty": lambda: portfolio(metric=np.eye(4), penalty=L1(0.05)),
         "few periods": lambda: PortfolioProblem(RETURNS[:50]),
+    },
+    "EntropicPortfolioProblem": {
+        "entropic": lambda: portfolio(0.5, risk_measure="entropic"),
+        "weighted": lambda: portfolio(0.5, risk_measure="entropic", sample_weight=1.0 + np.arange(1100)),
+        "simplex": lambda: portfolio(risk_measure="entropic", penalty=Simplex()),
+        "float32": lambda: portfolio(0.5, risk_measure="entropic", dtype=np.float32),
     },
     "SNEProblem": {
         "gaussian": embedding,

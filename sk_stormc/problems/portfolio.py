@@ -1,22 +1,21 @@
-"""Mean-risk portfolios: utility against variance, semivariance, or entropic risk."""
+"""Mean-risk portfolios: utility against variance or semivariance."""
 
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from sk_stormc._validation import check_choice, check_number, check_weights
 from sk_stormc.penalties import Box
 from sk_stormc.problems._mapped import MappedRows, blocks
-from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.problems._risk_measures import ByRiskMeasure
+from sk_stormc.problems._weighted import WeightedComponents, with_sum_one
 
 __all__ = ["PortfolioProblem"]
 
 CHUNK = 4096  # rows whose products are summed in the returns' own precision
-LARGEST_EXPONENT = {np.dtype(np.float64): 300.0, np.dtype(np.float32): 40.0}
 
 
-class PortfolioProblem(CompositionalProblem):
+class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     """Minimise -mean <r_i, x> + lambda risk(x) over portfolios x, r_i the returns of a period.
 
     With u = <mean r, x> the inner value, the risk is
@@ -24,10 +23,9 @@ class PortfolioProblem(CompositionalProblem):
     - "variance": mean (<r_i, x> - u)^2,
     - "semivariance": mean min(<r_i, x> - u, 0)^2,
 
-    both with the constant Jacobian mean r. "entropic" is (1/lambda) log mean exp(-lambda <r_j, x>), the mean
-    return within it: the inner value is the mean of the exponentials, its Jacobian depends on x, and f is one
-    component. Its exponents are clipped at 300 (float32: 40), so that no estimate overflows; the objective itself
-    is exact beyond.
+    both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
+    `sk_stormc.problems.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
+    return within it.
 
     Parameters
     ----------
@@ -59,6 +57,7 @@ class PortfolioProblem(CompositionalProblem):
     -0.1
     """
 
+    jacobian_kind = "constant"
     paper = {
         "learning_rate": 0.1,
         "precision": 0.1,
@@ -80,6 +79,7 @@ class PortfolioProblem(CompositionalProblem):
     ):
         check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
+        self.check_class(risk_measure)
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
             R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
@@ -93,18 +93,13 @@ class PortfolioProblem(CompositionalProblem):
             weights = check_weights(sample_weight, len(R), "for period")
             if not weights.all() and isinstance(R, np.ndarray):  # a period without weight is not there
                 R, weights = R[weights > 0], weights[weights > 0]
-            weights = weights / weights.max()  # whose sum cannot overflow
-            weights /= weights.sum()
-            self._cumulative = np.cumsum(weights)
-            self._cumulative[-1] = 1.0
+            weights = with_sum_one(weights)
         self.returns, self.weights = R, weights
         self._kept = {}
         self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
-        self.entropic, self.semi = risk_measure == "entropic", risk_measure == "semivariance"
+        self.semi = risk_measure == "semivariance"
         self.n_inner, self.n_variables = R.shape
-        self.n_outer = 1 if self.entropic else len(R)
-        self.jacobian_kind = "sampled" if self.entropic else "constant"
-        self.inner_floor = float(np.finfo(R.dtype).tiny) if self.entropic else None
+        self.n_outer = self.n_inner
         self.penalty = penalty
         self._metric = self._check_metric(metric)
 
@@ -112,22 +107,12 @@ class PortfolioProblem(CompositionalProblem):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
         return np.zeros(self.n_variables, dtype=self.returns.dtype)
 
-    # periods are drawn with their weights
-
-    def draw_inner(self, rng, shape):
-        """Indices of periods, with probability proportional to their weights."""
-        if self.weights is None:
-            return rng.integers(len(self.returns), size=shape)
-        return np.searchsorted(self._cumulative, rng.random(shape), side="right")
-
     def draw_outer(self, rng, shape):
-        """As `draw_inner`; the entropic f has one component."""
-        return np.zeros(shape, dtype=np.intp) if self.entropic else self.draw_inner(rng, shape)
+        """As `draw_inner`: periods are drawn with their weights."""
+        return self.draw_inner(rng, shape)
 
     def inner_batch(self, draws):
-        """The batch's mean return, of shape (1, n_assets): all that g needs; (rows, weight) if entropic."""
-        if self.entropic:
-            return self._rows(draws)
+        """The batch's mean return, of shape (1, n_assets): all that g needs."""
         if draws is None:
             return self.mean[None]
         size = len(draws)
@@ -135,29 +120,22 @@ class PortfolioProblem(CompositionalProblem):
 
     def outer_batch(self, draws):
         """(rows, weight), weight a number or one for each row."""
-        return None if self.entropic else self._rows(draws)
+        if draws is None:
+            return self.returns, self._weight(self.returns)
+        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
 
     # g, dg, f and its gradient
 
     def inner(self, x, batch):
-        """u = <mean r, x>, of shape (1,); entropic: mean exp(-lambda <r_j, x>)."""
-        if not self.entropic:
-            return batch.dot(x)
-        rows, weight = batch
-        e = self._exponentials(rows, x)
-        return np.array([np.sum(e * weight, dtype=float)], dtype=e.dtype)
+        """u = <mean r, x>, of shape (1,)."""
+        return batch.dot(x)
 
     def jacobian(self, x, batch):
-        """mean r, of shape (1, n_assets); entropic: -lambda mean exp(-lambda <r_j, x>) r_j."""
-        if not self.entropic:
-            return batch
-        rows, weight = batch
-        return -self.risk_aversion * self._weighted_sum(self._exponentials(rows, x) * weight, rows)[None]
+        """mean r, of shape (1, n_assets)."""
+        return batch
 
     def outer_gradient(self, x, u, batch):
         """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
-        if self.entropic:
-            return None, 1 / (self.risk_aversion * u)
         rows, weight = batch
         d = rows.dot(x)  # dot is a third faster than @ on arrays as small as a batch
         d -= u
@@ -170,8 +148,6 @@ class PortfolioProblem(CompositionalProblem):
 
     def outer(self, x, u):
         """f(x, u) over all periods."""
-        if self.entropic:
-            return np.log(u[0]) / self.risk_aversion
         total = 0.0
         for start, rows in blocks(self.returns):
             y = rows @ x
@@ -181,18 +157,6 @@ class PortfolioProblem(CompositionalProblem):
             values = self.risk_aversion * d.astype(float) ** 2 - y
             total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
         return float(total / self.n_inner if self.weights is None else total)
-
-    def objective(self, x):
-        """Phi(x), R included; the entropic one in the log domain, where it cannot overflow."""
-        if not self.entropic:
-            return super().objective(x)
-        parts = []
-        for start, rows in blocks(self.returns):
-            exponent = -self.risk_aversion * (rows @ x).astype(float)
-            weight = 1 / self.n_inner if self.weights is None else self.weights[start : start + len(exponent)]
-            parts.append(logsumexp(exponent, b=weight))
-        value = float(logsumexp(parts)) / self.risk_aversion
-        return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):
         """Whether mean return is to be had without risk: a constant asset, or no more periods than assets."""
@@ -210,16 +174,6 @@ class PortfolioProblem(CompositionalProblem):
         return bool(suspects.size) or None
 
     # means
-
-    def _exponentials(self, rows, x):
-        # clipped well inside the range, so that sums and ratios of them stay finite wherever x strays
-        bound = LARGEST_EXPONENT[rows.dtype]
-        return np.exp(np.clip(-self.risk_aversion * (rows @ x), -bound, bound))
-
-    def _rows(self, draws):
-        if draws is None:
-            return self.returns, self._weight(self.returns)
-        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
 
     def _row(self, size, value):
         """A constant row of shape (1, size), kept: a product with it is the fastest sum."""

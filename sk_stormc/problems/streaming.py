@@ -1,5 +1,6 @@
 """Components that come in order and once: an iterator of batches of rows, of unknown number."""
 
+import copy
 import math
 from collections import deque
 from collections.abc import Iterable
@@ -74,6 +75,7 @@ class StreamingProblem(CompositionalProblem):
         if not isinstance(batches, Iterable):
             raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
         self.window, self._make = window, problem
+        self._c = 0.0  # log of the unit of u, of which the problems of rows are told when they are used
         self._rows = _Rows(batches)
         self._rows.has(window)
         if not self._rows.stop:
@@ -136,13 +138,14 @@ class StreamingProblem(CompositionalProblem):
         """The problem of some rows that these are among, and its batch of them."""
         problem, draws = self._locate(draws)
         if self.jacobian_kind == "operator":  # of these alone: the Jacobian outlives the other rows
-            problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
+            start = self._rows.start
+            problem = self._in_unit(self._problem_of(start + draws[0], start + draws[-1] + 1))
             draws = draws - draws[0]
         return problem, problem.inner_batch(draws)
 
     def outer_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
-        problem, draws = (self._first, None) if self.n_outer == 1 else self._locate(draws)
+        problem, draws = (self._in_unit(self._first), None) if self.n_outer == 1 else self._locate(draws)
         return problem, problem.outer_batch(draws)
 
     # g, dg, f and its gradient are those of the problem that a batch came from
@@ -175,11 +178,25 @@ class StreamingProblem(CompositionalProblem):
         problem, batch = batch
         return problem.compositional_gradient(x, u, J, batch)
 
+    def log_scale(self, x, batch):
+        """Log of the unit that g(x) should be expressed in, or None."""
+        problem, batch = batch
+        return problem.log_scale(x, batch)
+
+    def scaled(self, c):
+        """The same stream with u in units of exp(c); both share the rows."""
+        stream = copy.copy(self)
+        stream._c = self._c + c
+        return stream
+
+    def _in_unit(self, problem):
+        return problem.scaled(self._c) if self._c else problem
+
     # what is reported
 
     def outer(self, x, u):
         """f(x, u) over the window."""
-        return self._recent().outer(x, u)
+        return self._in_unit(self._recent()).outer(x, u)
 
     def objective(self, x):
         """Phi(x) over the last ``window`` rows that f has had (at the start, the first ones)."""
@@ -207,7 +224,7 @@ class StreamingProblem(CompositionalProblem):
         if rows.problem is None:
             rows.problem = self._problem_of(*rows.join())
         rows.seen = max(rows.seen, stop)
-        return rows.problem, draws - rows.start
+        return self._in_unit(rows.problem), draws - rows.start
 
     def _problem_of(self, start, stop):
         return self._checked(self._make(*self._rows.between(start, stop)))
