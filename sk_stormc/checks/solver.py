@@ -11,9 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._validation import check_int
 from sk_stormc.checks._ledger import Ledger
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.run import StopReason
+from sk_stormc.engine import CompositionalSolver, Oracle, StopReason
 
 __all__ = ["check_solver"]
 

@@ -144,7 +144,7 @@ class Oracle:
         self.ifo += price
         return Batch(gather(ahead.pop()), price, False)
 
-    def draw_jacobian(self, size, inner):
+    def draw_jacobian(self, size, inner, same=False):
         """The batch to take a Jacobian on, counted.
 
         Parameters
@@ -153,12 +153,14 @@ class Oracle:
             B_dg; None means all components, 0 the constant Jacobian that is taken exactly, once.
         inner : Batch
             The batch of g, on which an "operator" Jacobian is taken.
+        same : bool, default=False
+            Take any Jacobian on the batch of g.
 
         Returns
         -------
         Batch
         """
-        if self.problem.jacobian_kind == "operator":
+        if same or self.problem.jacobian_kind == "operator":
             self.ifo += inner.size
             return Batch(inner.data, inner.size, inner.full, anew=True)
         return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)

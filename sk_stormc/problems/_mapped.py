@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = ["MappedRows", "blocks"]
 
-BLOCK = 2**24  # bytes read at a time
+BLOCK_BYTES = 2**24  # bytes read at a time
 
 
 class MappedRows:
@@ -85,6 +85,6 @@ def blocks(rows, whole=True):
     if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return
-    size = max(1, BLOCK // (rows.dtype.itemsize * rows.shape[1]))
+    size = max(1, BLOCK_BYTES // (rows.dtype.itemsize * rows.shape[1]))
     for i in range(0, len(rows), size):
         yield i, rows[i : i + size]

@@ -24,21 +24,16 @@ class CompositionalProblem(ABC):
         "sampled": an array, tracked by step 9 of Algorithm 1. "constant": does not depend on x; taken exactly
         once where the solver's B_dg is None. "operator": any plain data, used through `vjp` only, taken anew
         on each inner batch.
-    metric : None or ndarray of shape (n_variables,) or (n_variables, n_variables)
-        About the inverse Hessian: steps use ``metric @ F``.
+    metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a `sk_stormc.metrics.Metric`
+        About the inverse Hessian: steps are along ``metric @ F``.
     inner_floor : None or float
         f is defined for u > inner_floor only.
-    n_near : int, default=0
-        What every drawn inner batch evaluates exactly besides its draws (a near field), in components; charged
-        with each such batch.
-    samples_outer : bool, default=True
-        Whether a batch size that is one number is B_f too. False takes all of f unless a triple says otherwise.
     penalty : None or an object of `sk_stormc.penalties`
         R.
     defaults : dict
         What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
-        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization" and
-        "precision" limit the steps of every method.
+        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
+        "precision" and "inertia" hold for the steps of every method.
     paper : dict
         STORM-C's published constants for this problem, by parameter name.
     """
@@ -50,8 +45,6 @@ class CompositionalProblem(ABC):
     jacobian_kind = "sampled"
     metric = None
     inner_floor = None
-    n_near = 0
-    samples_outer = True
     penalty = None
     defaults = {}
     paper = {}
@@ -101,6 +94,44 @@ class CompositionalProblem(ABC):
         """
         return rng.integers(self.n_outer, size=shape)
 
+    def batch_sizes(self, size):
+        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
+
+        Parameters
+        ----------
+        size : int or None
+
+        Returns
+        -------
+        tuple
+        """
+        return size, size, size
+
+    def accept_batch_sizes(self, name, sizes):
+        """Raise a ValueError for batches that the problem cannot give; ``name`` is the parameter's.
+
+        Parameters
+        ----------
+        name : str
+        sizes : tuple
+            (B_g, B_dg, B_f), None for all components.
+        """
+
+    def price(self, kind, size):
+        """IFO of a drawn batch: its components, and what is evaluated besides them.
+
+        Parameters
+        ----------
+        kind : {"inner", "jacobian", "outer"}
+        size : int
+            Number of draws.
+
+        Returns
+        -------
+        int
+        """
+        return size
+
     def sources(self, generators):
         """What `draw_inner` and `draw_outer` are given for each kind of batch: g, its Jacobian, f.
 
@@ -114,6 +145,21 @@ class CompositionalProblem(ABC):
             The generators; a stream has places in it instead.
         """
         return generators
+
+    def lasts(self, sources, size):
+        """Whether there are components for batches of this size; only a stream ends.
+
+        Parameters
+        ----------
+        sources : iterable
+            Of `sources`.
+        size : int
+
+        Returns
+        -------
+        bool
+        """
+        return True
 
     @abstractmethod
     def inner_batch(self, draws):
@@ -310,3 +356,13 @@ class CompositionalProblem(ABC):
             None where the problem does not know.
         """
         return None
+
+    def description(self):
+        """A line that tells the problem from others, so that a run is not resumed on another.
+
+        Returns
+        -------
+        str
+        """
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("n_inner", "n_outer", "n_variables"))
+        return f"{type(self).__name__}({sizes})"

@@ -124,6 +124,10 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             return self.returns, self._weight(self.returns)
         return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
 
+    def description(self):
+        """Sizes, risk measure and risk aversion."""
+        return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+
     # g, dg, f and its gradient
 
     def inner(self, x, batch):

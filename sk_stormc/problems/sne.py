@@ -7,7 +7,7 @@ from scipy import sparse
 
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.affinities import check_affinities
-from sk_stormc.problems._pairs import BLOCK, Edges, block_sums, column_sums, columns, curve_order
+from sk_stormc.problems._pairs import BLOCK_POINTS, Edges, block_sums, column_sums, columns, curve_order
 from sk_stormc.problems._sne_dense import check_memory, dense_jacobian
 from sk_stormc.problems._sne_steps import PAPER, defaults
 from sk_stormc.problems.base import CompositionalProblem
@@ -108,7 +108,6 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
-    samples_outer = False  # one sparse product; sampled, it would be most of the noise
     paper = PAPER
 
     def __init__(
@@ -147,9 +146,10 @@ class SNEProblem(CompositionalProblem):
         self.near_field = bool(near_field)
         # a spread-out embedding has near pairs that are no edges; they would be most of the sampling noise
         self._in_blocks = near_field and not self.per_point and jacobian == "operator"
+        self.n_near = 0  # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
         if near_field:
             self._left_out = (self._left_out + S.astype(bool).astype(np.int8)).tocsr()
-            self.n_near = -(-S.nnz // n) + (3 * BLOCK if self._in_blocks else 0)  # n evaluations are a component
+            self.n_near = -(-S.nnz // n) + (3 * BLOCK_POINTS if self._in_blocks else 0)
         self._weight = {}  # of the edges, by dtype
         self.inner_floor = FLOOR
         self._degree = S.sum(axis=1)  # r
@@ -184,6 +184,14 @@ class SNEProblem(CompositionalProblem):
         """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
+
+    def batch_sizes(self, size):
+        """All of f whatever the size: it is one sparse product, and sampled it would be most of the noise."""
+        return size, size, None
+
+    def price(self, kind, size):
+        """The draws, and for g and its Jacobian the near field, which comes with each batch."""
+        return size if kind == "outer" else size + self.n_near
 
     def draw_inner(self, rng, shape):
         """Draws of columns: spread evenly, one from each of batch_size stretches; without a near field independent.
@@ -222,11 +230,11 @@ class SNEProblem(CompositionalProblem):
 
     def _near(self, x):
         """Differences along the edges, and k there; kept for the last x."""
-        seen = self.edges.seen  # with the edges, since stages share them
-        if seen is None or seen[0] is not x:
+        last = self.edges.last  # with the edges, since stages share them
+        if last is None or last[0] is not x:
             parts, D = self.edges.differences(self._points(x))
-            seen = self.edges.seen = x, parts, self._kernel.k(D)
-        return seen[1:]
+            last = self.edges.last = x, parts, self._kernel.k(D)
+        return last[1:]
 
     def _far(self, x, batch):
         """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, outside)."""

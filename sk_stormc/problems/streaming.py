@@ -84,12 +84,30 @@ class StreamingProblem(CompositionalProblem):
         self._first = first = self._checked(self._make(*(part.copy() for part in self._rows.between(0, window))))
         self.n_outer = 1 if first.n_outer == 1 < first.n_inner else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
-        self.inner_floor, self.samples_outer, self.paper = first.inner_floor, first.samples_outer, first.paper
+        self.inner_floor, self.paper = first.inner_floor, first.paper
         self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         self._sampled = (True, self.jacobian_kind != "operator", math.isinf(self.n_outer))  # with rows of its own
         self.metric = first.metric
         kept = {name: value for name, value in first.defaults.items() if name in STEPS}
         self.defaults = kept | {"anchor": None, "record_every": 12 * window}
+
+    def batch_sizes(self, size):
+        """Those of the problem of the first rows."""
+        return self._first.batch_sizes(size)
+
+    def price(self, kind, size):
+        """That of the problem of the first rows."""
+        return self._first.price(kind, size)
+
+    def accept_batch_sizes(self, name, sizes):
+        """Raise where g, its Jacobian and f would go through the stream at unequal pace: rows would pile up between."""
+        B_g, B_dg, B_f = sizes
+        drawn = {B_g, B_g if self.jacobian_kind == "operator" else B_dg, B_f if self.n_outer > 1 else B_g}
+        if None in drawn or len(drawn) > 1:
+            raise ValueError(
+                f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and gives "
+                f"them its rows in turn, got {sizes!r}"
+            )
 
     def feed(self, *rows):
         """Append rows to the stream, behind the batches it was made with.
@@ -117,20 +135,20 @@ class StreamingProblem(CompositionalProblem):
     # draws are numbers of rows; where a kind of batch is in the stream belongs to the run
 
     def sources(self, generators):
-        """Places in the stream, in the order g, its Jacobian, f."""
-        return [Place(batches_behind) for batches_behind in range(len(generators))]
+        """Positions in the stream, in the order g, its Jacobian, f."""
+        return [Position(batches_behind) for batches_behind in range(len(generators))]
 
-    def draw_inner(self, place, shape):
+    def draw_inner(self, position, shape):
         """The next rows."""
-        return place.take(shape)
+        return position.take(shape)
 
-    def draw_outer(self, place, shape):
+    def draw_outer(self, position, shape):
         """The next rows."""
-        return place.take(shape)
+        return position.take(shape)
 
-    def lasts(self, places, n_rows):
+    def lasts(self, positions, n_rows):
         """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
-        at = [place.start(n_rows) for place, used in zip(places, self._sampled, strict=True) if used]
+        at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
         self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
         return self._rows.has(max(at) + n_rows)
 
@@ -206,9 +224,13 @@ class StreamingProblem(CompositionalProblem):
         """The gradient of Phi without R over the same rows."""
         return self._recent().gradient(x)
 
+    def description(self):
+        """That of the problem of the first rows."""
+        return f"a stream of {type(self._first).__name__}(n_variables={self.n_variables})"
+
     def _recent(self):
-        seen = max(self._rows.seen, min(self.window, self._rows.stop))
-        return self._problem_of(max(self._rows.start, seen - self.window), seen)
+        stop = max(self._rows.used, min(self.window, self._rows.stop))
+        return self._problem_of(max(self._rows.start, stop - self.window), stop)
 
     def _locate(self, draws):
         if draws is None:
@@ -223,7 +245,7 @@ class StreamingProblem(CompositionalProblem):
             )
         if rows.problem is None:
             rows.problem = self._problem_of(*rows.join())
-        rows.seen = max(rows.seen, stop)
+        rows.used = max(rows.used, stop)
         return self._in_unit(rows.problem), draws - rows.start
 
     def _problem_of(self, start, stop):
@@ -236,7 +258,7 @@ class StreamingProblem(CompositionalProblem):
 
 
 @dataclass
-class Place:
+class Position:
     """How far one kind of batch is in the stream."""
 
     batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
@@ -262,7 +284,7 @@ class _Rows:
         self._parts = []  # batches that have come: joined when rows of them are asked for
         self.start = self.stop = 0  # of what is kept
         self.keep = 0  # rows before this one are let go
-        self.seen = 0  # rows that f has had
+        self.used = 0  # rows that f has had
         self.wanted = 0  # rows that were asked for last and were not there
         self.problem = None  # of all that is kept
 

@@ -2,23 +2,22 @@
 
 from sklearn.base import clone
 
+from sk_stormc.checks import check_solver
+from sk_stormc.engine import CompositionalSolver, SolverResult, StopReason
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.checks.solver import check_solver
 from sk_stormc.solvers.civr import CIVR
-from sk_stormc.theory.constants import estimate_constants
 from sk_stormc.solvers.lbfgs import LBFGS
-from sk_stormc.engine.run import SolverResult, StopReason
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
-from sk_stormc.theory.parameters import (
+from sk_stormc.theory import (
     ProblemConstants,
     StormParameters,
     equipartition,
+    estimate_constants,
     storm_parameters,
     theorem_condition,
 )
@@ -97,6 +96,7 @@ def minimize(
     state=None,
     record_every=None,
     on_record=None,
+    verbose=0,
     **solver_params,
 ):
     """Minimise a compositional problem.
@@ -117,6 +117,8 @@ def minimize(
         IFO between two records of ``loss_curve``; None means one pass.
     on_record : callable, default=None
         Called with each record (attributes iteration, ifo, fun, x); a true return value stops the run.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
     **solver_params
         Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``anchor=None``.
 
@@ -141,5 +143,11 @@ def minimize(
     """
     solver = get_solver(solver).set_params(**solver_params)
     return solver.solve(
-        problem, x0, random_state=random_state, state=state, record_every=record_every, on_record=on_record
+        problem,
+        x0,
+        random_state=random_state,
+        state=state,
+        record_every=record_every,
+        on_record=on_record,
+        verbose=verbose,
     )

@@ -1,13 +1,15 @@
 """The rule of ``anchor="auto"``: plain steps between anchors, where everything is exact, and their combination."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.schedules import at
+from sk_stormc.engine import Estimate, at
+from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, land, residual
+from sk_stormc.engine.probe import curvatures
+from sk_stormc.engine.steps import Direction, direction, land
 
 __all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 
@@ -19,10 +21,10 @@ FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |
 
 @dataclass
 class Anchor:
-    """A point where u, J and F were taken on all data, with its `residual` and Phi."""
+    """A point where u, J and F were taken on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate
-    pull: tuple
+    way: Direction
     value: float
 
 
@@ -39,39 +41,53 @@ class AnchorRule:
     """
 
     anchors: list  # the newest last
-    pull: tuple  # `residual` at x
+    way: Direction  # of the step from x
     automatic: bool  # the learning rate is the rule's own, which it may halve
     growing: bool  # so are the batches, which it may enlarge
     failures: int = 0  # anchors discarded since the last good one, combinations not counted
     combined: bool = False  # the iterations since the last anchor began at a combination
     stay: bool = False  # the coming iteration takes an anchor where it is
 
+    @classmethod
+    def begin(cls, oracle, s, exact, automatic, growing):
+        """The rule at x_0, whose Phi is known where the first batches were all components (``exact``)."""
+        way = direction(oracle.problem, oracle.metric.at(s.x, 0), s.x, s.now.F, at(s.rule.learning_rate, 0))
+        s.at_anchor, s.refresh, s.residual = True, oracle.is_full(s.batch_size), way.length
+        value = oracle.value(s.x, s.now.u) if exact else math.inf
+        return cls([Anchor(s.now, way, value)], way, automatic, growing)
+
+    @property
+    def best(self):
+        """The anchor of the smallest Phi."""
+        return min(self.anchors, key=lambda anchor: anchor.value).estimate
+
     def step(self, oracle, s, estimate):
         """One iteration: a step, then ``estimate(oracle, s, x)``, on all data where ``s.refresh`` says so."""
-        problem, eta = oracle.problem, at(s.learning_rate, s.t)
+        problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
+        eta = at(rule.learning_rate, s.t)
         if s.at_anchor:
-            s.steps = 0
-            self.combined = len(self.anchors) > 1 and problem.jacobian_kind != "operator"
+            s.since_anchor = 0
+            self.combined = len(self.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
             if self.combined:
                 s.now = extrapolate(self.anchors, problem)
-                self.pull = residual(problem, s.now.x, s.now.F, eta)
+                self.way = direction(problem, metric, s.now.x, s.now.F, eta)
         x = s.now.x
         if not self.stay:
-            x = land(problem, x, self.pull, eta, s.normalization, at(s.precision, s.t))
+            x = land(problem, x, self.way, eta, rule.normalization, at(rule.precision, s.t))
         s.now = estimate(oracle, s, x)
-        self.pull = residual(problem, x, s.now.F, eta)
-        s.steps += 1
+        self.way = direction(problem, metric, x, s.now.F, eta)
+        s.since_anchor += 1
         s.at_anchor = s.refresh
         if s.refresh:
             self._judge(oracle, s)
         else:
-            length, n_over_b = self.pull[0], problem.n_inner / (s.batch_size[0] or problem.n_inner)
-            fallen = length <= 0.1 * s.residual and s.steps >= 0.25 * n_over_b
-            self.stay = not length < 100 * s.residual  # such an F is not followed
-            s.refresh = fallen or self.stay or s.steps >= 3 * n_over_b
+            length, n_over_b = self.way.length, problem.n_inner / (s.batch_size[0] or problem.n_inner)
+            fallen = length <= 0.1 * s.residual and s.since_anchor >= 0.25 * n_over_b
+            self.stay = not length < 100 * s.residual  # an F that has grown so much is not stepped along
+            s.refresh = fallen or self.stay or s.since_anchor >= 3 * n_over_b
 
     def _judge(self, oracle, s):
-        length, anchor = self.pull[0], Anchor(s.now, self.pull, oracle.value(s.now.x, s.now.u))
+        length, anchor = self.way.length, Anchor(s.now, self.way, oracle.value(s.now.x, s.now.u))
         # |F| alone may fall on the way up; and a combination may lead to where it came from
         highest = max(old.value for old in self.anchors)
         down = anchor.value <= highest + ROUNDING * abs(highest)
@@ -85,20 +101,20 @@ class AnchorRule:
             if not self.combined:
                 self.failures += 1
                 if self.failures % 2 or not self.growing:
-                    s.learning_rate /= 2
+                    s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
                 else:
-                    exact = is_exact(oracle, s.batch_size)
                     s.batch_size = enlarge(oracle, s.batch_size, 4)
-                    s.prices = (cost(oracle, s.batch_size, exact), s.prices[1])
+                    s.prices = None
             s.now = self.anchors[-1].estimate
-            self.pull = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
-        self.stay, s.refresh = False, is_full(oracle, s.batch_size)
+            eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
+            self.way = direction(oracle.problem, metric, s.now.x, s.now.F, eta)
+        self.stay, s.refresh = False, oracle.is_full(s.batch_size)
 
 
 def enlarge(oracle, size, factor):
     """Batch sizes (B_g, B_dg, B_f) times a factor, None where that is all."""
     sizes = zip(KINDS, size, strict=True)
-    return tuple(None if b is None or factor * b >= oracle.n_components(kind) else factor * b for kind, b in sizes)
+    return tuple(b and (None if factor * b >= oracle.n_components(kind) else factor * b) for kind, b in sizes)
 
 
 def settle(oracle, x, size):
@@ -115,11 +131,11 @@ def settle(oracle, x, size):
     while True:
         tops = curvatures(oracle, x, size)
         L = math.sqrt(np.mean(np.square(tops)))
-        if is_full(oracle, size) or not UNEVEN * np.median(tops) < L:
+        if oracle.is_full(size) or not UNEVEN * np.median(tops) < L:
             return size, L
         size = enlarge(oracle, size, 16)
         if size[0] is not None and len(tops) * size[0] > oracle.n_components("inner"):
-            size = ALL
+            size = oracle.all_like(size)
 
 
 def extrapolate(anchors, problem):
@@ -128,7 +144,7 @@ def extrapolate(anchors, problem):
     Parameters
     ----------
     anchors : list
-        Objects with ``estimate`` (Estimate) and ``pull`` (what `residual` returned for it), newest last.
+        Of `Anchor`, newest last.
     problem : CompositionalProblem
         For the domains of x and u.
 
@@ -137,15 +153,14 @@ def extrapolate(anchors, problem):
     Estimate
         The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
     """
-    last, (length, q, *_) = anchors[-1].estimate, anchors[-1].pull
+    last, way = anchors[-1].estimate, anchors[-1].way
     names = ("x", "u", "F") if last.J is None else ("x", "u", "F", "J")
 
     def pack(anchor):
-        _, q, p, _ = anchor.pull
-        parts = [q, p, *(getattr(anchor.estimate, name) for name in names)]
+        parts = [anchor.way.q, anchor.way.p, *(getattr(anchor.estimate, name) for name in names)]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
-    d, here, basis = q.size, pack(anchors[-1]), []
+    d, here, basis = last.x.size, pack(anchors[-1]), []
 
     def dot(v, w):
         return float(v[:d] @ w[d : 2 * d])  # <q, p>
@@ -157,7 +172,7 @@ def extrapolate(anchors, problem):
         for b in basis:
             v = v - dot(v, b) * b
         left = math.sqrt(max(dot(v, v), 0.0))
-        if left > PARALLEL * size and left > FLAT * length:  # else it says nothing new of the curvature
+        if left > PARALLEL * size and left > FLAT * way.length:  # else it says nothing new of the curvature
             basis.append(v / left)
     for b in basis:
         here = here - dot(here, b) * b

@@ -1,11 +1,12 @@
 """CIVR: recursive estimates of g, of its Jacobian and of f's gradient, each by itself, and normalised steps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sk_stormc._validation import check_schedule
-from sk_stormc.schedules import at
+from sk_stormc.engine import Estimate, at
+from sk_stormc.engine.estimates import advance_inner, start_inner
+from sk_stormc.engine.steps import direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
-from sk_stormc.engine.steps import Estimate, advance_inner, proximal_point, residual, start_inner
 
 __all__ = ["CIVR"]
 
@@ -16,12 +17,17 @@ class NestedEstimate(Estimate):
 
     v: tuple = None
 
+    def rescaled(self, factor):
+        """f_u falls as the unit of u rises."""
+        f_x, f_u = self.v
+        return replace(super().rescaled(factor), v=(f_x, f_u / factor))
+
 
 @dataclass
 class NestedState(EpochState):
-    """An epoch's state; ``ruled``: epsilon is |F| at the last checkpoint."""
+    """An epoch's state, and whether epsilon is |F| at the last checkpoint."""
 
-    ruled: bool = False
+    follows_checkpoint: bool = False
 
 
 class CIVR(SARAHCompositional):
@@ -113,26 +119,27 @@ class CIVR(SARAHCompositional):
         """The first checkpoint, and epsilon."""
         s = NestedState(**vars(super().init_state(oracle, x)))
         precision = self.auto("precision", oracle.problem, "auto")
-        s.ruled = isinstance(precision, str)
+        s.follows_checkpoint = isinstance(precision, str)
         if precision is None:
-            s.limits = None, None
+            s.rule.normalization = s.rule.precision = None
         else:
-            fixed = precision if s.ruled or callable(precision) else float(precision)
-            s.limits = oracle.problem.defaults.get("normalization", "global"), fixed
+            s.rule.normalization = oracle.problem.defaults.get("normalization", "global")
+            s.rule.precision = precision if s.follows_checkpoint or callable(precision) else float(precision)
         return s
 
     def step(self, oracle, s):
         """As SARAH-C's; the automatic epsilon is taken anew at a checkpoint."""
-        if s.ruled and s.steps == 0:
-            length = residual(oracle.problem, s.x, s.now.F, at(s.learning_rate, s.t))[0]
-            s.limits = s.limits[0], length
+        if s.follows_checkpoint and s.since_checkpoint == 0:
+            eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
+            length = direction(oracle.problem, metric, s.x, s.now.F, eta).length
+            s.rule = replace(s.rule, precision=length)
         super().step(oracle, s)
 
-    def refresh(self, oracle, x, size, exact_jacobian):
+    def refresh(self, oracle, x, size):
         """u, J and v at a checkpoint."""
-        u, J = start_inner(oracle, x, size, exact_jacobian)
+        u, J = start_inner(oracle, x, size)
         v = oracle.outer_gradient(x, u, oracle.draw("outer", size[2]))
-        return NestedEstimate(x, u, J, oracle.pull(x, J, v), v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def estimate(self, oracle, old, x, size):
         """u, J and v at x, by differences to the previous iterate ``old``."""
@@ -146,10 +153,10 @@ class CIVR(SARAHCompositional):
             v = tuple(
                 None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True)
             )
-        return NestedEstimate(x, u, J, oracle.pull(x, J, v), v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
-    def finish(self, problem, s):
+    def finish(self, oracle, s):
         """x_T; with a penalty x~, which has the exact zeros that a point between two others lacks."""
-        if problem.penalty is None or s.limits[0] is None:
+        if oracle.problem.penalty is None or s.rule.normalization is None:
             return s.x
-        return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))
+        return self.proximal_point(oracle, s, s.now.F)

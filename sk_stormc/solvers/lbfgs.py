@@ -10,9 +10,7 @@ from scipy.optimize import Bounds, minimize
 
 from sk_stormc._validation import check_int
 from sk_stormc.penalties import L1, Box
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.engine.run import MethodState, StopReason
-from sk_stormc.engine.steps import ALL, start
+from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
 
 __all__ = ["LBFGS"]
 
@@ -105,7 +103,8 @@ class LBFGS(CompositionalSolver):
 
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
-        if not loop.proceed():
+        loop.take_stock()
+        if loop.reason is not None:
             return
         run = _ScipyRun(self, oracle, s, loop)
         options = {"maxcor": self.memory, "maxiter": NO_LIMIT, "maxfun": NO_LIMIT, "ftol": 0.0, "gtol": 0.0}
@@ -131,7 +130,7 @@ class _ScipyRun:
 
     def __init__(self, solver, oracle, s, loop):
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
-        self.variables = _Variables(oracle.problem)
+        self.variables = _Variables(oracle.problem, oracle.metric.root())
         self.z_start = self.variables.to_z(s.x_start)
         self.length = self.first_length = (
             math.nan
@@ -143,11 +142,14 @@ class _ScipyRun:
     def objective(self, z):
         oracle, self.calls = self.oracle, self.calls + 1
         paid = self.calls <= self.calls_before
-        if not paid and not self.loop.afford(self.solver.cost(oracle, self.s)):
-            raise _OutOfBudget
+        if not paid:
+            self.loop.reserve(self.solver.cost(oracle, self.s))
+            if self.loop.reason is not None:
+                raise _OutOfBudget
         counters = oracle.ifo, dict(oracle.n_evaluations)
         x = self.to_x(z)
-        slope = self.variables.gradient(start(oracle, x, ALL, exact_jacobian=False).F)
+        oracle.forget_unit()  # no estimate is kept from one evaluation to the next
+        slope = self.variables.gradient(start(oracle, x, ALL).F)
         if paid:
             oracle.ifo, oracle.n_evaluations = counters
         self.s.n_calls = max(self.calls, self.calls_before)
@@ -166,7 +168,8 @@ class _ScipyRun:
             self.first_step = np.linalg.norm(z - self.z_start)
         if self.iterations > self.iterations_before:
             self.s.x, self.s.t, self.s.residual = self.to_x(z), self.iterations, self.length
-            if not self.loop.proceed():
+            self.loop.take_stock()
+            if self.loop.reason is not None:
                 raise StopIteration
 
     def to_x(self, z):
@@ -184,12 +187,9 @@ class _ScipyRun:
 class _Variables:
     """scipy's variables z: x in the metric's scale, split into positive and negative parts for an l1 norm."""
 
-    def __init__(self, problem):
-        metric, penalty = problem.metric, problem.penalty
-        if metric is None:
-            self.scale = np.ones(problem.n_variables)
-        else:
-            self.scale = np.sqrt(metric) if metric.ndim == 1 else np.linalg.cholesky(metric)
+    def __init__(self, problem, root):
+        penalty = problem.penalty
+        self.scale = np.broadcast_to(1.0 if root is None else root, problem.n_variables) if np.ndim(root) < 2 else root
         self.alpha = getattr(penalty, "alpha", 0.0)
         self.box = penalty if isinstance(penalty, Box) else None
         self.bounds = None

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from sk_stormc._validation import check_batch_size, check_int
-from sk_stormc.schedules import at
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.engine.run import MethodState
-from sk_stormc.engine.steps import Estimate, advance, cost, is_exact, move, start
+from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, start
 
 __all__ = ["SARAHCompositional"]
 
@@ -17,12 +14,11 @@ class EpochState(MethodState):
 
     now: Estimate = None
     checkpoint: Estimate = None
-    steps: int = 0  # since the checkpoint
-    learning_rate: object = None
+    since_checkpoint: int = 0  # iterations
     batch_size: tuple = None
     checkpoint_batch_size: tuple = None
     epoch_length: int = None
-    limits: tuple = (None, None)  # normalization and precision of a step
+    full: bool = True  # checkpoints hold all components
 
 
 class SARAHCompositional(CompositionalSolver):
@@ -96,49 +92,44 @@ class SARAHCompositional(CompositionalSolver):
     def init_state(self, oracle, x):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
-        large = self.sizes("checkpoint_batch_size", oracle, rule=None)
+        large = self.sizes("checkpoint_batch_size", oracle, rule=None, like=size)
         n = large[0] if oracle.streaming else oracle.problem.n_inner
-        now = self.refresh(oracle, x, large, is_exact(oracle, size))
+        now = self.refresh(oracle, x, large)
         return EpochState(
             x,
-            at_anchor=True,
             now=now,
             checkpoint=now,
-            learning_rate=self.step_size(oracle, x, size, self.factor),
+            rule=self.step_rule(oracle, x, size, self.factor),
             batch_size=size,
             checkpoint_batch_size=large,
             epoch_length=self.auto("epoch_length", oracle.problem, -(-n // (size[0] or n))),
-            limits=self.limits(oracle.problem),
+            full=oracle.is_full(large),
         )
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
-        due = s.steps == s.epoch_length
-        return cost(oracle, s.checkpoint_batch_size if due else s.batch_size, is_exact(oracle, s.batch_size))
+        due = s.since_checkpoint == s.epoch_length
+        return oracle.cost(s.checkpoint_batch_size if due else s.batch_size)
 
     def step(self, oracle, s):
         """A step, then the estimates at the new point."""
-        s.at_anchor = s.steps == 0
-        eta = at(s.learning_rate, s.t)
-        normalization, precision = s.limits
-        x, s.residual = move(oracle.problem, s.x, s.now.F, eta, normalization, at(precision, s.t))
-        if s.steps == s.epoch_length:
-            s.now = s.checkpoint = self.refresh(
-                oracle, x, s.checkpoint_batch_size, is_exact(oracle, s.batch_size)
-            )
-            s.steps = 0
+        s.at_anchor = s.since_checkpoint == 0 if s.full else None
+        x = self.move(oracle, s, s.now.F)
+        if s.since_checkpoint == s.epoch_length:
+            s.now = s.checkpoint = self.refresh(oracle, x, s.checkpoint_batch_size)
+            s.since_checkpoint = 0
         else:
             s.now = self.estimate(oracle, self.reference(s), x, s.batch_size)
-            s.steps += 1
+            s.since_checkpoint += 1
         s.x = x
 
     def reference(self, s):
         """The point that differences are taken to: the previous iterate."""
         return s.now
 
-    def refresh(self, oracle, x, size, exact_jacobian):
+    def refresh(self, oracle, x, size):
         """The estimates at a checkpoint."""
-        return start(oracle, x, size, exact_jacobian)
+        return start(oracle, x, size)
 
     def estimate(self, oracle, old, x, size):
         """The estimates at x, by differences to ``old``."""

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc._validation import check_schedule
-from sk_stormc.schedules import Power, at
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.engine.run import MethodState
-from sk_stormc.engine.steps import guard, is_exact, move
+from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
+from sk_stormc.schedules import Power
 
 __all__ = ["SCGD"]
 
@@ -19,7 +17,6 @@ class AverageState(MethodState):
 
     u: np.ndarray = None
     x_old: np.ndarray = None
-    learning_rate: object = None
     beta: object = None
     batch_size: tuple = None
 
@@ -83,7 +80,7 @@ class SCGD(CompositionalSolver):
         return AverageState(
             x,
             x_old=x,
-            learning_rate=self.step_size(oracle, x, size, 0.7, lambda eta: Power(eta, rate)),
+            rule=self.step_rule(oracle, x, size, 0.7, lambda eta: Power(eta, rate)),
             beta=self.auto("beta", oracle.problem, Power(1.0, beta)),
             batch_size=size,
         )
@@ -94,15 +91,9 @@ class SCGD(CompositionalSolver):
         batch = oracle.draw("inner", s.batch_size[0])
         value = oracle.inner(self.query(s, beta), batch)
         s.u = guard(oracle, value if s.u is None else (1 - beta) * s.u + beta * value, None)
-        J = None
-        if oracle.problem.jacobian_kind == "operator":
-            J = oracle.jacobian(s.x, oracle.share(batch))
-        elif not is_exact(oracle, s.batch_size):
-            J = oracle.jacobian(s.x, oracle.draw("jacobian", s.batch_size[1]))
+        J = oracle.jacobian(s.x, oracle.draw_jacobian(s.batch_size[1], batch))
         F = oracle.gradient(s.x, s.u, J, oracle.draw("outer", s.batch_size[2]))
-        s.x_old = s.x
-        eta = at(s.learning_rate, s.t)
-        s.x, s.residual = move(oracle.problem, s.x, F, eta, *self.limits(oracle.problem))
+        s.x_old, s.x = s.x, self.move(oracle, s, F)
 
     def query(self, s, beta):
         """Where g is evaluated: the iterate."""

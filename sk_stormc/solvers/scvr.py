@@ -1,6 +1,6 @@
 """SCVR: SVRG for compositions, with fresh Jacobians and their values at the checkpoint as control."""
 
-from sk_stormc.engine.steps import Estimate, guard, is_exact
+from sk_stormc.engine import Estimate, guard
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 
 __all__ = ["SCVR"]
@@ -56,17 +56,16 @@ class SCVR(VRSCPG):
     def estimate(self, oracle, old, x, size):
         """u and F at x, by differences to the checkpoint ``old``."""
         batch = oracle.draw("inner", size[0])
-        operator, exact = oracle.problem.jacobian_kind == "operator", is_exact(oracle, size)
-        slope = None if exact else oracle.share(batch) if operator else oracle.draw("jacobian", size[1])
+        slope = oracle.draw_jacobian(size[1], batch)
         outer = oracle.draw("outer", size[2])
-        full = outer.full and (exact or slope.full)  # leaves F nothing to estimate but u
+        full = outer.full and slope.full  # leaves F nothing to estimate but u
 
-        # all of the old point first: what a batch remembers of its last x serves u and J
+        # the checkpoint first, so that what a batch remembers of its last x serves u and J at both points
         u = None if batch.full else old.u - oracle.inner(old.x, batch)
         if not full:
-            F = old.F - oracle.gradient(old.x, old.u, None if exact else oracle.jacobian(old.x, slope), outer)
+            F = old.F - oracle.gradient(old.x, old.u, oracle.jacobian(old.x, slope), outer)
         value = oracle.inner(x, batch)
         u = guard(oracle, value, None) if u is None else guard(oracle, u + value, old.u)
-        J = None if exact else oracle.jacobian(x, slope)
+        J = oracle.jacobian(x, slope)
         new = oracle.gradient(x, u, J, outer)
         return Estimate(x, u, J, new if full else F + new)

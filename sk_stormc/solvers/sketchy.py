@@ -1,59 +1,36 @@
-"""The anchored rule with a sketched preconditioner, and with an inner value that follows its constant Jacobian."""
+"""The anchored rule with a sketched preconditioner."""
 
-import copy
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from sk_stormc._validation import check_int
-from sk_stormc.engine.steps import advance_outer, guard, is_exact, is_full
-from sk_stormc.solvers.storm import STORMCompositional, StormState
+from sk_stormc.engine.estimates import guard
+from sk_stormc.metrics import Diagonal, Identity, LowRank
+from sk_stormc.solvers.storm import STORMCompositional, StormState, exact_slope
 
-__all__ = ["Preconditioner", "SketchySTORM"]
-
-
-@dataclass
-class Preconditioner:
-    """diag(scale) - W W^T, positive definite: a metric that is a matrix, kept as d (r + 1) numbers."""
-
-    scale: np.ndarray  # (d,)
-    W: np.ndarray  # (d, r)
-    ndim = 2
-
-    def __matmul__(self, F):
-        return self.scale * F - self.W @ (F @ self.W)
-
-    def inverse_length(self, x):
-        """Length of x in the norm of the inverse, by Woodbury's formula."""
-        y, W = x / self.scale, self.W.astype(float)
-        inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
-        return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
+__all__ = ["SketchySTORM"]
 
 
 @dataclass
 class SketchyState(StormState):
-    """The anchored rule's state, the metric of its steps, and x_0 and u_0 where u follows J."""
+    """The anchored rule's state, and the metric of its steps."""
 
     metric: object = None
-    origin: tuple | None = None
 
 
 class SketchySTORM(STORMCompositional):
     """STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule of ``STORMCompositional(anchor="auto")`` with two changes, neither of which is in the paper.
+    The rule of ``STORMCompositional(anchor="auto")`` with steps in another metric, which is not in the paper: P^-1 with
+    P = U (Lambda + rho) U^T + 2 rho (I - U U^T), where U Lambda U^T is the Nystrom approximation
+    (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random orthonormal basis of r
+    directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the minibatch's gradient, in the
+    problem's own (diagonal) metric, taken once, at the minimum along its gradient.
 
-    - Steps are taken in the metric P^-1, P = U (Lambda + rho) U^T + 2 rho (I - U U^T): U Lambda U^T is the Nystrom
-      approximation (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random
-      orthonormal basis of r directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the
-      minibatch's gradient, in the problem's own (diagonal) metric, taken once, at the minimum along its gradient.
-    - Where the Jacobian is constant and taken exactly, and f has components to sample, u = u_0 + J (x - x_0) is exact
-      too, and no component of g is drawn after the start. (Where it varies, the same term corrects u in SCSC,
-      Chen, Sun & Yin 2021.)
-
-    With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, only the
-    second applies. The sketch's draws are charged once, its r + 4 evaluations of them each.
+    With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, nothing is
+    sketched. The sketch's draws are charged once, its r + 4 evaluations of them each.
 
     Parameters
     ----------
@@ -76,8 +53,6 @@ class SketchySTORM(STORMCompositional):
     ----------
     Frangella, Rathore, Zhao & Udell, "PROMISE: Preconditioned Stochastic Optimization Methods by Incorporating
     Scalable Curvature Estimates", JMLR 25, 2024 (arXiv 2309.02014).
-    Chen, Sun & Yin, "Solving Stochastic Compositional Optimization is Nearly as Easy as Solving Stochastic
-    Optimization", IEEE Transactions on Signal Processing 69, 2021.
 
     Examples
     --------
@@ -135,48 +110,27 @@ class SketchySTORM(STORMCompositional):
         """What to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
-    def solve(self, problem, x0=None, **kwargs):
-        """As `STORMCompositional.solve`; the problem's own metric is left alone."""
-        return super().solve(copy.copy(problem), x0, **kwargs)
+    def prepare(self, oracle, s):
+        """Take the state's metric, which a resumed run has not sketched itself."""
+        if s is not None and s.metric is not None:
+            oracle.metric = s.metric
 
     def init_state(self, oracle, x):
         """The sketch, then the anchored rule's start in its metric."""
-        problem = oracle.problem
-        size = self.sizes("batch_size", oracle, rule=16)
-        if problem.penalty is None and np.ndim(problem.metric) < 2:
-            problem.metric = self._sketch(oracle, x, size)
-        s = super().init_state(oracle, x)
-        # with an f of one component an iteration would be all but free, and a budget of IFO none
-        linear = problem.n_outer > 1 and inner_slope(oracle, x, s.now.u, s.batch_size) is not None
-        return SketchyState(**vars(s), metric=problem.metric, origin=(x, s.now.u) if linear else None)
+        sketch = None
+        if oracle.problem.penalty is None and isinstance(oracle.metric, (Identity, Diagonal)):
+            sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
+            oracle.metric = oracle.metric if sketch is None else sketch
+        return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
 
-    def iterate(self, oracle, s, loop):
-        """Make iterations in the state's metric, which a resumed run has not sketched itself."""
-        oracle.problem.metric = s.metric
-        super().iterate(oracle, s, loop)
-
-    def step_size(self, oracle, x, size, factor, *args, **kwargs):
-        """The learning rate: in the sketched metric a stretch is limited by its noise, not by its length."""
-        noisy = isinstance(oracle.problem.metric, Preconditioner) and not is_full(oracle, size)
-        return super().step_size(oracle, x, size, 0.25 if noisy else factor, *args, **kwargs)
-
-    def cost(self, oracle, s):
-        """IFO of the coming `step`."""
-        if s.origin is None:
-            return super().cost(oracle, s)
-        return oracle.price("outer", None if s.refresh else s.batch_size[2])
-
-    def _estimate(self, oracle, s, x):
-        if s.origin is None:
-            return super()._estimate(oracle, s, x)
-        x_0, u_0 = s.origin
-        u = guard(oracle, u_0 + oracle.exact_jacobian(x) @ (x - x_0), None)
-        return advance_outer(oracle, s.now, x, u, None, None, 0, None if s.refresh else s.batch_size[2])
+    def factor(self, oracle, size):
+        """Of the automatic learning rate: in the sketched metric a stretch is limited by its noise, not its length."""
+        noisy = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
+        return 0.25 if noisy else super().factor(oracle, size)
 
     def _sketch(self, oracle, x, size):
-        """The metric P^-1, from r Hessian-vector products of one minibatch; the problem's own where they fail."""
-        metric, r = oracle.problem.metric, min(self.rank, x.size)
-        root = np.ones_like(x) if metric is None else np.sqrt(metric)
+        """The metric P^-1, from r Hessian-vector products of one minibatch; None where they fail."""
+        r, root = min(self.rank, x.size), oracle.metric.root() * np.ones_like(x)
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
@@ -184,21 +138,21 @@ class SketchySTORM(STORMCompositional):
         Y = np.array([root * (gradient(x + h * v) - F) / h for v in directions], dtype=float).T
         K = omega.T @ Y
         if not np.isfinite(K).all():
-            return metric
+            return None
         values, vectors = np.linalg.eigh((K + K.T) / 2)
         least = math.sqrt(np.finfo(x.dtype).eps)  # below is rounding, or negative curvature
-        seen = values > least * max(values[-1], 0.0)
-        if not seen.any():
-            return metric
-        U, sigma, _ = np.linalg.svd(Y @ (vectors[:, seen] / np.sqrt(values[seen])), full_matrices=False)
+        positive = values > least * max(values[-1], 0.0)
+        if not positive.any():
+            return None
+        U, sigma, _ = np.linalg.svd(Y @ (vectors[:, positive] / np.sqrt(values[positive])), full_matrices=False)
         top = np.maximum(sigma**2, least * sigma[0] ** 2)
         top, rest = top + top[-1], 2 * top[-1]  # eigenvalues of P, on U and elsewhere
         W = root[:, None] * U * np.sqrt(1 / rest - 1 / top)
-        return Preconditioner((root**2 / rest).astype(x.dtype), W.astype(x.dtype))
+        return LowRank((root**2 / rest).astype(x.dtype), W.astype(x.dtype))
 
     def _minibatch_gradient(self, oracle, x, size):
         """Phi's gradient for one minibatch: the same draws of g and of dg, so that its Jacobian is symmetric."""
-        everything = is_full(oracle, size)
+        everything = oracle.is_full(size)
 
         def draw(kind):
             S = None if everything else min(self.sketch_batch_size, oracle.n_components(kind))
@@ -208,14 +162,14 @@ class SketchySTORM(STORMCompositional):
 
         inner, outer = draw("inner"), draw("outer")
         u = guard(oracle, oracle.inner(x, inner), None)
-        slope = inner_slope(oracle, x, u, size)
+        slope = exact_slope(oracle, x, u, size)
         if slope is not None:
             return lambda y: oracle.gradient(y, u + slope @ (y - x), None, outer)
-        oracle.share(inner)
+        beside = oracle.draw_jacobian(None, inner, same=True)
 
         def gradient(y):
             u = guard(oracle, oracle.inner(y, inner), None)
-            return oracle.gradient(y, u, oracle.jacobian(y, inner), outer)
+            return oracle.gradient(y, u, oracle.jacobian(y, beside), outer)
 
         return gradient
 
@@ -240,10 +194,3 @@ def cauchy_point(gradient, x, root):
     bend = float(v @ w)
     return (x + (length / bend) * v if bend > 0 else x), h
 
-
-def inner_slope(oracle, x, u, size):
-    """The Jacobian that u follows, of shape (l, n_variables); None where it is not constant, exact and an array."""
-    if not is_exact(oracle, size):
-        return None
-    J = oracle.exact_jacobian(x)
-    return J if getattr(J, "shape", None) == (u.size, x.size) else None

@@ -1,30 +1,21 @@
 """STORM-Compositional (Yuan & Hu, Algorithm 1) and its anchored form, which needs no tuning."""
 
-import copy
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule
-from sk_stormc.schedules import at, inverse
-from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
-from sk_stormc.engine.base import CompositionalSolver
-from sk_stormc.engine.run import MethodState
-from sk_stormc.engine.steps import (
-    ALL,
-    Estimate,
-    advance,
-    cost,
-    is_exact,
-    is_full,
-    move,
-    proximal_point,
-    residual,
-    start,
-)
-from sk_stormc.theory.parameters import storm_parameters
+from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
+from sk_stormc.engine.estimates import advance_outer, guard
+from sk_stormc.metrics import Identity
+from sk_stormc.schedules import inverse
+from sk_stormc.solvers.anchored import AnchorRule, settle
+from sk_stormc.theory import storm_parameters
 
-__all__ = ["PaperSTORMCompositional", "STORMCompositional"]
+__all__ = ["PaperSTORMCompositional", "STORMCompositional", "exact_slope"]
+
+FULL_ITERATIONS = 10_000  # the default budget where batches are full
 
 
 @dataclass
@@ -32,16 +23,14 @@ class StormState(MethodState):
     """Algorithm 1's u, J and F at x, its constants as resolved for the problem, and what anchors need."""
 
     now: Estimate = None
-    learning_rate: object = None
     batch_size: tuple = None
     prices: tuple = None  # IFO of an iteration with these batches, and of one that ends in an anchor
     momentum: tuple = None
     scheduled: bool = False  # some momentum is a schedule
-    normalization: str | None = None
-    precision: object = None
     anchor: int | None = None
-    rule: AnchorRule | None = None  # of anchor="auto"
-    steps: int = 0  # since the last anchor
+    anchoring: AnchorRule | None = None  # of anchor="auto"
+    origin: tuple | None = None  # (x_0, u_0), where u follows a constant Jacobian
+    since_anchor: int = 0  # iterations
     refresh: bool = False  # the coming iteration ends in an anchor
     x_hat: np.ndarray = None
 
@@ -101,6 +90,8 @@ class STORMCompositional(CompositionalSolver):
     >>> result.stop_reason
     'converged'
     """
+
+    confirms = False  # the IFO of Algorithm 1 are those of Lemma 3.1, and anchors need no confirmation
 
     def __init__(
         self,
@@ -190,79 +181,104 @@ class STORMCompositional(CompositionalSolver):
 
     def needed_to_stream(self):
         """What to set so that the method can run on a stream."""
-        return "" if self.anchor in (None, "auto") else "anchor=None"
+        return "" if self.anchor is None or isinstance(self.anchor, str) else "anchor=None"
 
     def init_state(self, oracle, x):
         """Steps 1 to 3: resolve the constants, take u, J and F at x_0."""
         problem = oracle.problem
         anchor = self.auto("anchor", problem, "auto")
-        ruled = anchor == "auto"
+        ruled = isinstance(anchor, str)
         size = self.sizes("batch_size", oracle, rule=16 if ruled else 32)
-        first = ALL if ruled else size
-        if self.auto("init_batch_size", problem, "auto") != "auto":
-            first = self.sizes("init_batch_size", oracle, rule=None)
+        first = oracle.all_like(size) if ruled else size
+        if not isinstance(self.auto("init_batch_size", problem, "auto"), str):
+            first = self.sizes("init_batch_size", oracle, rule=None, like=size)
         momentum = self.auto("momentum", problem, 0.0 if ruled else inverse())
         momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
-        own_rate, own_size = (self.auto(name, problem, "own") == "own" for name in ("learning_rate", "batch_size"))
+        own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
         precision = self.auto("precision", problem, 0.1)
         L = None
         if ruled and own_rate and own_size:
             size, L = settle(oracle, x, size)
-        exact = is_exact(oracle, size)
-        eta = self.step_size(oracle, x, size, 0.7 if ruled else 0.5, L=L)
-        s = StormState(
+        rule = self.step_rule(
+            oracle,
             x,
-            now=start(oracle, x, first, exact),
-            learning_rate=eta,
-            batch_size=size,
-            prices=(cost(oracle, size, exact), cost(oracle, ALL, exact)),
-            momentum=momentum,
-            scheduled=any(callable(a) for a in momentum),
+            size,
+            self.factor(oracle, size) if ruled else 0.5,
+            L=L,
             normalization=self.auto("normalization", problem, None),
             precision=precision if callable(precision) else float(precision),
-            anchor=None if ruled else anchor,
         )
-        s.refresh = anchor == 1
+        s = StormState(
+            x,
+            now=start(oracle, x, first),
+            rule=rule,
+            batch_size=size,
+            momentum=momentum,
+            scheduled=any(callable(a) for a in momentum),
+            anchor=None if ruled else anchor,
+            refresh=anchor == 1,
+        )
+        if ruled and problem.n_outer > 1 and exact_slope(oracle, x, s.now.u, size) is not None:
+            s.origin = x, s.now.u
+        self.reckon(oracle, s)
         if ruled:
-            s.at_anchor, s.refresh = True, is_full(oracle, size)
-            pull = residual(problem, x, s.now.F, at(eta, 0))
-            s.residual = pull[0]
-            value = oracle.value(x, s.now.u) if first == ALL else np.inf
-            s.rule = AnchorRule([Anchor(s.now, pull, value)], pull, own_rate, own_size)
+            s.anchoring = AnchorRule.begin(oracle, s, oracle.is_full(first), own_rate, own_size)
         return s
+
+    def factor(self, oracle, size):
+        """Of the automatic learning rate with anchors."""
+        return 0.7
+
+    def reckon(self, oracle, s):
+        """The prices of iterations with the state's batch sizes: where u follows J no component of g is drawn."""
+        sizes = s.batch_size, oracle.all_like(s.batch_size)
+        s.prices = tuple(oracle.cost(b) if s.origin is None else oracle.price("outer", b[2]) for b in sizes)
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
         return s.prices[s.refresh]
 
+    def safety_net(self, oracle, s):
+        """10,000 iterations where batches are full, which cost little and need not many; else 100 passes."""
+        if s.anchoring is not None and oracle.is_full(s.batch_size):
+            return FULL_ITERATIONS, math.inf
+        return super().safety_net(oracle, s)
+
     def step(self, oracle, s):
         """Steps 5 to 10, or an iteration of the anchored rule."""
-        if s.rule is not None:
-            s.rule.step(oracle, s, self._estimate)
+        if s.anchoring is not None:
+            s.anchoring.step(oracle, s, self._estimate)
+            if s.prices is None:  # batches were enlarged
+                self.reckon(oracle, s)
         else:
-            eta = at(s.learning_rate, s.t)
-            x, s.residual = move(oracle.problem, s.x, s.now.F, eta, s.normalization, at(s.precision, s.t))
-            s.at_anchor = None if s.anchor is None else s.steps == 0
+            x = self.move(oracle, s, s.now.F)
+            s.at_anchor = None if s.anchor is None else s.since_anchor == 0
             s.now = self._estimate(oracle, s, x)
-            s.steps = 0 if s.refresh else s.steps + 1
-            s.refresh = s.anchor is not None and s.steps == s.anchor - 1
+            s.since_anchor = 0 if s.refresh else s.since_anchor + 1
+            s.refresh = s.anchor is not None and s.since_anchor == s.anchor - 1
         s.x = s.now.x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # x-hat, step 12
             s.x_hat = s.x
 
     def _estimate(self, oracle, s, x):
+        if s.origin is not None:
+            x_0, u_0 = s.origin
+            u = guard(oracle, u_0 + oracle.exact_jacobian(x) @ (x - x_0), None)
+            return advance_outer(oracle, s.now, x, u, None, None, 0, None if s.refresh else s.batch_size[2])
         if s.refresh:
-            return start(oracle, x, ALL, is_exact(oracle, s.batch_size))
+            return start(oracle, x, oracle.all_like(s.batch_size))
         momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
         return advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
 
-    def finish(self, problem, s):
-        """x-hat of step 12: x_T, or the one drawn from x_1, ..., x_T."""
+    def finish(self, oracle, s):
+        """x-hat of step 12, x_T or the one drawn from x_1, ..., x_T; with automatic anchors the best of them."""
         if s.x_hat is not None:
             return s.x_hat
-        if problem.penalty is not None and s.normalization is not None:
+        if s.anchoring is not None:
+            return s.anchoring.best.x
+        if oracle.problem.penalty is not None and s.rule.normalization is not None:
             # between feasible points x has no exact zeros; x~ has
-            return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))
+            return self.proximal_point(oracle, s, s.now.F)
         return s.x
 
 
@@ -310,8 +326,14 @@ class PaperSTORMCompositional(STORMCompositional):
         value = getattr(self, name)
         return problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value
 
-    def solve(self, problem, x0=None, **kwargs):
-        """As `STORMCompositional.solve`, on the problem without its metric."""
-        problem = copy.copy(problem)
-        problem.metric = None
-        return super().solve(problem, x0, **kwargs)
+    def prepare(self, oracle, s):
+        """Leave the problem's metric out."""
+        oracle.metric = Identity()
+
+
+def exact_slope(oracle, x, u, size):
+    """The Jacobian that u can follow, of shape (l, n_variables); None where it is not constant, exact and an array."""
+    if size[1] != 0:
+        return None
+    J = oracle.exact_jacobian(x)
+    return J if getattr(J, "shape", None) == (u.size, x.size) else None
