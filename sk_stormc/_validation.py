@@ -10,14 +10,36 @@ __all__ = [
     "check_batch_size",
     "check_choice",
     "check_int",
+    "check_metric",
     "check_number",
     "check_schedule",
     "check_weights",
+    "plain",
+    "short",
 ]
 
 
+def short(value, length=120):
+    """The repr of a value on one line, of large arrays the first and last entries."""
+    with np.printoptions(threshold=6, edgeitems=2, precision=6):
+        text = " ".join(repr(value).split())
+    return text if len(text) <= length else f"{text[: length - 4]} ..."
+
+
+def plain(value):
+    """A NumPy scalar as Python's own number, string or bool, also within a tuple or list; all else as it is.
+
+    What is computed from a parameter then is what it would be from a Python number: a float64 scalar would widen
+    float32 arrays, and a comparison with an int64 gives no bool.
+    """
+    if isinstance(value, (tuple, list)):
+        parts = [plain(part) for part in value]
+        return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _fail(name, value, expected):
-    raise ValueError(f"{name} must be {expected}, got {value!r}")
+    raise ValueError(f"{name} must be {expected}, got {short(value)}")
 
 
 def _words(words):
@@ -81,6 +103,56 @@ def as_numbers(name, value, dtype=float):
         return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
         _fail(name, value, "numbers")
+
+
+def check_metric(name, metric, n_variables):
+    """A metric given as numbers: a positive vector, or a symmetric positive definite matrix.
+
+    Parameters
+    ----------
+    name : str
+        How an error names it.
+    metric : array-like of shape (n_variables,) or (n_variables, n_variables)
+    n_variables : int
+
+    Returns
+    -------
+    ndarray
+        Of floats, float32 where the metric is; the metric itself where it is such an array.
+    """
+    found = np.asarray(metric)
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be numbers, got {short(metric)}")
+    d = n_variables
+    if found.shape not in ((d,), (d, d)):
+        raise ValueError(f"{name} must be a vector or matrix of {d} variables, got shape {found.shape}")
+    found = found if found.dtype in (np.float32, np.float64) else found.astype(float)
+    wrong = ~np.isfinite(found)
+    if wrong.any():
+        k = np.argwhere(wrong)[0].tolist()
+        raise ValueError(f"{name} must be finite, got {found[tuple(k)]} at {k[0] if len(k) == 1 else tuple(k)}")
+    diagonal = found if found.ndim == 1 else found.diagonal()
+    if diagonal.min() <= 0:
+        k, where = int(diagonal.argmin()), "" if found.ndim == 1 else " on the diagonal"
+        raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
+    if found.ndim == 2:
+        _check_definite(name, found.astype(float), float(np.finfo(found.dtype).eps))
+    return found
+
+
+def _check_definite(name, matrix, eps):
+    asymmetry, size = np.abs(matrix - matrix.T), np.abs(matrix).max()
+    if asymmetry.max() > 1000 * eps * size:
+        i, j = (int(k) for k in np.unravel_index(asymmetry.argmax(), matrix.shape))
+        raise ValueError(
+            f"{name} must be symmetric, got {matrix[i, j]:.6g} at ({i}, {j}) and {matrix[j, i]:.6g} at ({j}, {i})"
+        )
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:  # an ill-conditioned matrix may fail by its rounding only
+        values = np.linalg.eigvalsh(matrix)
+        if values[0] < -len(matrix) * eps * values[-1]:
+            raise ValueError(f"{name} must be positive definite, got an eigenvalue of {values[0]:.6g}") from None
 
 
 def check_weights(sample_weight, n, where):

@@ -7,9 +7,53 @@ norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own
 
 import numpy as np
 
-from sk_stormc._validation import as_numbers, check_number
+from sk_stormc._validation import as_numbers, check_number, short
 
-__all__ = ["Box", "L1", "Simplex"]
+__all__ = ["Box", "L1", "Simplex", "check_penalty"]
+
+
+def check_penalty(penalty, n_variables, name="penalty"):
+    """Raise where something is no penalty, or has no feasible point with so many variables.
+
+    Parameters
+    ----------
+    penalty : object or None
+    n_variables : int
+    name : str, default="penalty"
+        How the error names it.
+
+    Raises
+    ------
+    ValueError
+        For an object without the methods value, prox and project, a class in place of an instance, and for bounds
+        that do not fit.
+
+    Examples
+    --------
+    >>> from sk_stormc.penalties import Simplex, check_penalty
+    >>> check_penalty(Simplex(), 3)
+    >>> check_penalty("l1", 3)
+    Traceback (most recent call last):
+        ...
+    ValueError: penalty must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of \
+sk_stormc.penalties have, got 'l1'
+    """
+    if penalty is None:
+        return
+    methods = all(callable(getattr(penalty, method, None)) for method in ("value", "prox", "project"))
+    if isinstance(penalty, type) or not methods:
+        raise ValueError(
+            f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of "
+            f"sk_stormc.penalties have, got {short(penalty)}"
+        )
+    if hasattr(penalty, "check"):
+        penalty.check(n_variables)
+
+
+def _floating(x):
+    """x as an array of floats: integers would cut off what a step or a projection makes of them."""
+    x = np.asarray(x)
+    return x if x.dtype.kind == "f" else x.astype(float)
 
 
 def _soft(x, threshold):
@@ -36,6 +80,9 @@ class L1:
         check_number("alpha", alpha, low=0)
         self.alpha = float(alpha)
 
+    def __repr__(self):
+        return f"L1(alpha={self.alpha})"
+
     def value(self, x):
         """R(x).
 
@@ -61,10 +108,11 @@ class L1:
         -------
         ndarray of shape (n_variables,)
         """
+        x = _floating(x)
         return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x):
-        """x itself: every point is feasible.
+        """x itself, integers as floats: every point is feasible.
 
         Parameters
         ----------
@@ -74,7 +122,7 @@ class L1:
         -------
         ndarray of shape (n_variables,)
         """
-        return x
+        return _floating(x)
 
 
 class Box:
@@ -123,6 +171,11 @@ class Box:
         self.budget = None if budget is None else float(budget)
         self._l1 = L1(alpha)
         self.alpha = self._l1.alpha
+
+    def __repr__(self):
+        low, high = (short(bound) if bound.ndim else f"{float(bound)}" for bound in (self.low, self.high))
+        budget = "" if self.budget is None else f", budget={self.budget}"
+        return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x):
         """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value.
@@ -194,6 +247,7 @@ class Box:
             z = x - step * nu
             return np.clip(_soft(z, alpha * step) if alpha else z, self.low, self.high)
 
+        x = _floating(x)
         dtype, x = x.dtype, x.astype(float)
         solution = at(0.0)
         if self.budget is not None:
@@ -251,6 +305,9 @@ class Simplex:
         check_number("total", total, low=0, inclusive=False)
         self.total = float(total)
 
+    def __repr__(self):
+        return f"Simplex(total={self.total})"
+
     def value(self, x):
         """0: the constraint is kept by `prox`, not by an infinite value.
 
@@ -276,6 +333,7 @@ class Simplex:
         -------
         ndarray of shape (n_variables,)
         """
+        x = _floating(x)
         step = np.broadcast_to(np.asarray(step, float), x.shape)
         z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
         order = np.argsort(-z / step)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sk_stormc import minimize
-from sk_stormc.penalties import L1
+from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, check_problem
 from sk_stormc.solvers import SOLVERS, get_solver
 
@@ -45,6 +45,7 @@ GOOD = {
     "n_outer": N,
     "n_variables": D,
 }
+INDEFINITE = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 X0 = np.array([0.5, -1.0, 2.0])
 WAYS = {
     "jacobian": {},
@@ -182,9 +183,16 @@ def test_differences_are_as_accurate_as_their_order():
         ({"x0": np.ones((3, 1)), "n_variables": None}, r"x0 must be of shape \(n_variables,\), got shape \(3, 1\)"),
         ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
         ({"x0": "start"}, "x0 must be numbers, got 'start'"),
-        ({"metric": np.ones(2)}, "metric: must be None or a vector or matrix of 3 variables"),
-        ({"metric": -np.eye(3)}, "metric: must be finite and have a positive diagonal"),
-        ({"penalty": 0.1}, "penalty: must be None or have value, prox and project, got 0.1"),
+        ({"metric": np.ones(2)}, r"metric must be a vector or matrix of 3 variables, got shape \(2,\)"),
+        ({"metric": -np.eye(3)}, "metric must be positive, got -1.0 on the diagonal at 0"),
+        ({"metric": [1.0, 0.0, 2.0]}, "metric must be positive, got 0.0 at 1"),
+        ({"metric": [1.0, np.nan, 2.0]}, "metric must be finite, got nan at 1"),
+        ({"metric": INDEFINITE}, "metric must be positive definite, got an eigenvalue of -1"),
+        ({"metric": np.eye(3) + np.eye(3, k=1)}, r"metric must be symmetric, got 1 at \(0, 1\) and 0 at \(1, 0\)"),
+        ({"metric": "variance"}, "metric must be numbers, got 'variance'"),
+        ({"penalty": 0.1}, "penalty: must be None or have value, prox and project.*L1.*Box.*Simplex.*got 0.1"),
+        ({"penalty": "l1"}, "penalty: must be None or have value, prox and project.*L1.*Box.*Simplex.*got 'l1'"),
+        ({"penalty": Simplex}, "penalty: must be None or have value, prox and project.*got <class"),
         ({"inner_floor": "low"}, "inner_floor: must be a finite number or None"),
         ({"inner": lambda x, j: np.tanh(A[j] @ x)}, r"inner must be of shape \(l,\).*got shape \(1, 2\)"),
         ({"inner": lambda x, j: 1.0}, r"inner must be of shape \(l,\).*got shape \(\)"),
@@ -198,13 +206,16 @@ def test_differences_are_as_accurate_as_their_order():
         ({"inner_jacobian": None, "inner_vjp": lambda x, j, v: v}, r"inner_vjp must be .*\(3,\), got shape \(2,\)"),
         ({"outer_gradient": lambda x, u, i: x}, r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)"),
         ({"outer_gradient": lambda x, u, i: (u, x)}, r"first of the tuple .* shape \(3,\), got shape \(2,\)"),
+        ({"outer_gradient": lambda x, u, i: [x, u]}, r"outer_gradient must return .* tuple \(f_x, f_u\), got a list of 2"),
+        ({"outer_gradient": lambda x, u, i: (x, u, u)}, r"outer_gradient must return .* tuple .*, got a tuple of 3"),
         ({"outer_gradient": lambda x, u, i: len(i) * (u + 1)}, "outer_gradient must return the mean"),
         ({"outer": lambda x, u: u}, r"outer must be of shape \(\), got shape \(2,\)"),
     ],
 )
 def test_mistakes_are_named(changes, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as error:
         compose(**changes)
+    assert len(str(error.value)) < 400
 
 
 def test_mistakes_cost_no_pass_over_the_data():

@@ -1,5 +1,6 @@
 """Tests of sk_stormc.problems: the check of the contract, which must be able to fail, and the portfolio."""
 
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -310,8 +311,8 @@ SLIPS = {
     "inner_floor": ({"inner_floor": 1e9}, "inner: must be finite and > inner_floor"),
     "inner_floor, not a number": ({"inner_floor": np.nan}, "inner_floor: must be a finite number"),
     "penalty": ({"penalty": "l1"}, "penalty: must be None or have value, prox and project"),
-    "metric's shape": ({"metric": np.ones(4)}, "metric: must be None or"),
-    "metric's sign": ({"metric": np.array([1, 1, 0, 1, 1.0])}, "metric: must be finite and have a positive"),
+    "metric's shape": ({"metric": np.ones(4)}, "metric: must be a vector or matrix of 5 variables, got shape (4,)"),
+    "metric's sign": ({"metric": np.array([1, 1, 0, 1, 1.0])}, "metric: must be positive, got 0.0 at 2"),
     "initial_point's shape": ({"initial_point": lambda self, rng: np.zeros(4)}, "initial_point: must be"),
     "initial_point's dtype": ({"initial_point": lambda self, rng: np.zeros(5, int)}, "initial_point: "),
     "initial_point, nan": ({"initial_point": lambda self, rng: np.full(5, np.nan)}, "initial_point: must be"),
@@ -326,8 +327,11 @@ def test_check_names_the_slip(slip):
     text = str(caught.value)
     assert text.startswith(f"Broken.{message}") or f"from {message}" in text
     if "differ by" in text:
-        found, tolerance = text.split("differ by ")[1].rstrip(")").split(" (tolerance ")
+        found, tolerance, got, expected = re.search(
+            r"differ by (\S+) \(tolerance (\S+)\): got (\S+), expected (\S+) for ", text
+        ).groups()
         assert float(found) > float(tolerance) >= 0
+        assert abs(float(got) - float(expected)) == pytest.approx(float(found), rel=0.1)
 
 
 def test_check_finds_a_jacobian_that_is_not_constant():

@@ -237,12 +237,15 @@ def block_sums(x, positions, pattern):
     M[:n, :d] = x[order]
     M[:n, :d] -= M[:n, :d].mean(axis=0)
     M[:n, d] = np.einsum("ij,ij->i", M[:n, :d], M[:n, :d])
-    M[n:, d], M[:, d + 1] = np.inf, 1  # infinitely far are the points that are not there
+    # the points that are not there are so far that w is nothing and w^2 is 0: infinity must not be in a product, whose
+    # kernels (those of AVX-512, say) may multiply it by the zeros beside it
+    nowhere = np.finfo(dtype).max / 64
+    M[n:, d], M[:, d + 1] = nowhere, 1
     coarse = np.finfo(dtype).eps * M[:n, d].max() > COARSE
     points = M[:n, :d]
     # by column [-2 x, 1, 1 + |x|^2] and [1, x], with a block before and after
     C = np.zeros((len(M) + 2 * BLOCK, d + 2), dtype)
-    C[:, d], C[:, d + 1] = 1, np.inf
+    C[:, d], C[:, d + 1] = 1, nowhere
     V = np.zeros((len(C), d + 1), dtype)
     inner = slice(BLOCK, BLOCK + n)
     C[inner, :d], C[inner, d + 1] = -2 * points, 1 + M[:n, d]

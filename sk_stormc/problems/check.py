@@ -4,19 +4,21 @@ import copyreg
 import io
 import math
 import pickle
-from numbers import Integral, Real
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from sk_stormc._validation import check_int
+from sk_stormc._validation import check_int, short
+from sk_stormc.problems._attributes import check_attributes, require
+from sk_stormc.problems._differences import RANDOM, differences, directions, worst, wrong_slope
+from sk_stormc.problems._places import evaluate_g, find_places, in_domain
 from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.problems.streaming import StreamingProblem
 
 __all__ = ["check_problem"]
 
 SIDES = ("inner", "outer")
 FEW = 4  # size of the batches that are not single components
-MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared by entry, and along RANDOM directions
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
 
@@ -25,11 +27,13 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
 
     Derivatives are compared with central differences, batches with the mean over all components, and what
     was computed once with what is computed again. Tolerances follow the size of what is compared, the dtype
-    of ``initial_point`` and the differences' own error: they do not depend on units.
+    of ``initial_point`` and the differences' own error: they do not depend on units. Derivatives are compared at up
+    to four points of different sizes, since much of a derivative may vanish at one of them.
 
     Parameters
     ----------
     problem : CompositionalProblem
+        Of a `StreamingProblem` the problem of its first rows is checked: a stream only hands out what that evaluates.
     x : array-like of shape (n_variables,), default=None
         Where to check. None means the problem's initial point, moved at random about as far as it takes to
         change the gradient or the Jacobian by half.
@@ -43,7 +47,7 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
     Raises
     ------
     ValueError
-        At the first breach of the contract, naming the method, the largest discrepancy and the tolerance.
+        At the first breach of the contract, naming the method, the entry, what it gave and what was expected.
 
     Examples
     --------
@@ -58,9 +62,11 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
     >>> check_problem(Slip(returns))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ValueError: Slip.outer_gradient: f_u and central differences of outer in u differ by ... (tolerance ...)
+    ValueError: Slip.outer_gradient: f_u and central differences of outer in u differ by ...
     """
     check_int("n_draws", n_draws, low=30)
+    if isinstance(problem, StreamingProblem):
+        problem = problem._first
     rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
@@ -69,8 +75,7 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         check.plain_jacobian()
         check.place(move=x is None)
         check.repeatable()
-        check.derivatives_of_g()
-        check.derivatives_of_f()
+        check.derivatives()
         check.declared_jacobian()
         check.batches()
         if repeated is not None:
@@ -78,38 +83,8 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         check.draws(problem if repeated is None else repeated, n_draws)
 
 
-def _require(good, problem, name, message):
-    if not good:
-        raise ValueError(f"{type(problem).__name__}.{name}: {message}")
-
-
 def _refuse(problem):
     raise pickle.PicklingError("it refers to the problem")
-
-
-def check_attributes(problem):
-    """Check what a problem declares, before anything of it is evaluated."""
-    if not isinstance(problem, CompositionalProblem):
-        raise ValueError(f"problem must be a CompositionalProblem, got {problem!r}")
-    for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
-        value = getattr(problem, name, None)
-        good = isinstance(value, Integral) and not isinstance(value, bool) and value > 0
-        _require(good, problem, name, f"must be a positive int, got {value!r}")
-    d, k, kind = problem.n_variables, problem.n_blocks, problem.jacobian_kind
-    floor, metric, penalty = problem.inner_floor, problem.metric, problem.penalty
-    _require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
-    good = kind in ("sampled", "constant", "operator")
-    _require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {kind!r}")
-    good = floor is None or (isinstance(floor, Real) and math.isfinite(floor))
-    _require(good, problem, "inner_floor", f"must be a finite number or None, got {floor!r}")
-    good = penalty is None or all(callable(getattr(penalty, m, None)) for m in ("value", "prox", "project"))
-    _require(good, problem, "penalty", f"must be None or have value, prox and project, got {penalty!r}")
-    good = metric is None or (isinstance(metric, np.ndarray) and metric.shape in ((d,), (d, d)))
-    _require(good, problem, "metric", f"must be None or a vector or matrix of {d} variables, got {metric!r}")
-    if metric is not None:
-        diagonal = metric if metric.ndim == 1 else metric.diagonal()
-        good = np.isfinite(metric).all() and (diagonal > 0).all()
-        _require(good, problem, "metric", f"must be finite and have a positive diagonal, got {metric!r}")
 
 
 class _Check:
@@ -119,14 +94,14 @@ class _Check:
         self.problem, self.rng, self.noise = problem, rng, {}
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
         good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
-        self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {own!r}")
+        self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {short(own)}")
         self.require(np.isfinite(own).all(), "initial_point", "must be finite")
         self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
         if x is None:
             x = own if problem.penalty is None else problem.penalty.project(own)
         self.x = np.array(x, dtype=self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
-            raise ValueError(f"x must be finite and of shape {shape}, got {x!r}")
+            raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         metric = np.ones_like(own) if problem.metric is None else problem.metric
         good = np.result_type(metric, own) == own.dtype
         self.require(good, "metric", f"is {metric.dtype}, but must keep the {own.dtype} of initial_point")
@@ -134,15 +109,24 @@ class _Check:
         self.unit = np.sqrt(diagonal.astype(float))  # the scales of the variables, up to one factor
 
     def require(self, good, name, message):
-        _require(good, self.problem, name, message)
+        require(good, self.problem, name, message)
 
-    def compare(self, name, what, a, b, tolerance):
-        """Fail where a and b differ by more than the tolerance, a number or an array."""
-        difference = np.abs(np.asarray(a, float) - np.asarray(b, float))
-        excess = np.where(np.isnan(difference), np.inf, difference - tolerance)
-        k = np.unravel_index(np.argmax(excess), excess.shape)
-        allowed = np.broadcast_to(tolerance, excess.shape)[k]
-        self.require(excess[k] <= 0, name, f"{what} differ by {difference[k]:.3g} (tolerance {allowed:.3g})")
+    def fail(self, name, what, where, got, expected, tolerance):
+        """A ValueError with two numbers that should be equal."""
+        difference = abs(got - expected)
+        self.require(
+            False,
+            name,
+            f"{what} differ by {difference:.3g} (tolerance {tolerance:.3g}): got {got:.6g}, expected {expected:.6g} "
+            f"for {where}",
+        )
+
+    def compare(self, name, what, found, expected, tolerance, entry="entry"):
+        """Fail where two arrays differ by more than the tolerance, a number or an array."""
+        found, expected = np.asarray(found, float), np.asarray(expected, float)
+        if (k := worst(found, expected, tolerance)) is not None:
+            where = f"{entry} {k[0] if len(k) == 1 else k}" if k else "the value"
+            self.fail(name, what, where, found[k], expected[k], np.broadcast_to(tolerance, found.shape)[k])
 
     def rounding(self, *values, name=None):
         """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
@@ -161,11 +145,7 @@ class _Check:
 
     def g(self, x):
         """u = g(x)."""
-        return self.problem.inner(x, self.problem.inner_batch(None))
-
-    def in_domain(self, x):
-        u, floor = self.g(x), self.problem.inner_floor
-        return np.isfinite(u).all() and (floor is None or u.min() > floor)
+        return evaluate_g(self.problem, x)
 
     def evaluate(self, x, u, inner, outer):
         """All that is evaluated on batches, with the method's name; u None means g(x, B)."""
@@ -173,7 +153,11 @@ class _Check:
         yield "inner", (own := problem.inner(x, inner))
         yield "jacobian", (J := problem.jacobian(x, inner))
         yield "vjp", problem.vjp(J, np.ones_like(own))
-        f_x, f_u = problem.outer_gradient(x, own if u is None else u, outer)
+        slopes = problem.outer_gradient(x, own if u is None else u, outer)
+        what = "f_x None where f does not use x directly"
+        good = isinstance(slopes, tuple) and len(slopes) == 2
+        self.require(good, "outer_gradient", f"must return the tuple (f_x, f_u), {what}, got {short(slopes)}")
+        f_x, f_u = slopes
         yield "outer_gradient", f_u
         if f_x is not None:
             yield "outer_gradient (f_x)", f_x
@@ -187,19 +171,20 @@ class _Check:
             self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
-            for name, value in self.evaluate(self.x, None, *self.gather(size)):
+            u = size and self.g(self.x)  # that of one component need not be in the domain of f
+            for name, value in self.evaluate(self.x, u, *self.gather(size)):
                 if name == "inner":
-                    shapes[name] = shapes["outer_gradient"] = u = (np.size(value),)
+                    shapes[name] = shapes["outer_gradient"] = length = (np.size(value),)
                     if type(self.problem).vjp is CompositionalProblem.vjp:
-                        shapes["jacobian"] = u + self.x.shape
+                        shapes["jacobian"] = length + self.x.shape
                 if name in shapes:
                     good = isinstance(value, np.ndarray) and value.shape == shapes[name]
-                    self.require(good, name, f"must be an array of shape {shapes[name]}, got {value!r}")
+                    self.require(good, name, f"must be an array of shape {shapes[name]}, got {short(value)}")
                     self.require(np.isfinite(value).all(), name, "is not finite")
                     good = np.result_type(value, self.x) == self.dtype
                     self.require(good, name, f"is {value.dtype}, but must keep the {self.dtype} of x")
         f = self.problem.outer(self.x, self.g(self.x))
-        self.require(np.ndim(f) == 0 and math.isfinite(f), "outer", f"must be a finite float, got {f!r}")
+        self.require(np.ndim(f) == 0 and math.isfinite(f), "outer", f"must be a finite float, got {short(f)}")
 
     def plain_jacobian(self):
         """A state holds J, so it must be picklable, and drag no problem with its data along."""
@@ -213,32 +198,12 @@ class _Check:
             raise ValueError(f"{type(self.problem).__name__}.jacobian: is no plain data, {error}") from error
 
     def place(self, move):
-        """Find the scale of x: how far it goes until F or J has changed by half. Move x by as much."""
-        problem, start, unit = self.problem, self.x, self.unit
-        size = np.linalg.norm(start) / np.linalg.norm(unit)
-        direction = unit * self.rng.standard_normal(start.size)
-        v = self.rng.standard_normal((1, self.g(start).size))
-
-        def slopes(x):
-            J = problem.jacobian(x, problem.inner_batch(None))
-            return problem.gradient(x), self.products(problem, J, v)
-
-        here, reach, lengths = slopes(start), 0.0, 10.0 ** np.arange(-10, 11)
-        for t in lengths:
-            x = (start + t * direction).astype(self.dtype)
-            pairs = [(a, b) for a, b in zip(slopes(x), here, strict=True) if b.any()]
-            near = all(np.linalg.norm(a - b) <= 0.5 * np.linalg.norm(b) for a, b in pairs)
-            if not (near and self.in_domain(x)):
-                break
-            reach = t
-        if reach in (0.0, lengths[-1]):  # stationary or linear: no scale but that of x
-            reach = size or 1.0
-        reach = max(reach, 1e-3 * size)
-        self.scale = reach * unit
-        way = reach * direction
-        self.points = [(start + c * way).astype(self.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
-        self.x, self.u = self.points[0], self.g(self.points[0])
-        self.require(self.in_domain(self.x), "inner", f"must be finite and > inner_floor, got {self.u.min()}")
+        """Find the points to look at, and move x to the main one."""
+        self.places, self.points = find_places(self.problem, self.x, self.unit, self.rng, move)
+        self.x = self.places[0].x
+        self.u = self.g(self.x)
+        good = in_domain(self.problem, self.x)
+        self.require(good, "inner", f"must be finite and > inner_floor, got {self.u.min()}")
 
     def repeatable(self):
         """Same x, same batch, same bits; and nothing that was returned or given is written into."""
@@ -258,63 +223,84 @@ class _Check:
 
     # derivatives
 
-    def directions(self, size):
-        """Unit vectors and random ones; only random ones where there are many."""
-        random = self.rng.standard_normal((MANY if size > MANY else RANDOM, size))
-        return random if size > MANY else np.vstack([np.eye(size), random])
-
     def products(self, problem, J, V):
         """V @ J."""
         return np.array([problem.vjp(J, v) for v in V.astype(self.dtype)], dtype=float)
 
-    def differences(self, function, point, scale):
-        """Changes along `directions` by differences of fourth order, the ways there, and a tolerance."""
-        # a derivative D predicts way @ D.T; the tolerance is from the formula of second order and rounding
-        parts = []
-        for step in self.eps**0.2 * scale * self.directions(point.size):
-            ends = np.array([point + c * step for c in (1, -1, 2, -2)]).astype(self.dtype)
-            values = np.array([np.ravel(function(z)) for z in ends], dtype=float)
-            (near, far), (way, way_2) = ((v[0] - v[1], v[2] - v[3]) for v in (values, ends.astype(float)))
-            parts.append([(8 * near - far) / 12, (8 * way - way_2) / 12, near / 2 - far / 4, np.abs(values)])
-        change, way, error, size = (np.array(part) for part in zip(*parts, strict=True))
-        tolerance = 3 * np.abs(error).max(0) + 10 * self.eps * size.max((0, 1))
-        return change, way, tolerance + 10 * math.sqrt(self.eps) * np.abs(change)
+    def slopes(self, name, symbol, of, derivative, function, point, scale, **how):
+        """Fail where a derivative and central differences of a function disagree."""
+        wrong = wrong_slope(derivative, function, point, scale, self.rng, **how)
+        if wrong is not None:
+            (value, variable), got, expected, tolerance = wrong
+            if variable is None:
+                where = "its slope along a random direction"
+            elif symbol == "J":
+                where = f"J[{value}, {variable}]"
+            elif "combine" in how:
+                row = how["combine"][value]
+                v = f"v the unit vector {value}" if np.count_nonzero(row) == 1 else "a random v"
+                where = f"{symbol}[{variable}] with {v}"
+            else:
+                where = f"{symbol}[{variable}]"
+            where = f"{where} at x = {short(self.x)}"
+            self.fail(name, f"{symbol} and central differences of {of}", where, got, expected, tolerance)
 
-    def derivatives_of_g(self):
-        """Jacobian against differences of inner, and vjp against the Jacobian."""
+    def derivatives(self):
+        """Those of g and of f, at all points; then the main one is x again."""
+        for place in reversed(self.places):
+            self.x, self.u = place.x, self.g(place.x)
+            self.derivatives_of_g(place, few=place is self.places[0])
+            self.derivatives_of_f(place)
+        self.beside = self.places[0].beside
+
+    def derivatives_of_g(self, place, few):
+        """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
         problem, x, u = self.problem, self.x, self.u
-        V, what = self.directions(u.size).astype(self.dtype), "and central differences of inner"
+        V = directions(self.rng, u.size).astype(self.dtype)
         # an operator's batch may be another estimate than the derivative of the batch's g
-        few = [] if problem.jacobian_kind == "operator" else [self.gather(FEW)[0]]
-        for batch in (*few, problem.inner_batch(None)):
+        batches = [self.gather(FEW)[0]] if few and problem.jacobian_kind != "operator" else []
+        for batch in (*batches, problem.inner_batch(None)):
             J = problem.jacobian(x, batch)
-            products = self.products(problem, J, V)
-            change, way, tolerance = self.differences(lambda z, b=batch: problem.inner(z, b), x, self.scale)
+            products, of = self.products(problem, J, V), (lambda z, b=batch: problem.inner(z, b))
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
-                self.compare("jacobian", f"J {what}", way @ J.T, change, tolerance)
+                self.slopes("jacobian", "J", "inner", J, of, x, place.scale)
                 bound = 1000 * self.eps * (np.abs(V) @ np.abs(J))
                 self.compare("vjp", "vjp(J, v) and J.T @ v", products, V @ J, bound)
-            bound = tolerance @ np.abs(V.T)
-            self.compare("jacobian", f"vjp(J, v) {what}", way @ products.T, change @ V.T, bound)
-        # the scale of u: its changes over the scale of x, within the domain of f
+            else:
+                self.slopes("jacobian", "vjp(J, v)", "inner", products, of, x, place.scale, combine=V)
+        # its changes over the scale of x, within the domain of f
+        step = self.eps**0.2 * place.scale * directions(self.rng, x.size)
+        change = differences(lambda z: problem.inner(z, problem.inner_batch(None)), x, step)[0]
         spread = np.abs(change).max(0) / self.eps**0.2
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
-        self.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
-        # f_u may vanish at u = g(x), as that of a variance does: look beside it too
-        self.beside = (u + self.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        place.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
+        place.beside = (u + place.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
         self.V = V[-RANDOM:]  # for the products that are compared often
 
-    def derivatives_of_f(self):
+    def scattered(self, place):
+        """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
+        problem, x, u = self.problem, self.x, self.u
+        draws = self.draw("inner", (2 * FEW, 1))
+        away = np.mean([np.abs(problem.inner(x, problem.inner_batch(draw)) - u) for draw in draws], axis=0, dtype=float)
+        if problem.inner_floor is not None:
+            away = np.minimum(away, u - problem.inner_floor)
+        if not (np.isfinite(away).all() and (away > 100 * place.spread).any()):
+            return
+        away = np.maximum(away, place.spread)
+        far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
+        if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
+            yield far, away
+
+    def derivatives_of_f(self, place):
         """f_x and f_u against differences of outer, then the gradient against those of the objective."""
         problem, x, R = self.problem, self.x, self.problem.penalty
-        for u in (self.beside, self.u):
+        for u, spread in (*self.scattered(place), (place.beside, place.spread), (self.u, place.spread)):
             f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
             f_x = np.zeros_like(x) if f_x is None else f_x
-            in_x = self.differences(lambda z, u=u: problem.outer(z, u), x, self.scale)
-            in_u = self.differences(lambda z: problem.outer(x, z), u, self.spread)
-            for name, derivative, (change, way, tolerance) in (("x", f_x, in_x), ("u", f_u, in_u)):
-                what = f"f_{name} and central differences of outer in {name}"
-                self.compare("outer_gradient", what, way @ derivative[:, None], change, tolerance)
+            in_x, in_u = (lambda z, u=u: problem.outer(z, u)), (lambda z: problem.outer(x, z))
+            self.slopes("outer_gradient", "f_x", "outer in x", f_x[None], in_x, x, place.scale)
+            self.slopes("outer_gradient", "f_u", "outer in u", f_u[None], in_u, u, spread)
 
         def phi(z):
             return problem.objective(z) - (0.0 if R is None else R.value(z))
@@ -322,9 +308,9 @@ class _Check:
         f, F = float(problem.outer(x, self.u)), problem.gradient(x)
         noise = self.rounding(f, np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x), problem.objective(x))
         self.compare("objective", "objective(x) - R(x) and outer(x, g(x))", phi(x), f, noise)
-        change, way, tolerance = self.differences(phi, x, self.scale)
-        what = "gradient(x) and central differences of objective without R"
-        self.compare("gradient", what, way @ F[:, None], change, tolerance + 0.01 * noise)
+        self.slopes(
+            "gradient", "gradient(x)", "objective without R", F[None], phi, x, place.scale, noise=0.01 * noise
+        )
 
     # batches
 
@@ -390,7 +376,7 @@ class _Check:
             pairs = zip(*(self.draw(side, (n_draws, size)) for side in SIDES), strict=True)
             values = [self.values(self.problem, *pair) for pair in pairs]
             for name, wanted in full.items():
-                entries = self.directions(wanted.size)
+                entries = directions(self.rng, wanted.size)
                 sample = np.array([value[name] for value in values], float) @ entries.T
                 mean, deviation = sample.mean(0), sample - sample.mean(0)
                 # Bernstein's inequality: its second term is for what few draws contain

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sk_stormc._validation import as_numbers, check_int
+from sk_stormc._validation import as_numbers, check_int, check_metric, plain, short
+from sk_stormc.problems._attributes import check_attributes
 from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.problems.check import check_attributes
 
 __all__ = ["FiniteSumComposition"]
 
@@ -125,15 +125,17 @@ class FiniteSumComposition(CompositionalProblem):
             raise ValueError("inner_vjp must be None where inner_jacobian is given, got both")
         check_int("n_inner", n_inner, low=1)
         check_int("n_outer", n_outer, low=1)
-        self.n_inner, self.n_outer = n_inner, n_outer
+        self.n_inner, self.n_outer = int(n_inner), int(n_outer)
         self._x0 = _start(x0, n_variables)
         self.n_variables = self._x0.size
         self.jacobian_kind = "sampled" if inner_vjp is None else "operator"
         self.by_differences = inner_jacobian is None and inner_vjp is None
-        self.penalty, self.inner_floor = penalty, inner_floor
-        self.metric = None if metric is None else as_numbers("metric", metric, self._x0.dtype)
+        self.penalty, self.inner_floor = penalty, plain(inner_floor)
+        self.metric = None
+        if metric is not None:
+            self.metric = check_metric("metric", metric, self.n_variables).astype(self._x0.dtype)
         check_attributes(self)
-        self._everything = {n: _all_of(n) for n in (n_inner, n_outer)}
+        self._everything = {n: _all_of(n) for n in (self.n_inner, self.n_outer)}
         self._u_shape = None
         self._check_callables()
         if self.by_differences:
@@ -174,7 +176,11 @@ class FiniteSumComposition(CompositionalProblem):
     def outer_gradient(self, x, u, batch):
         """f_x, or None, and f_u."""
         value = self._functions["outer_gradient"](x, u, self._indices(batch, self.n_outer))
-        f_x, f_u = value if isinstance(value, tuple) and len(value) == 2 else (None, value)
+        several = isinstance(value, list) and any(np.ndim(part) for part in value)
+        if several or (isinstance(value, tuple) and len(value) != 2):
+            expected = "one vector f_u, or the tuple (f_x, f_u)"
+            raise ValueError(f"outer_gradient must return {expected}, got a {type(value).__name__} of {len(value)}")
+        f_x, f_u = value if isinstance(value, tuple) else (None, value)
         if f_x is not None:
             f_x = self._array("the first of the tuple (f_x, f_u) of outer_gradient", f_x, x.shape)
         return f_x, self._array("f_u of outer_gradient", f_u, self._u_shape)
@@ -198,7 +204,7 @@ class FiniteSumComposition(CompositionalProblem):
             if array.dtype.kind not in "fiub":
                 raise TypeError
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must return real numbers, got {value!r}") from None
+            raise ValueError(f"{name} must return real numbers, got {short(value)}") from None
         if (array.ndim != 1 or not array.size) if shape is None else array.shape != shape:
             expected = "(l,), a vector for each inner value" if shape is None else shape
             raise ValueError(f"{name} must be of shape {expected}, got shape {array.shape}")
@@ -220,7 +226,7 @@ class FiniteSumComposition(CompositionalProblem):
                     value["inner_vjp"] = self.vjp((x, j), np.ones_like(value["inner"]))
                 for name in value:
                     if not np.isfinite(value[name]).all():
-                        raise ValueError(f"{name} must be finite at x0, got {value[name]!r}")
+                        raise ValueError(f"{name} must be finite at x0, got {short(value[name])}")
                 f_x, value["outer_gradient"] = self.outer_gradient(x, value["inner"], j)
                 if f_x is not None:
                     value["outer_gradient"] = np.concatenate([f_x, value["outer_gradient"]])
@@ -230,8 +236,8 @@ class FiniteSumComposition(CompositionalProblem):
             twice = values[1][name]
             if once.shape != twice.shape or (once.any() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)):
                 raise ValueError(
-                    f"{name} must return the mean over its indices, got {twice!r} for the first component twice, "
-                    f"and {once!r} for it once"
+                    f"{name} must return the mean over its indices, got {short(twice)} for the first component twice, "
+                    f"and {short(once)} for it once"
                 )
 
     def _steps(self, x):

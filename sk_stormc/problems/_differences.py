@@ -1,0 +1,123 @@
+"""Derivatives against central differences, entry by entry: what `check_problem` compares them with."""
+
+import math
+
+import numpy as np
+
+__all__ = ["MANY", "RANDOM", "directions", "worst", "wrong_slope"]
+
+MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared by entry, and along RANDOM directions
+SECOND_LOOK = 0.15  # of the step: a kink between the points of one difference is not between those of another
+
+
+def directions(rng, size):
+    """Unit vectors and random ones; only random ones where there are many."""
+    random = rng.standard_normal((MANY if size > MANY else RANDOM, size))
+    return random if size > MANY else np.vstack([np.eye(size), random])
+
+
+def differences(function, point, steps):
+    """Changes of a function along each step, by differences of fourth order.
+
+    Parameters
+    ----------
+    function : callable
+        Of an array like ``point``; returns a number or an array.
+    point : ndarray of shape (d,)
+    steps : ndarray of shape (n_steps, d)
+
+    Returns
+    -------
+    change : ndarray of shape (n_steps, n_values)
+    way : ndarray of shape (n_steps, d)
+        A derivative D of shape (n_values, d) predicts ``way @ D.T``.
+    tolerance : ndarray of shape (n_steps, n_values)
+        From the formula of second order and from rounding.
+    """
+    parts, eps = [], float(np.finfo(point.dtype).eps)
+    for step in steps:
+        ends = np.array([point + c * step for c in (1, -1, 2, -2)]).astype(point.dtype)
+        values = np.array([np.ravel(function(z)) for z in ends], dtype=float)
+        (near, far), (way, way_2) = ((v[0] - v[1], v[2] - v[3]) for v in (values, ends.astype(float)))
+        parts.append([(8 * near - far) / 12, (8 * way - way_2) / 12, near / 2 - far / 4, np.abs(values)])
+    change, way, error, size = (np.array(part) for part in zip(*parts, strict=True))
+    tolerance = 3 * np.abs(error).max(0) + 10 * eps * size.max((0, 1))
+    return change, way, tolerance + 10 * math.sqrt(eps) * np.abs(change)
+
+
+def worst(found, expected, tolerance):
+    """Index of the entry that is furthest beyond its tolerance, or None where all are within.
+
+    Parameters
+    ----------
+    found, expected : ndarray of one shape
+    tolerance : float or ndarray
+
+    Returns
+    -------
+    tuple of int or None
+    """
+    difference = np.abs(np.asarray(found, float) - np.asarray(expected, float))
+    excess = np.where(np.isnan(difference), np.inf, difference - tolerance)
+    k = np.unravel_index(np.argmax(excess), excess.shape)
+    return tuple(int(i) for i in k) if excess[k] > 0 else None
+
+
+def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0):
+    """Where a derivative and central differences disagree.
+
+    Each entry of the derivative is looked at, or, of more than `MANY` variables, random directions first and the
+    entries only after one of those disagreed. A disagreement counts if a shorter step shows it too.
+
+    Parameters
+    ----------
+    derivative : ndarray of shape (n_values, d)
+    function : callable
+    point : ndarray of shape (d,)
+    scale : float or ndarray of shape (d,)
+        Of the entries of the point; the steps are a small part of it.
+    rng : numpy.random.Generator
+    combine : ndarray of shape (n_values, m), default=None
+        The derivative is that of ``combine @ function``.
+    noise : float, default=0.0
+        What is added to the tolerance of a change.
+
+    Returns
+    -------
+    None or tuple
+        (value, variable), got, expected and tolerance of the worst entry; the variable is None where no single entry
+        disagrees, and the three are then slopes along a random direction.
+    """
+    step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
+
+    def compare(ways):
+        """The worst of the changes along some ways: its place, found, expected, tolerance, and the way."""
+        change, way, tolerance = differences(function, point, ways)
+        if combine is not None:
+            change, tolerance = change @ combine.T, tolerance @ np.abs(combine.T)
+        found, tolerance = way @ derivative.T, np.broadcast_to(tolerance + noise, change.shape)
+        k = worst(found, change, tolerance)
+        return k and (k, found[k], change[k], tolerance[k], way[k[0]])
+
+    def disagreement(ways):
+        """As `compare`, one at a time, until one is confirmed by a shorter step."""
+        while len(ways) and (first := compare(ways)) is not None:
+            row = first[0][0]
+            if compare(SECOND_LOOK * ways[row : row + 1]) is not None:
+                return first
+            ways = np.delete(ways, row, 0)
+        return None
+
+    all_ways = step * directions(rng, point.size)
+    entries = all_ways[:-RANDOM] if point.size <= MANY else np.empty((0, point.size))
+    result = disagreement(entries) or disagreement(all_ways[len(entries) :])
+    if result is not None and point.size > MANY:  # a random direction says that some entry is wrong, not which
+        rows = (np.diag(step)[k : k + MANY] for k in range(0, point.size, MANY))
+        result = next((found for block in rows if (found := disagreement(block)) is not None), result)
+    if result is None:
+        return None
+    (_, value), found, change, tolerance, way = result
+    moved = np.flatnonzero(way)
+    length = float(way[moved[0]]) if len(moved) == 1 else float(np.linalg.norm(way))
+    variable = int(moved[0]) if len(moved) == 1 else None
+    return (value, variable), found / length, change / length, tolerance / abs(length)

@@ -1,0 +1,138 @@
+"""The points at which `check_problem` looks at a problem: of the sizes at which something happens."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Place", "evaluate_g", "find_places", "in_domain"]
+
+LENGTHS = 10.0 ** np.arange(-10, 11)
+COMPONENTS = 8  # single components that say how large gradients are where their mean may vanish
+STEEP = 30  # growth of a change from one length to ten times that; 10 is linear, 100 quadratic
+APART = 3  # points of sizes nearer to each other say the same
+
+
+@dataclass
+class Place:
+    """A point, the scale of its variables there, and what is found out about u when g is compared."""
+
+    x: np.ndarray
+    scale: np.ndarray
+    u: np.ndarray = None
+    spread: np.ndarray = None  # the scale of u
+    beside: np.ndarray = None  # a value of u near g(x), where f_u does not vanish as that of a variance does
+
+
+def evaluate_g(problem, x):
+    """u = g(x), over all components."""
+    return problem.inner(x, problem.inner_batch(None))
+
+
+def in_domain(problem, x):
+    """Whether g(x) is finite and f is defined there."""
+    u, floor = evaluate_g(problem, x), problem.inner_floor
+    return bool(np.isfinite(u).all() and (floor is None or u.min() > floor))
+
+
+def find_places(problem, start, unit, rng, move):
+    """Points of the sizes that matter, the main one first.
+
+    The main one is as far from the start as it takes to change F or J by half. Where F vanishes at the start, but for
+    rounding, that is next to nothing, and a wrong derivative would be lost in the rounding. So there are points where
+    F or J have changed by as much as single components have, and at the size of x and of 1, if F and J grow no faster
+    than a polynomial on the way there.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+    start : ndarray of shape (n_variables,)
+    unit : ndarray of shape (n_variables,)
+        Scales of the variables, up to one factor.
+    rng : numpy.random.Generator
+    move : bool
+        Whether the main point is away from the start, or the start itself.
+
+    Returns
+    -------
+    places : list of Place
+    points : list of ndarray
+        The main point, one half the way to the start, or away from it, and the third.
+    """
+    size = np.linalg.norm(start) / np.linalg.norm(unit)
+    way = unit * rng.standard_normal(start.size)
+    look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
+    reach = look.reach(start, way, size)
+    points = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
+    places = [Place(points[0], reach * unit)]
+    typical = look.reach(start, way, size, look.of_components(start, rng))
+    furthest, used = max(reach, typical, look.tame(start, way)), [reach]
+    for t in sorted({typical, 1.0, size}):
+        if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
+            continue
+        way = unit * rng.standard_normal(start.size)
+        x = (start + t * way).astype(start.dtype)
+        if look.finite(x):
+            places.append(Place(x, min(t, look.reach(x, way, t)) * unit))
+            used.append(t)
+    return places, points
+
+
+class _Slopes:
+    """F and J.T v as functions of x, v one random vector."""
+
+    def __init__(self, problem, v):
+        self.problem, self.v = problem, v
+
+    def at(self, x):
+        problem = self.problem
+        J = problem.jacobian(x, problem.inner_batch(None))
+        return [np.asarray(problem.gradient(x), float), np.asarray(problem.vjp(J, self.v), float)]
+
+    def finite(self, x):
+        """Whether f is defined at x, and all that is evaluated there is finite."""
+        problem = self.problem
+        if not in_domain(problem, x):
+            return False
+        value = problem.outer(x, evaluate_g(problem, x))
+        return bool(np.isfinite(value) and all(np.isfinite(part).all() for part in self.at(x)))
+
+    def of_components(self, x, rng):
+        """Median lengths of F and J.T v over single components."""
+        problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
+        draws = (getattr(problem, f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
+        for inner, outer in zip(*draws, strict=True):
+            J = problem.jacobian(x, problem.inner_batch(inner))
+            F = problem.compositional_gradient(x, u, J, problem.outer_batch(outer))
+            lengths.append([np.linalg.norm(F), np.linalg.norm(problem.vjp(J, self.v))])
+        return np.median(lengths, axis=0)
+
+    def reach(self, start, way, size, least=(0.0, 0.0)):
+        """How far along the way F and J change by less than half of themselves, or of ``least`` where that is more."""
+        here, reach = self.at(start), 0.0
+        bounds = [0.5 * max(np.linalg.norm(b), floor) for b, floor in zip(here, least, strict=True)]
+        for t in LENGTHS:
+            x = (start + t * way).astype(start.dtype)
+            changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
+            near = all(change <= bound or not bound for change, bound in zip(changes, bounds, strict=True))
+            if not (near and in_domain(self.problem, x)):
+                break
+            reach = t
+        if reach in (0.0, LENGTHS[-1]):  # stationary or linear: no scale but that of x
+            reach = size or 1.0
+        return max(reach, 1e-3 * size)
+
+    def tame(self, start, way):
+        """How far along the way the changes of F and of J grow as those of a polynomial of low degree."""
+        here, last, far = self.at(start), None, 0.0
+        rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
+        for t in LENGTHS:
+            x = (start + t * way).astype(start.dtype)
+            if not self.finite(x):
+                break
+            changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
+            if last is not None and any(
+                new > STEEP * old > STEEP * small for new, old, small in zip(changes, last, rounding, strict=True)
+            ):
+                break
+            far, last = t, changes
+        return far
