@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+from sk_stormc._validation import check_metric
+
 __all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
 
 
@@ -214,21 +216,5 @@ def as_metric(metric, n_variables):
         return Identity()
     if isinstance(metric, Metric):
         return metric
-    d, values = n_variables, np.asarray(metric)
-    shapes = values.shape in ((d,), (d, d)) and values.dtype.kind == "f"
-    if not shapes or not np.isfinite(values).all():
-        raise ValueError(f"metric must be None, {d} finite numbers > 0, such a matrix or a Metric, got {metric!r}")
-    if values.ndim == 1:
-        if not (values > 0).all():
-            j = int(np.argmin(values))
-            raise ValueError(f"metric must be > 0 for every variable, got {values[j]} for variable {j}")
-        return Diagonal(values)
-    scale = np.sqrt(np.abs(values.diagonal()))
-    if not (np.abs(values - values.T) <= 1e-5 * np.outer(scale, scale)).all():
-        raise ValueError("metric must be symmetric, got a matrix that differs from its transpose")
-    try:
-        np.linalg.cholesky(values.astype(float))
-    except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh(values.astype(float))[0]
-        raise ValueError(f"metric must be positive definite, got the smallest eigenvalue {least:.3g}") from None
-    return Matrix(values)
+    values = check_metric("metric", metric, n_variables)
+    return Diagonal(values) if values.ndim == 1 else Matrix(values)

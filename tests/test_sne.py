@@ -25,7 +25,7 @@ from sk_stormc import SCGD, SNEEmbedding, STORMCompositional, minimize
 from sk_stormc.affinities import conditional_probabilities, perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.problems import SNEProblem, check_problem
-from sk_stormc.problems._pairs import BLOCK, Edges, block_sums, column_sums, columns, curve_order
+from sk_stormc.problems._pairs import BLOCK_POINTS, Edges, block_sums, column_sums, columns, curve_order
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")
@@ -145,7 +145,7 @@ def test_contract_and_gradient(kernel, jacobian, exaggeration):
 
 
 def test_contract_with_several_blocks():
-    problem, _ = small_problem(3 * BLOCK + 20, kernel="student-t")
+    problem, _ = small_problem(3 * BLOCK_POINTS + 20, kernel="student-t")
     check_problem(problem, somewhere(problem, scale=3.0))
 
 
@@ -225,7 +225,7 @@ def test_charges():
     }
     fresh = minimize(problem, momentum=1.0, batch_size=(40, 40, None), init_batch_size=(70, 70, None), max_iter=9)
     assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations["inner"] == 70 + near + 9 * (40 + near)
-    assert SNEProblem(problem.P, 2, kernel="student-t").n_near == near + 3 * BLOCK
+    assert SNEProblem(problem.P, 2, kernel="student-t").n_near == near + 3 * BLOCK_POINTS
     literal = SNEProblem(problem.P, 2, near_field=False)
     assert minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300  # Lemma 3.1
 
@@ -356,7 +356,7 @@ def test_columns(dtype):
     assert E.dtype == forces.dtype == dtype
 
 
-@pytest.mark.parametrize("n", [3 * BLOCK, 5 * BLOCK + 7, BLOCK // 2])
+@pytest.mark.parametrize("n", [3 * BLOCK_POINTS, 5 * BLOCK_POINTS + 7, BLOCK_POINTS // 2])
 def test_block_sums(n):
     x = points(n, 2) * 3
     pattern = sparse.csr_array(perplexity_affinities(x, 5) + sparse.eye_array(n))
@@ -370,7 +370,7 @@ def test_block_sums(n):
     np.fill_diagonal(w, 0)
     assert total == pytest.approx(w.sum(), rel=1e-12)
     np.testing.assert_allclose(forces, np.einsum("ij,ijd->id", w * w, x[:, None] - x[None]), atol=1e-10)
-    assert np.bincount(block).max() <= BLOCK and block.max() + 1 == -(-n // BLOCK)
+    assert np.bincount(block).max() <= BLOCK_POINTS and block.max() + 1 == -(-n // BLOCK_POINTS)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 20])

@@ -996,7 +996,7 @@ def test_what_is_not_finite_in_a_memmap(tmp_path):
 
 
 def test_blocks_of_a_memmap(tmp_path, monkeypatch):
-    monkeypatch.setattr("sk_stormc.problems._mapped.BLOCK", 5000)
+    monkeypatch.setattr("sk_stormc.problems._mapped.BLOCK_BYTES", 5000)
     X = RETURNS.astype(np.float32)
     M = mapped(tmp_path, X)
     for risk in ("variance", "semivariance", "entropic"):

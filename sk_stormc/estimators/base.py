@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from sk_stormc._validation import check_int, check_number
+from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.solvers import StopReason, get_solver
 
 __all__ = ["CompositionalEstimator", "streams"]
@@ -17,14 +17,14 @@ def streams(estimator):
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
-        return estimator.solver != "lstd"  # of other words the method itself says what is wrong
+        return estimator.solver != "lstd"  # partial_fit itself refuses other names, and lists the known ones
     if solver.needed_to_stream():
         raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
     return True
 
 
 class CompositionalEstimator(BaseEstimator):
-    """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol`` and ``random_state``."""
+    """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
 
     def set_params(self, **params):
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.
@@ -48,6 +48,7 @@ class CompositionalEstimator(BaseEstimator):
         """The solver to run, with all its parameters checked."""
         check_int("max_iter", self.max_iter, low=1, words=(None,))
         check_number("tol", self.tol, low=0, words=(None,))
+        check_choice("verbose", self.verbose, (0, 1, False, True))
         solver = get_solver(self.solver)
         own = {"max_iter": self.max_iter, "tol": self.tol}
         solver.set_params(**{name: value for name, value in own.items() if value is not None})
@@ -109,6 +110,20 @@ class CompositionalEstimator(BaseEstimator):
         """The stream's, drawn at its first call."""
         fixed = isinstance(self.random_state, Integral)
         return self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _run(self, solver, problem, x0=None, **kwargs):
+        """Solve; a run that was interrupted before its first iteration leaves what was fitted before."""
+        result = solver.solve(problem, x0, verbose=self.verbose, **kwargs)
+        if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter:
+            raise KeyboardInterrupt
+        return result
+
+    def _conclude(self, solver, result):
+        """Say what a fit that is stored has not reached: a budget that ended it, or Ctrl-C, which is raised again."""
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
+            solver.warn_if_unconverged(result)
 
     def _keep(self, solver, result):
         """Store a result as fitted attributes; a stream ends with it."""

@@ -222,7 +222,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             x, result = problem.minimizer(), None
         else:
             solver.accept(problem)
-            result = solver.solve(problem, random_state=self.random_state)
+            result = self._run(solver, problem, random_state=self.random_state)
             x = result.x
 
         w = np.zeros(d)
@@ -239,6 +239,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
             self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
         self._stream = self._pending = None
+        if result is not None:
+            self._conclude(solver, result)
         return self
 
     @available_if(streams)

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from sk_stormc._validation import check_number
+from sk_stormc._validation import check_choice, check_number
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -44,7 +44,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     warm_start : bool, default=False
-        Start from ``weights_`` of the last fit.
+        Start from ``weights_`` of the last fit. While the other parameters stay, tol then is relative to where the first
+        of these fits started, so that a start near the optimum ends soon.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
         Of the batches; the same seed gives the same bits.
 
@@ -59,7 +62,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
     n_features_in_ : int
@@ -101,6 +104,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         max_iter=None,
         tol=None,
         warm_start=False,
+        verbose=0,
         random_state=None,
     ):
         self.solver = solver
@@ -112,6 +116,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
+        self.verbose = verbose
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
@@ -135,8 +140,16 @@ class CompositionalPortfolio(CompositionalEstimator):
         ValueError
             For a parameter out of its range, returns that are not finite, weights that are negative or all
             zero; nothing already fitted is lost.
+        KeyboardInterrupt
+            On Ctrl-C: what was reached is kept as fitted attributes, unless no iteration had been made.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the budget ended before tol was met, and as `minimize` does.
         """
         solver = self._make_solver()
+        check_choice("warm_start", self.warm_start, (True, False, np.True_, np.False_))
         returns = _check_returns(X, ensure_min_samples=2)
         validate_data(clone(self), X, skip_check_array=True)  # column names that will not do, found out now
         problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
@@ -149,11 +162,20 @@ class CompositionalPortfolio(CompositionalEstimator):
                     f"got {returns.shape[1]}"
                 )
             x0 = self.weights_
-        result = solver.solve(problem, x0, random_state=self.random_state)
+        asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
+        first_residual = before[1] if x0 is not None and before[0] == asked else None
+        result = self._run(solver, problem, x0, random_state=self.random_state, first_residual=first_residual)
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = result.x
+        self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result)
+        self._conclude(solver, result)
         return self
+
+    def _asked(self):
+        """What the size of a step depends on besides the data."""
+        names = ("risk_measure", "risk_aversion", "constraint", "budget", "l1", "solver")
+        return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
     def partial_fit(self, X, y=None):

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from sk_stormc._validation import check_metric, short
+from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
 from sk_stormc.problems.base import CompositionalProblem
 
@@ -34,7 +35,7 @@ def check_attributes(problem):
     require(good, problem, "inner_floor", f"must be a finite number or None, got {short(floor)}")
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
-    if problem.metric is not None:
+    if problem.metric is not None and not isinstance(problem.metric, Metric):
         good = isinstance(problem.metric, np.ndarray)
-        require(good, problem, "metric", f"must be None or an array of numbers, got {short(problem.metric)}")
+        require(good, problem, "metric", f"must be None, an array of numbers or a Metric, got {short(problem.metric)}")
         check_metric(f"{own}.metric:", problem.metric, d)

@@ -3,12 +3,12 @@
 import numpy as np
 from scipy import sparse
 
-__all__ = ["BLOCK", "Edges", "block_sums", "column_sums", "columns", "curve_order", "masked_positions"]
+__all__ = ["BLOCK_POINTS", "Edges", "block_sums", "column_sums", "columns", "curve_order", "masked_positions"]
 
 COARSE = 0.02  # rounding of a squared distance from which it may come out negative
-FEW = 3  # up to so many coordinates forces are summed one by one, which is faster then
+FEW_COORDINATES = 3  # up to so many coordinates forces are summed one by one, which is faster then
 ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
-BLOCK = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
+BLOCK_POINTS = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
 
 
 class Edges:
@@ -34,7 +34,7 @@ class Edges:
         self.i = np.repeat(np.arange(self.n), np.diff(self._by_row.indptr))
         self.j = self._by_row.indices.astype(np.intp)
         self._buffers = {}
-        self.seen = None  # for the caller: what it found from the last differences
+        self.last = None  # for the caller: what it found from the last differences
 
     def buffer(self, name, dtype):
         """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
@@ -45,7 +45,7 @@ class Edges:
 
     def differences(self, x):
         """x_i - x_j, a vector for each coordinate, and |x_i - x_j|^2; overwritten at the next call."""
-        self.seen = None
+        self.last = None
         square, columns, at_j = self.buffer("square", x.dtype), np.ascontiguousarray(x.T), np.empty(EDGES, x.dtype)
         parts = [self.buffer(k, x.dtype) for k in range(len(columns))]
         for start in range(0, len(square), EDGES):
@@ -67,7 +67,7 @@ class Edges:
 
     def forces(self, c, parts, x):
         """sum_j c_ij (x_i - x_j) for each point i, with the differences' ``parts`` at x."""
-        if len(parts) > FEW:  # all coordinates at once, as sum_j c_ij x_i - sum_j c_ij x_j
+        if len(parts) > FEW_COORDINATES:  # all coordinates at once, as sum_j c_ij x_i - sum_j c_ij x_j
             self._by_row.data = self._by_column.data = c
             C_x = np.hstack([x, np.ones((self.n, 1), x.dtype)])
             C_x = self._by_row @ C_x + self._by_column @ C_x
@@ -230,10 +230,10 @@ def block_sums(x, positions, pattern):
     """
     n, d = x.shape
     order, dtype = curve_order(x), x.dtype
-    place = np.empty(n, np.intp)
-    place[order] = np.arange(n)
-    n_blocks, weight, B = -(-n // BLOCK), n / len(positions), len(positions)
-    M = np.zeros((n_blocks * BLOCK, d + 2), dtype)  # [x, |x|^2, 1], in the curve's order, whole blocks
+    position_of = np.empty(n, np.intp)
+    position_of[order] = np.arange(n)
+    n_blocks, weight, B = -(-n // BLOCK_POINTS), n / len(positions), len(positions)
+    M = np.zeros((n_blocks * BLOCK_POINTS, d + 2), dtype)  # [x, |x|^2, 1], in the curve's order, whole blocks
     M[:n, :d] = x[order]
     M[:n, :d] -= M[:n, :d].mean(axis=0)
     M[:n, d] = np.einsum("ij,ij->i", M[:n, :d], M[:n, :d])
@@ -244,10 +244,10 @@ def block_sums(x, positions, pattern):
     coarse = np.finfo(dtype).eps * M[:n, d].max() > COARSE
     points = M[:n, :d]
     # by column [-2 x, 1, 1 + |x|^2] and [1, x], with a block before and after
-    C = np.zeros((len(M) + 2 * BLOCK, d + 2), dtype)
+    C = np.zeros((len(M) + 2 * BLOCK_POINTS, d + 2), dtype)
     C[:, d], C[:, d + 1] = 1, nowhere
     V = np.zeros((len(C), d + 1), dtype)
-    inner = slice(BLOCK, BLOCK + n)
+    inner = slice(BLOCK_POINTS, BLOCK_POINTS + n)
     C[inner, :d], C[inner, d + 1] = -2 * points, 1 + M[:n, d]
     V[inner, 0], V[inner, 1:] = 1, points
     near_C, near_V = (_windows(A, n_blocks) for A in (C, V))
@@ -255,40 +255,40 @@ def block_sums(x, positions, pattern):
     far_C, far_V = np.ascontiguousarray(C[inner][positions].T), V[inner][positions] * dtype.type(weight)
 
     part = pattern[order[positions]]
-    left_out = np.sort(place[part.indices] * B + np.repeat(np.arange(B), np.diff(part.indptr)))
-    step = ROWS // BLOCK
-    pointer = np.searchsorted(left_out, np.arange(0, n_blocks + step, step) * (BLOCK * B))
-    apart = (np.abs(np.arange(n_blocks)[:, None] - positions // BLOCK) > 1).astype(dtype)[:, None]
+    left_out = np.sort(position_of[part.indices] * B + np.repeat(np.arange(B), np.diff(part.indptr)))
+    step = ROWS // BLOCK_POINTS
+    pointer = np.searchsorted(left_out, np.arange(0, n_blocks + step, step) * (BLOCK_POINTS * B))
+    apart = (np.abs(np.arange(n_blocks)[:, None] - positions // BLOCK_POINTS) > 1).astype(dtype)[:, None]
 
-    sums, near, far = np.empty((n_blocks, BLOCK, d + 1), dtype), 0.0, 0.0
-    near_W, far_W = np.empty((step, BLOCK, 3 * BLOCK), dtype), np.empty((step, BLOCK, B), dtype)
-    ones = np.ones(ROWS * max(B, 3 * BLOCK), dtype)
+    sums, near, far = np.empty((n_blocks, BLOCK_POINTS, d + 1), dtype), 0.0, 0.0
+    near_W, far_W = np.empty((step, BLOCK_POINTS, 3 * BLOCK_POINTS), dtype), np.empty((step, BLOCK_POINTS, B), dtype)
+    ones = np.ones(ROWS * max(B, 3 * BLOCK_POINTS), dtype)
     for k, start in enumerate(range(0, n_blocks, step)):
         stop = min(n_blocks, start + step)
-        rows = M[start * BLOCK : stop * BLOCK].reshape(stop - start, BLOCK, d + 2)
+        rows = M[start * BLOCK_POINTS : stop * BLOCK_POINTS].reshape(stop - start, BLOCK_POINTS, d + 2)
         w = _inverse(np.matmul(rows, near_C[start:stop], out=near_W[: stop - start]), coarse)
         near += float(w.reshape(-1) @ ones[: w.size])
         np.matmul(np.multiply(w, w, out=w), near_V[start:stop], out=sums[start:stop])
         w = _inverse(np.matmul(rows, far_C, out=far_W[: stop - start]), coarse)
-        w.reshape(-1)[left_out[pointer[k] : pointer[k + 1]] - start * BLOCK * B] = 0
+        w.reshape(-1)[left_out[pointer[k] : pointer[k + 1]] - start * BLOCK_POINTS * B] = 0
         w *= apart[start:stop]
         far += float(w.reshape(-1) @ ones[: w.size])
         sums[start:stop] += np.matmul(np.multiply(w, w, out=w), far_V)
     sums = sums.reshape(-1, d + 1)[:n]
     forces = np.empty_like(x)
     forces[order] = points * sums[:, :1] - sums[:, 1:]
-    return near - n + weight * far, forces, (place // BLOCK).astype(np.int32)
+    return near - n + weight * far, forces, (position_of // BLOCK_POINTS).astype(np.int32)
 
 
 def _windows(A, n_blocks):
     """Each block of rows with the ones before and after, without a copy."""
     row, column = A.strides
-    shape, strides = (n_blocks, 3 * BLOCK, A.shape[1]), (BLOCK * row, row, column)
+    shape, strides = (n_blocks, 3 * BLOCK_POINTS, A.shape[1]), (BLOCK_POINTS * row, row, column)
     return np.lib.stride_tricks.as_strided(A, shape, strides, writeable=False)
 
 
 def _inverse(D, coarse):
-    """1 / D in place, D not below 1."""
+    """1 / D, written into D, which is not below 1."""
     if coarse:
         np.maximum(D, 1, out=D)
     return np.reciprocal(D, out=D)
