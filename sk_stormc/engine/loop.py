@@ -101,9 +101,9 @@ class Loop:
 
     def _look(self, s):
         run = self.run
-        factor = self.oracle.change_of_unit()
-        if factor is not None:
-            s.rescale(factor)
+        self.oracle.follow_unit()
+        if s.log_scale != self.oracle.log_scale:
+            s.to_unit(self.oracle.log_scale)
         if s.t and s.residual is not None:
             run.first_length = run.first_length or s.residual
             if not s.residual * np.finfo(s.x.dtype).eps <= run.first_length:  # NaN, or nothing of the start is left

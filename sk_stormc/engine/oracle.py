@@ -86,7 +86,7 @@ class Oracle:
         self.n_guarded = 0
         self.log_scale = None
         self._moving = True  # until the problem says that its inner value needs no unit
-        self._drifted = None  # the last x and batch, where u has left the range of its unit
+        self._drifted = None  # the last x and batch of g, where its values have left the range of their unit
         self._exact = None
         self._exact_charged = False
         self._full = {}
@@ -180,16 +180,30 @@ class Oracle:
 
     # evaluating
 
-    def inner(self, x, batch):
-        """g(x, B)."""
+    def inner(self, x, batch, fresh=False):
+        """g(x, B).
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : Batch
+        fresh : bool, default=False
+            Whether the value is combined with none from before, so that it may come in a unit of its own.
+        """
         self.n_evaluations["inner"] += batch.size
-        if not self._moving:
-            return self._scaled.inner(x, batch.data)
-        if self.log_scale is None:
-            self._express(self.problem.log_scale(x, batch.data))
+        if self._moving and self.log_scale is None:
+            self._express(self._unit_at(x, batch))
         u = self._scaled.inner(x, batch.data)
-        if self._moving and not abs(math.log(max(float(u.max()), 1e-300))) <= DRIFT[u.dtype]:
+        if not self._moving:
+            return u
+        way, limit = math.log(max(float(u.max()), 1e-300)), DRIFT[u.dtype]
+        # batches may miss the few components that make up u, so that only all of them show that it has fallen
+        if not way <= limit or (way < -limit and (batch.full or self.streaming)):
             self._drifted = x, batch
+            if fresh:
+                self._express(self._unit_at(x, batch))
+                self.n_evaluations["inner"] += batch.size
+                u = self._scaled.inner(x, batch.data)
         return u
 
     def jacobian(self, x, batch):
@@ -235,34 +249,27 @@ class Oracle:
         penalty = self.problem.penalty
         return float(self._scaled.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
 
-    # the unit of the inner value
+    # the unit of the inner value: a matter of number ranges, so that finding it is not charged
+
+    def _unit_at(self, x, batch):
+        """The unit at x, from all components where there is an end to them, else from the batch."""
+        data = batch.data
+        if not (batch.full or self.streaming) and self.problem.log_scale(x, data) is not None:
+            data = self.problem.inner_batch(None)
+        return self.problem.log_scale(x, data)
 
     def _express(self, log_scale):
         """Take u and J in units of exp(log_scale) from now on; None means that they need none."""
-        self.log_scale, self._moving, self._drifted = log_scale, log_scale is not None, None
-        self._scaled = self.problem.scaled(log_scale) if self._moving else self.problem
+        if log_scale is None:
+            self._moving = False
+        elif math.isfinite(log_scale):
+            self.log_scale, self._scaled = log_scale, self.problem.scaled(log_scale)
+        self._drifted = None
 
-    def forget_unit(self):
-        """Take the unit anew at the next batch of g: for methods that keep no estimate of it."""
-        if self._moving:
-            self.log_scale, self._drifted = None, None
-
-    def change_of_unit(self):
-        """Take another unit where u has left the range of the present one.
-
-        Returns
-        -------
-        float or None
-            What estimates of u and J have to be multiplied with; None where nothing has changed.
-        """
-        if self._drifted is None:
-            return None
-        x, batch = self._drifted
-        before, log_scale = self.log_scale, self.problem.log_scale(x, batch.data)
-        if not math.isfinite(log_scale):
-            return None
-        self._express(log_scale)
-        return math.exp(min(max(before - log_scale, -700.0), 700.0))
+    def follow_unit(self):
+        """Between iterations: take another unit where the values of g have left the range of the present one."""
+        if self._drifted is not None:
+            self._express(self._unit_at(*self._drifted))
 
     # streams
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 
 import numpy as np
 
+from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason"]
@@ -44,6 +45,8 @@ class MethodState:
         |x~ - x| / eta where it was last measured, for the stopping rule.
     at_anchor : bool or None
         Whether it was measured with full gradients; None for a method that never takes them.
+    log_scale : float or None
+        The unit of ``u`` and ``J``, which the loop keeps.
     """
 
     x: np.ndarray
@@ -52,30 +55,31 @@ class MethodState:
     velocity: tuple | None = None
     residual: float | None = None
     at_anchor: bool | None = None
+    log_scale: float | None = None
 
-    def rescale(self, factor):
-        """Express what is known of u and J in another unit of the inner value."""
-        known = {}
+    def to_unit(self, log_scale):
+        """Express what is known of u and J in the oracle's present unit of the inner value."""
+        factor, known = change_of_unit(self.log_scale, log_scale), {}
         for name, value in vars(self).items():
-            if name in ("u", "J") and isinstance(value, np.ndarray):
+            if factor is not None and name in ("u", "J") and isinstance(value, np.ndarray):
                 setattr(self, name, factor * value)
             else:
-                setattr(self, name, _rescaled(value, factor, known))
+                setattr(self, name, _in_unit(value, log_scale, known))
+        self.log_scale = log_scale
 
 
-def _rescaled(value, factor, known):
-    """A field's value with every `Estimate` in it rescaled; what was one object stays one."""
+def _in_unit(value, log_scale, known):
+    """A field's value with every `Estimate` in it in this unit; what was one object stays one."""
     if id(value) in known:
         return known[id(value)][1]
-    if hasattr(value, "rescaled"):
-        new = value.rescaled(factor)
+    if isinstance(value, Estimate):
+        new = value.in_unit(log_scale)
     elif isinstance(value, (list, tuple)):
-        new = type(value)(_rescaled(part, factor, known) for part in value)
-    elif is_dataclass(value) and not isinstance(value, type):
+        new = type(value)(_in_unit(part, log_scale, known) for part in value)
+    elif is_dataclass(value) and not value.__dataclass_params__.frozen:
         new = copy.copy(value)
-        if not value.__dataclass_params__.frozen:
-            for part in fields(value):
-                setattr(new, part.name, _rescaled(getattr(value, part.name), factor, known))
+        for part in fields(value):
+            setattr(new, part.name, _in_unit(getattr(value, part.name), log_scale, known))
     else:
         return value
     known[id(value)] = value, new  # the old value is held, or its id might come again

@@ -188,7 +188,8 @@ class LogMeanExpProblem(WeightedComponents):
         for start, rows in self.blocks():
             e = self.exponents(x, rows).astype(float)
             weight = 1.0 / self.n_inner if self.weights is None else self.weights[start : start + len(e)]
-            parts.append(logsumexp(e, b=weight))
+            if np.any(weight):  # a block without weight has no logarithm
+                parts.append(logsumexp(e, b=weight))
         value = self.scale * float(logsumexp(parts))
         return value if self.penalty is None else value + self.penalty.value(x)
 

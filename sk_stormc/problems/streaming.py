@@ -75,7 +75,7 @@ class StreamingProblem(CompositionalProblem):
         if not isinstance(batches, Iterable):
             raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
         self.window, self._make = window, problem
-        self._c = 0.0  # log of the unit of u, of which the problems of rows are told when they are used
+        self._c = 0.0  # log of the unit of u: batches and their problems do not know it
         self._rows = _Rows(batches)
         self._rows.has(window)
         if not self._rows.stop:
@@ -156,14 +156,13 @@ class StreamingProblem(CompositionalProblem):
         """The problem of some rows that these are among, and its batch of them."""
         problem, draws = self._locate(draws)
         if self.jacobian_kind == "operator":  # of these alone: the Jacobian outlives the other rows
-            start = self._rows.start
-            problem = self._in_unit(self._problem_of(start + draws[0], start + draws[-1] + 1))
+            problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
             draws = draws - draws[0]
         return problem, problem.inner_batch(draws)
 
     def outer_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
-        problem, draws = (self._in_unit(self._first), None) if self.n_outer == 1 else self._locate(draws)
+        problem, draws = (self._first, None) if self.n_outer == 1 else self._locate(draws)
         return problem, problem.outer_batch(draws)
 
     # g, dg, f and its gradient are those of the problem that a batch came from
@@ -171,12 +170,12 @@ class StreamingProblem(CompositionalProblem):
     def inner(self, x, batch):
         """g(x, B)."""
         problem, batch = batch
-        return problem.inner(x, batch)
+        return self._in_unit(problem).inner(x, batch)
 
     def jacobian(self, x, batch):
         """dg(x, B)."""
         problem, batch = batch
-        J = problem.jacobian(x, batch)
+        J = self._in_unit(problem).jacobian(x, batch)
         return (problem, J) if self.jacobian_kind == "operator" else J
 
     def vjp(self, J, v):
@@ -187,19 +186,19 @@ class StreamingProblem(CompositionalProblem):
     def outer_gradient(self, x, u, batch):
         """Gradient of f in x and in u, the batch's mean."""
         problem, batch = batch
-        return problem.outer_gradient(x, u, batch)
+        return self._in_unit(problem).outer_gradient(x, u, batch)
 
     def compositional_gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         if self.jacobian_kind == "operator":
             return super().compositional_gradient(x, u, J, batch)
         problem, batch = batch
-        return problem.compositional_gradient(x, u, J, batch)
+        return self._in_unit(problem).compositional_gradient(x, u, J, batch)
 
     def log_scale(self, x, batch):
         """Log of the unit that g(x) should be expressed in, or None."""
         problem, batch = batch
-        return problem.log_scale(x, batch)
+        return self._in_unit(problem).log_scale(x, batch)
 
     def scaled(self, c):
         """The same stream with u in units of exp(c); both share the rows."""
@@ -246,7 +245,7 @@ class StreamingProblem(CompositionalProblem):
         if rows.problem is None:
             rows.problem = self._problem_of(*rows.join())
         rows.used = max(rows.used, stop)
-        return self._in_unit(rows.problem), draws - rows.start
+        return rows.problem, draws - rows.start
 
     def _problem_of(self, start, stop):
         return self._checked(self._make(*self._rows.between(start, stop)))

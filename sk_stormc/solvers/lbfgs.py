@@ -148,7 +148,6 @@ class _ScipyRun:
                 raise _OutOfBudget
         counters = oracle.ifo, dict(oracle.n_evaluations)
         x = self.to_x(z)
-        oracle.forget_unit()  # no estimate is kept from one evaluation to the next
         slope = self.variables.gradient(start(oracle, x, ALL).F)
         if paid:
             oracle.ifo, oracle.n_evaluations = counters
