@@ -65,6 +65,8 @@ def main(argv=None):
     elif not (folder / f"{args.name}.json").exists():
         print(f"{args.name} has not been measured yet: there is no {args.name}.json to render", file=sys.stderr)
         return 1
+    if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
+        return 0
     for page in _tables.render(module, _tables.load(args.name, folder)):
         print(f"changed: {page.relative_to(_tables.ROOT)}")
     return 0

@@ -2,8 +2,8 @@
 
 Constraints and the l1 norm are tried with returns in percent, the other objectives with fractions. Gaps are
 (Phi - Phi*) / |Phi*|; steps are in the assets' own scales; all solvers have their automatic parameters. L-BFGS takes no
-simplex and no budget. On the Gaussian sets some portfolios gain in every period, so that entropic risk has no minimum: it
-is tried on the daily returns only.
+simplex and no budget. On the Gaussian sets some portfolios gain in every period, so that entropic risk has no minimum:
+it is tried on the daily returns only.
 """
 
 import numpy as np

@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as cli
 from benchmarks import _measure, _tables, methods
 from benchmarks.__main__ import BENCHMARKS, main, module_of
 from sk_stormc import minimize
@@ -73,6 +74,17 @@ def test_without_the_published_sets(tmp_path, capsys):
     assert main(["newer", "--data", str(tmp_path / "none"), "--results", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_results_stored_elsewhere_leave_the_pages_alone(tmp_path, monkeypatch):
+    tiny = types.SimpleNamespace(
+        NEEDS_DATA=False, run=lambda quick, data: {"results": {"a": int(quick)}}, tables=FAKE.tables
+    )
+    monkeypatch.setattr(cli, "module_of", lambda name: tiny)
+    before = [page.read_bytes() for page in _tables.pages()]
+    assert main(["rates", "--results", str(tmp_path)]) == 0
+    assert [page.read_bytes() for page in _tables.pages()] == before
+    assert _tables.load("rates", tmp_path)["results"] == {"a": 0}
 
 
 def test_rendering_what_was_never_measured(tmp_path, capsys):
