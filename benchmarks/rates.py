@@ -14,7 +14,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.schedules import power
 
-DURATION = "1 minute"
+DURATION = "20 seconds"
 NEEDS_DATA = False
 B, GROUPS, SEEDS = 8, 3, 6
 # method, its schedules, the order that is stated for them, its parameters
