@@ -1,7 +1,5 @@
 """What one iteration of Algorithm 1 costs over the algebra it cannot do without.
 
-    python benchmarks/iteration_cost.py
-
 The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of the g and of the dg batch
 and, on the f batch, the returns at x_t and x_{t+1} together and both gradients together; once with the operator @
 and once with the method dot, which numpy runs faster on small arrays. It and the solver (anchor=None, B = 100,
@@ -14,11 +12,15 @@ import time
 
 import numpy as np
 
+from benchmarks._tables import markdown
 from sk_stormc import STORMCompositional
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
 
+DURATION = "30 seconds"
+NEEDS_DATA = False
 B, ITERATIONS, ROUNDS = 100, 1000, 15
+TARGETS = {25: 3.5, 200: 1.8, 2000: 1.1}  # of the ratio to the algebra with `dot`, by the number of assets
 
 
 class Nothing(CompositionalProblem):
@@ -69,13 +71,13 @@ def seconds(work):
     return time.process_time() - begin
 
 
-def measure(n_assets, n_periods=2500):
+def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
     """Microseconds an iteration of the jobs, and the ratios of the solver's to the two of the algebra."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration
-    solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", None, max_iter=ITERATIONS, tol=0)
+    solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", None, max_iter=iterations, tol=0)
     problems = PortfolioProblem(R), Nothing(n_periods, n_assets)
-    draws = np.random.default_rng(0).integers(n_periods, size=(ITERATIONS, 3, B))
+    draws = np.random.default_rng(0).integers(n_periods, size=(iterations, 3, B))
     ones = np.full(B, 1 / B)
     jobs = [
         lambda: solver.solve(problems[0], random_state=0, record_every=10**9),
@@ -83,17 +85,26 @@ def measure(n_assets, n_periods=2500):
         lambda: algebra(R, draws, ones, np.ndarray.dot),
         lambda: solver.solve(problems[1], random_state=0, record_every=10**9),
     ]
-    times = np.array([[seconds(job) for job in jobs] for _ in range(ROUNDS)])[2:]
-    return np.median(times, axis=0) / ITERATIONS * 1e6, np.median(times[:, :1] / times[:, 1:3], axis=0)
+    times = np.array([[seconds(job) for job in jobs] for _ in range(rounds)])[2:]
+    return np.median(times, axis=0) / iterations * 1e6, np.median(times[:, :1] / times[:, 1:3], axis=0)
 
 
-if __name__ == "__main__":
-    print(f"us an iteration, numpy {np.__version__}")
-    print(
-        f"{'N':>6}{'solver':>10}{'loop':>8}{'algebra @':>12}{'ratio':>8}{'target':>8}{'algebra dot':>14}{'ratio':>8}"
-    )
-    for n_assets, target in ((25, 3.5), (200, 2.2), (2000, 1.6)):
-        (solver, at, dot, loop), (ratio, strict) = measure(n_assets)
-        print(
-            f"{n_assets:>6}{solver:>10.1f}{loop:>8.1f}{at:>12.1f}{ratio:>8.2f}{target:>8}{dot:>14.1f}{strict:>8.2f}"
-        )
+def run(quick, data):
+    """Measure: by the number of assets, what `measure` returns."""
+    sizes, effort = ((5, 10), {"iterations": 20, "rounds": 4}) if quick else (TARGETS, {})
+    results = {}
+    for n_assets in sizes:
+        (solver, at, dot, loop), (to_at, to_dot) = measure(n_assets, **effort)
+        results[n_assets] = {"solver": solver, "loop": loop, "@": at, "dot": dot, "to @": to_at, "to dot": to_dot}
+    return {"settings": {"B": B, "iterations": ITERATIONS, "rounds": ROUNDS, **effort}, "results": results}
+
+
+def tables(stored):
+    """Microseconds an iteration, and their ratios."""
+    rows = []
+    for n_assets, row in stored["results"].items():
+        times = [f"{row[key]:.1f}" for key in ("solver", "loop", "@", "dot")]
+        ratios = [f"{row[key]:.2f}" for key in ("to @", "to dot")]
+        rows.append([n_assets, *times, *ratios, str(TARGETS.get(int(n_assets), ""))])
+    header = ["N", "solver, us", "of which the loop", "algebra, `@`", "`dot`", "over `@`", "over `dot`", "at most"]
+    return {"ratios": markdown(header, rows)}

@@ -1,287 +1,167 @@
-"""Newer methods against the anchored rule: the tables of docs/newer.md (five minutes, one thread).
+"""What the sketch of "sketchy-storm" adds to "storm-c": passes, component evaluations and CPU time.
 
-``python benchmarks/newer.py [all|sets|others|problems|generated|time]``. Needs the published sets at ../shared/data.
 Passes are counted twice: IFO, by which a minibatch drawn once counts once, and component evaluations, both over
-2 n_inner + n_outer. Runs are looked at every fortieth of a pass; five seeds, median / worst.
+2 n_inner + n_outer. Gaps are relative to |Phi*|, for Bellman problems to the first gap.
 """
 
-import copy
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import SARAHCompositional, minimize
+from benchmarks._measure import (
+    GAPS,
+    LIMIT,
+    REGIONS,
+    SEEDS,
+    cell,
+    generated,
+    least_by_lbfgs,
+    least_variance,
+    median_and_worst,
+    published,
+    spread,
+    summary,
+)
+from benchmarks._tables import markdown
+from sk_stormc import SketchySTORM, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SketchySTORM
-from sk_stormc.engine.oracle import KINDS
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-REGIONS = ("Asia_Pacific_ex_Japan", "Europe", "Global", "Global_ex_US", "Japan", "North_America")
-SETS = (*(f"french25_{region}_OP" for region in REGIONS), "gaussian_cov_20", "gaussian_cov_4")
-GAPS, SEEDS, LIMIT = (1e-3, 1e-4), range(5), 100  # passes
-
-
-# The candidates: each is the idea in the loop of a method that is here already
-
-
-class LinearInner(SketchySTORM):
-    """The anchored rule with u = u_0 + J (x - x_0), without the sketch."""
-
-    def _sketch(self, oracle, x, size):
-        return oracle.problem.metric
-
-
-class SketchOnly(SketchySTORM):
-    """The sketch, with u sampled as ever."""
-
-    def init_state(self, oracle, x):
-        s = super().init_state(oracle, x)
-        s.origin = None
-        return s
+DURATION = "1 minute"
+NEEDS_DATA = True
+RULE = ("storm-c", "sketchy-storm")
+CHOICES = {
+    **{f"rank {r}": {"rank": r} for r in (5, 20)},
+    **{f"sketch of {S}": {"sketch_batch_size": S} for S in (128, 1024)},
+}
+# "linear u" as measured on version 0.1.0, where "storm-c" still drew g in each iteration: IFO median / worst and, in
+# brackets, evaluations, to 1e-3 and to 1e-4. What is measured now is not to be worse.
+LINEAR_U = {
+    "Asia Pacific ex Japan": ("2.2 / 2.3 (2.7)", "2.5 / 2.8 (3.2)"),
+    "Europe": ("3.4 / 4.1 (4.9)", "3.9 / 4.9 (6.3)"),
+    "Global": ("3.6 / 4.1 (5.3)", "4.4 / 4.6 (6.8)"),
+    "Global ex US": ("3.2 / 3.8 (4.9)", "4.1 / 4.2 (6.2)"),
+    "Japan": ("3.2 / 4.4 (4.9)", "4.1 / 4.8 (6.0)"),
+    "North America": ("3.6 / 3.9 (5.3)", "4.7 / 5.1 (7.1)"),
+    "gaussian_cov_20": ("3.3 / 3.4 (5.1)", "4.0 / 4.0 (6.2)"),
+    "gaussian_cov_4": ("3.3 / 3.3 (5.0)", "4.0 / 4.0 (6.1)"),
+}
 
 
-class BarzilaiBorwein(SARAHCompositional):
-    """SVRG-BB (Tan et al. 2016): at a checkpoint eta = |dx|^2 / (K <dx, dF>), K the epoch's length."""
-
-    def step(self, oracle, s):
-        before = s.checkpoint
-        super().step(oracle, s)
-        if s.checkpoint is not before:
-            dx, dF = s.checkpoint.x - before.x, s.checkpoint.F - before.F
-            if dx @ dF > 0:
-                s.learning_rate = float(dx @ (dx / oracle.problem.metric) / (dx @ dF)) / s.epoch_length
+def compare(problem, best, seeds, scale=None):
+    """`median_and_worst` of the rule without and with the sketch."""
+    return {solver: median_and_worst(problem, solver, best, scale, seeds) for solver in RULE}
 
 
-class GrowingCheckpoints(SARAHCompositional):
-    """Practical SVRG (Harikandeh et al. 2015): checkpoints on n/8 components, then n/4, n/2 and all."""
-
-    def init_state(self, oracle, x):
-        eighth = oracle.problem.n_inner // 8
-        self.checkpoint_batch_size = (eighth, None, eighth)
-        return super().init_state(oracle, x)
-
-    def step(self, oracle, s):
-        if s.steps == 0:
-            sizes = zip(KINDS, s.checkpoint_batch_size, strict=True)
-            s.checkpoint_batch_size = tuple(
-                None if b is None or 2 * b >= oracle.n_components(kind) else 2 * b for kind, b in sizes
-            )
-        super().step(oracle, s)
-
-
-class Page(SARAHCompositional):
-    """PAGE (Li et al. 2021): a checkpoint with probability B / (n + B)."""
-
-    def step(self, oracle, s):
-        s.steps = s.epoch_length if oracle.rng.random() * (s.epoch_length + 1) < 1 else 1
-        super().step(oracle, s)
-
-
-class TwoLoop:
-    """L-BFGS's inverse Hessian, as a metric."""
-
-    ndim = 2
-
-    def __init__(self, scale, pairs):
-        self.scale, self.pairs = scale, pairs
-
-    def __matmul__(self, F):
-        q, steps = F, []
-        for s, y in reversed(self.pairs):
-            steps.append(s @ q / (s @ y))
-            q = q - steps[-1] * y
-        s, y = self.pairs[-1]
-        q = (s @ y) / (y @ (self.scale * y)) * self.scale * q
-        for (s, y), step in zip(self.pairs, reversed(steps), strict=True):
-            q = q + (step - y @ q / (s @ y)) * s
-        return q
-
-
-class StochasticLBFGS(SARAHCompositional):
-    """Moritz, Nishihara & Jordan (2016): ten pairs (s, H s) of averages of ten iterates, H of 256 components."""
-
-    rate = 0.01  # tuned, as the paper's is: the best of .003, .01, .03 and .1
-
-    def solve(self, problem, x0=None, **kwargs):
-        return super().solve(copy.copy(problem), x0, **kwargs)
-
-    def init_state(self, oracle, x):
-        self.recent, self.last, self.pairs, self.scale = [], None, [], oracle.problem.metric
-        return super().init_state(oracle, x)
-
-    def step(self, oracle, s):
-        super().step(oracle, s)
-        self.recent.append(s.x)
-        if len(self.recent) < 10:
-            return
-        x, self.recent, last = np.mean(self.recent, axis=0), [], self.last
-        self.last = x
-        if last is not None:
-            J, batch = oracle.exact_jacobian(x), oracle.draw("outer", 256)
-            u = oracle.inner(x, oracle.draw("inner", 256))
-            y = oracle.gradient(x, u, None, batch) - oracle.gradient(last, u + J @ (last - x), None, batch)
-            if (x - last) @ y > 0:
-                self.pairs = [*self.pairs[-9:], (x - last, y)]
-                oracle.problem.metric, s.learning_rate = TwoLoop(self.scale, self.pairs), self.rate
-
-
-# Measuring
-
-
-def load(name):
-    """Returns as fractions."""
-    with np.load(DATA / f"{name}.npz") as file:
-        return file["returns"] if "returns" in file else file["returns_bp"] / 1e4
-
-
-def passes(problem, solver, best, scale, seed):
-    """Passes to each gap, of shape (2 gaps, IFO or evaluations); inf where it is not reached."""
-    n, found = 2 * problem.n_inner + problem.n_outer, []
-    for gap in GAPS:  # from the start each time: not all of the candidates can be resumed
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = minimize(
-                problem, solver, random_state=seed, tol=0, max_ifo=LIMIT * n, record_every=n // 40,
-                on_record=lambda record, gap=gap: record.fun - best <= gap * scale,
-            )  # fmt: skip
-        there = result.stop_reason == "callback"
-        found.append([result.ifo[-1] / n, sum(result.n_evaluations.values()) / n] if there else [np.inf] * 2)
-    return found
-
-
-def measure(problem, solver, best, scale=None):
-    """Median and worst over the seeds, of shape (2, 2 gaps, IFO or evaluations)."""
-    runs = np.array([passes(problem, solver, best, scale or abs(best), seed) for seed in SEEDS])
-    return np.array([np.median(runs, 0), runs.max(0)])
-
-
-def row(name, problem, best, solvers, scale=None):
-    """Print a line: for each solver and gap IFO median / worst, and in brackets evaluations, median."""
-    cells = []
-    for solver in solvers:
-        median, worst = measure(problem, solver, best, scale)
-        cells += [f"{median[k, 0]:5.2f} /{worst[k, 0]:5.2f} ({median[k, 1]:5.2f})" for k in range(len(GAPS))]
-    print(f"{name:38}" + "  ".join(cells), flush=True)
-
-
-def by_closed_form(R):
-    """The problem of returns, in the assets' own scales, and its minimum."""
-    problem = PortfolioProblem(R, metric="variance")
-    return problem, problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
-
-
-def variance(name):
-    """The problem of a published set, and its minimum."""
-    return by_closed_form(load(name))
-
-
-def by_set():
-    """Where the passes go: without, with one and with both of the changes."""
-    print("\nstorm-c, linear u, sketch, both: each to 1e-3 and to 1e-4")
-    for name in SETS:
-        row(name, *variance(name), ["storm-c", LinearInner(), SketchOnly(), "sketchy-storm"])
-
-
-def others():
-    """The other candidates: the mean of the medians over the sets, and the worst run of all."""
-    solvers = {
-        "storm-c": "storm-c",
-        "sarah-c": "sarah-c",
-        "SVRG-BB": BarzilaiBorwein(),
-        "growing checkpoints": GrowingCheckpoints(),
-        "PAGE": Page(),
-        "stochastic L-BFGS": StochasticLBFGS(),
-        "sketchy-storm": "sketchy-storm",
-        **{f"sketchy-storm, rank {r}": SketchySTORM(rank=r) for r in (5, 20)},
-        **{f"sketchy-storm, sketch of {S}": SketchySTORM(sketch_batch_size=S) for S in (128, 1024)},
-    }
-    print("\nmean over the sets of medians (evaluations), worst run; to 1e-3 and to 1e-4")
-    for name, solver in solvers.items():
-        median, worst = np.swapaxes([measure(problem, solver, best) for problem, best in map(variance, SETS)], 0, 1)
-        (ifo, evaluations), last = np.mean(median, 0).T, np.max(worst, 0)[:, 0]
-        cells = [f"{ifo[k]:5.2f} ({evaluations[k]:5.2f}) {last[k]:5.2f}" for k in range(len(GAPS))]
-        print(f"{name:38}" + "  ".join(cells), flush=True)
-
-
-def by_lbfgs(problem):
-    """A problem with its minimum, as L-BFGS finds it."""
-    return problem, minimize(problem, "lbfgs", tol=1e-10, max_ifo=10**9).fun
-
-
-def by_storm(problem):
-    """A problem with its minimum, as a long run of the default finds it."""
-    return problem, minimize(problem, "storm-c", tol=1e-12, max_ifo=10**8, random_state=9).fun
-
-
-def problems():
-    """Other objectives, penalties, few periods, no metric, Bellman."""
-    rule = ["storm-c", "sketchy-storm"]
-    print("\nstorm-c, sketchy-storm")
-    for name in SETS:
-        problem, best = variance(name)
-        row(f"{name}, no metric", PortfolioProblem(problem.returns), best, rule)
-    returns = {name: load(name) for name in SETS[:6]}
-    returns["generated"] = make_gaussian_returns(2000, 40, mean=0.3, condition_number=20, random_state=0) - 0.2
-    for risk_measure in ("semivariance", "entropic"):
-        for name, R in returns.items():
-            problem = PortfolioProblem(R, risk_measure=risk_measure, metric="variance")
-            row(f"{name}, {risk_measure}", *by_lbfgs(problem), rule)
-    for name in SETS[:6]:
-        R = 100 * load(name)
-        penalties = {"long only": Simplex(), "box": Box(-0.1, 0.1), "l1": L1(0.3 * np.abs(R.mean(0)).max())}
-        for kind, penalty in penalties.items():
-            row(f"{name}, {kind}", *by_storm(PortfolioProblem(R, penalty=penalty, metric="variance")), rule)
-    for name in SETS[:6]:
-        row(f"{name}, 500 periods", *by_lbfgs(PortfolioProblem(load(name)[-500:], metric="variance")), rule)
-    for kind, n in (("dense", 400), ("garnet", 2000)):
-        model = make_bellman_problem(n_states=n, n_features=100, kind=kind, random_state=0)
-        for metric in ("auto", None):
-            problem = model.problem()
-            best = problem.objective(problem.minimizer())
-            if metric is None:
-                problem.metric = None
-            scale = problem.objective(np.zeros(problem.n_variables)) - best
-            row(f"Bellman, {kind}, metric {metric}", problem, best, rule, scale)
-
-
-def generated():
+def unseen(quick):
     """Returns that no choice was made on: Gaussian ones, and assets with five common factors."""
-    print("\nstorm-c, sketchy-storm")
-    for n, d in ((3000, 20), (10_000, 40)):
-        R = make_gaussian_returns(n, d, mean=0.1, condition_number=1000, random_state=0)
-        row(f"Gaussian, condition 1000, {n} x {d}", *by_closed_form(R), ["storm-c", "sketchy-storm"])
-    for n, d in ((5000, 50), (20_000, 100)):
+    for n, d in ((1100, 6),) if quick else ((3000, 20), (10_000, 40)):
+        yield (
+            f"Gaussian, condition number 1000, {n:,} x {d}",
+            make_gaussian_returns(n, d, mean=0.1, condition_number=1000, random_state=0),
+        )
+    for n, d in ((1100, 8),) if quick else ((5000, 50), (20_000, 100)):
         rng = np.random.default_rng(3)
         R = rng.normal(size=(n, 5)) * np.geomspace(3, 0.3, 5) @ rng.normal(size=(5, d))
         R += rng.normal(size=(n, d)) * rng.uniform(0.1, 1, d) + rng.normal(0.02, 0.05, d)
-        row(f"five factors, {n} x {d}", *by_closed_form(R), ["storm-c", "sketchy-storm"])
+        yield f"five common factors, {n:,} x {d}", R
 
 
-def seconds():
-    """CPU time of a default fit, the least of five."""
-    print("\nCPU ms of a default fit: storm-c, sketchy-storm, lbfgs")
-    for name in SETS:
-        problem, times = variance(name)[0], []
-        for solver in ("storm-c", "sketchy-storm", "lbfgs"):
-            runs = []
-            for seed in SEEDS:
-                start = time.process_time()
-                minimize(problem, solver, random_state=seed)
-                runs.append(time.process_time() - start)
-            times.append(1e3 * min(runs))
-        print(f"{name:38}" + "  ".join(f"{t:6.1f}" for t in times), flush=True)
+def others(sets, quick):
+    """Problems the sketch was not made for: (group, problem, minimum, scale); a group's rows are one of the table."""
+    daily = {name: R for name, R in sets.items() if quick or name in REGIONS}
+    for R in daily.values():
+        problem = PortfolioProblem(R)
+        yield "variance, no metric", problem, least_variance(problem), None
+    for R in daily.values():
+        problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
+        yield "entropic risk (J varies)", problem, least_by_lbfgs(problem), None
+    for R in daily.values():
+        problem = PortfolioProblem(R[-500:], metric="variance")
+        yield "variance, the last 500 periods (full batches)", problem, least_variance(problem), None
+    R = make_gaussian_returns(1100 if quick else 2000, 40, mean=0.3, condition_number=20, random_state=0) - 0.2
+    problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
+    yield "entropic risk, generated, 40 assets (a flat curvature)", problem, least_by_lbfgs(problem), None
+    for kind, n in (("dense", 400), ("garnet", 2000)):
+        n, d = (60, 5) if quick else (n, 100)
+        model = make_bellman_problem(n_states=n, n_features=d, kind=kind, random_state=0)
+        for about, metric in (("default metric", "auto"), ("no metric", None)):
+            problem = model.problem(metric=metric)
+            best = problem.objective(problem.minimizer())
+            scale = problem.objective(np.zeros(problem.n_variables)) - best
+            yield f"Bellman, {kind}, {about}", problem, best, scale
 
 
-if __name__ == "__main__":
-    if not DATA.is_dir():
-        sys.exit("the published return sets are not at ../shared/data: nothing to measure")
-    parts = {"sets": by_set, "others": others, "problems": problems, "generated": generated, "time": seconds}
-    asked = sys.argv[1] if len(sys.argv) > 1 else "all"
-    for part, run in parts.items():
-        if asked in ("all", part):
-            run()
+def milliseconds(problem, solver, seeds):
+    """CPU time of a default fit, the least over the seeds."""
+    times = []
+    for seed in seeds:
+        start = time.process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            minimize(problem, solver, random_state=seed)
+        times.append(1e3 * (time.process_time() - start))
+    return min(times)
+
+
+def run(quick, data):
+    """Measure everything: by set, for other constants of the sketch, on other returns and problems, the CPU time."""
+    sets, seeds = (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
+    results = {"sets": {}, "choices": {}, "cpu": {}, "generated": {}, "others": {}}
+    for name, R in sets.items():
+        problem = PortfolioProblem(R, metric="variance")
+        best = least_variance(problem)
+        results["sets"][name] = compare(problem, best, seeds)
+        results["choices"][name] = {
+            text: median_and_worst(problem, SketchySTORM(**params), best, seeds=seeds)
+            for text, params in CHOICES.items()
+        }
+        results["cpu"][name] = {solver: milliseconds(problem, solver, seeds) for solver in (*RULE, "lbfgs")}
+        print(f"{name}: done", flush=True)
+    for name, R in unseen(quick):
+        problem = PortfolioProblem(R, metric="variance")
+        results["generated"][name] = compare(problem, least_variance(problem), seeds)
+        print(f"{name}: done", flush=True)
+    for group, problem, best, scale in others(sets, quick):
+        results["others"].setdefault(group, []).append(compare(problem, best, seeds, scale))
+    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT, "choices": CHOICES}, "results": results}
+
+
+def tables(stored):
+    """By set to each gap; the sketch's constants; other returns; other problems; CPU time."""
+    results, found = stored["results"], {}
+    for k, gap in enumerate(("1e-3", "1e-4")):
+        rows = [
+            [name, *(cell(row[s][k]) for s in RULE), LINEAR_U.get(name, ("", ""))[k]]
+            for name, row in results["sets"].items()
+        ]
+        mean = [summary([row[s][k] for row in results["sets"].values()]) for s in RULE]
+        rows.append(["mean of the medians / worst run", *mean, ""])
+        found[gap] = markdown([f"returns, to {gap}", *RULE, '"linear u" of version 0.1.0'], rows)
+    both = {name: {**row, **results["choices"][name]} for name, row in results["sets"].items()}
+    found["choices"] = markdown(
+        ["sketchy-storm with", "to 1e-3", "to 1e-4"],
+        [
+            [text, *(summary([row[key][k] for row in both.values()]) for k in range(len(GAPS)))]
+            for text, key in (("its constants (rank 10, sketch of 256)", "sketchy-storm"), *((c, c) for c in CHOICES))
+        ],
+    )
+    header = [f"{solver}, to {gap}" for gap in ("1e-3", "1e-4") for solver in RULE]
+    found["generated"] = markdown(
+        ["generated returns", *header],
+        [[name, *(cell(row[s][k]) for k in range(2) for s in RULE)] for name, row in results["generated"].items()],
+    )
+    found["others"] = markdown(
+        ["", *header],
+        [
+            [group, *(spread([row[s][k] for row in rows]) for k in range(2) for s in RULE)]
+            for group, rows in results["others"].items()
+        ],
+    )
+    found["cpu"] = markdown(
+        ["returns, CPU ms of a default fit", *RULE, "lbfgs"],
+        [[name, *(f"{ms:.0f}" for ms in row.values())] for name, row in results["cpu"].items()],
+    )
+    return found

@@ -1,8 +1,5 @@
 """The methods of the literature: their algorithm boxes, their single-level cases, their rates, the comparison."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import SEED, draws_of
@@ -12,7 +9,6 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
 from sk_stormc.schedules import Power, at, inverse
-from sk_stormc.solvers import SOLVERS
 
 D = 4
 KINDS = ("inner", "jacobian", "outer")
@@ -367,27 +363,3 @@ def test_linear_rates(portfolio, curved, name, params, which):
     assert slope < -0.2  # decades a pass
     if "batch_size" in params:
         assert explained > 0.9
-
-
-# the comparison
-
-
-def test_the_comparison_discovers_and_tunes():
-    path = Path(__file__).resolve().parents[1] / "benchmarks" / "methods.py"
-    spec = importlib.util.spec_from_file_location("methods", path)
-    methods = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(methods)
-    R = make_gaussian_returns(200, 4, mean=0.3, random_state=0)
-    problem = PortfolioProblem(R)
-    hessian = 2 * np.cov(R.T, bias=True)
-    assert methods.largest_eigenvalue(problem, None) == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
-    x = np.linalg.solve(hessian, R.mean(0))
-    best = problem.objective(x)
-    table = methods.compare(
-        problem, best, abs(best), rates=(0.02, 0.4, 50.0), batches=(16,), tuning=(0,), reporting=(1, 2), passes=(2, 6)
-    )
-    assert list(table) == list(SOLVERS)
-    assert all(median <= worst for row in table.values() for median, worst, _, _ in row)
-    (_, early, _, _), (_, late, setting, edge) = table["sarah-c"]
-    assert late < 0.5 * early
-    assert "50" not in setting and edge in ("", " (low end)")  # the highest rate diverges

@@ -184,4 +184,5 @@ def extrapolate(anchors, problem):
         keep_in_domain(problem, u.reshape(last.u.shape).astype(last.u.dtype), last.u),
         None if last.J is None else J.reshape(last.J.shape).astype(last.J.dtype),
         F.astype(last.F.dtype),
+        last.log_scale,
     )

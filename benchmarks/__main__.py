@@ -1,0 +1,85 @@
+"""Run a benchmark: measure, store the JSON and render the tables of the documentation.
+
+    OMP_NUM_THREADS=1 python -m benchmarks [NAME] [--quick | --render] [--data DIR] [--results DIR]
+
+Without a name, the benchmarks are listed.
+"""
+
+import argparse
+import importlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import _tables
+from benchmarks._measure import DATA
+
+BENCHMARKS = ("portfolio", "newer", "methods", "rates", "iteration_cost")
+
+
+def module_of(name):
+    """The module of a benchmark."""
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+def listing():
+    """One line for each benchmark: its name, how long it takes, what it measures."""
+    modules = {name: module_of(name) for name in BENCHMARKS}
+    return "\n".join(f"{name:16}{m.DURATION:13}{m.__doc__.splitlines()[0]}" for name, m in modules.items())
+
+
+def parse(argv):
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="NAME", help="without it, the names are listed")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--quick", action="store_true", help="a tiny version, which changes neither results nor pages")
+    what.add_argument("--render", action="store_true", help="render the tables of the stored results, run nothing")
+    parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="of the published return sets")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="where the JSON is, or is to be")
+    return parser.parse_args(argv)
+
+
+def main(argv=None):
+    """Run the command line; returns the exit status."""
+    args = parse(argv)
+    if args.name is None:
+        print(listing())
+        return 0
+    module = module_of(args.name)
+    if args.quick:
+        # --quick goes to a temporary folder unless it is told where, and leaves the pages as they are
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = args.results or Path(temporary)
+            measure(args, module, folder)
+            for text in _tables.tables_of(module, _tables.load(args.name, folder)).values():
+                print(f"\n{text}")
+        return 0
+    folder = args.results or _tables.RESULTS
+    if not args.render:
+        if module.NEEDS_DATA and not args.data.is_dir():
+            print("the published return sets are not there (../shared/data, or --data DIR)", file=sys.stderr)
+            return 1
+        measure(args, module, folder)
+    elif not (folder / f"{args.name}.json").exists():
+        print(f"{args.name} has not been measured yet: there is no {args.name}.json to render", file=sys.stderr)
+        return 1
+    if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
+        return 0
+    for page in _tables.render(module, _tables.load(args.name, folder)):
+        print(f"changed: {page.relative_to(_tables.ROOT)}")
+    return 0
+
+
+def measure(args, module, folder):
+    """Run a benchmark and store what it measured."""
+    began = time.perf_counter()
+    measured = module.run(args.quick, args.data)
+    seconds = time.perf_counter() - began
+    _tables.store(args.name, measured, seconds, folder)
+    print(f"{args.name}: {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""What several benchmarks share: the published return sets, reference minima, passes to a gap."""
+
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc import minimize
+from sk_stormc.datasets import make_gaussian_returns
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+REGIONS = ("Asia Pacific ex Japan", "Europe", "Global", "Global ex US", "Japan", "North America")
+GAUSSIAN = ("gaussian_cov_20", "gaussian_cov_4")
+GAPS, SEEDS, LIMIT = (1e-3, 1e-4), (0, 1, 2, 3, 4), 100  # LIMIT in passes
+
+
+def published(data):
+    """The eight published return sets by name; daily returns as fractions.
+
+    Parameters
+    ----------
+    data : Path
+        Their folder.
+    """
+    files = {**{r: f"french25_{r.replace(' ', '_')}_OP" for r in REGIONS}, **{name: name for name in GAUSSIAN}}
+    sets = {}
+    for name, stem in files.items():
+        with np.load(data / f"{stem}.npz") as file:
+            sets[name] = file["returns"] if "returns" in file else file["returns_bp"] / 1e4
+    return sets
+
+
+def generated():
+    """Two small sets in place of the published ones, for quick runs."""
+    return {
+        f"generated {k}": make_gaussian_returns(1100, 5, mean=0.2, condition_number=k, random_state=0) for k in (4, 20)
+    }
+
+
+def a_pass(problem):
+    """IFO of one full compositional gradient."""
+    return 2 * problem.n_inner + problem.n_outer
+
+
+def least_variance(problem):
+    """The minimum of the mean-variance objective without a penalty, by its closed form."""
+    R = problem.returns
+    return problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
+
+
+def least_penalised_variance(problem, iterations=200_000):
+    """The minimum of the mean-variance objective with a penalty.
+
+    By accelerated proximal gradient steps on the covariance matrix, restarted where they turn back. It shares nothing
+    with the methods that are compared.
+    """
+    R, penalty = problem.returns, problem.penalty
+    mean, hessian = R.mean(0), 2 * problem.risk_aversion * np.cov(R.T, bias=True)
+    step = 1 / np.linalg.eigvalsh(hessian)[-1]
+    x = y = penalty.prox(np.zeros(len(mean)), step)
+    momentum = 1.0
+    for _ in range(iterations):
+        new = penalty.prox(y - step * (hessian @ y - mean), step)
+        if np.abs(new - y).max() <= 1e-14 * np.abs(new).max():
+            break
+        if (y - new) @ (new - x) > 0:
+            momentum = 1.0
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        x, y, momentum = new, new + (momentum - 1) / following * (new - x), following
+    return problem.objective(new)
+
+
+def least_by_lbfgs(problem):
+    """The minimum of a smooth objective, as a long run of L-BFGS finds it."""
+    return minimize(problem, "lbfgs", tol=1e-12, max_ifo=10**9).fun
+
+
+def passes_to_gaps(problem, solver, best, scale, seed, limit=LIMIT):
+    """Passes of one run to each of `GAPS`.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+    solver : str or CompositionalSolver
+    best : float
+        The minimum.
+    scale : float
+        What gaps are divided by.
+    seed : int
+    limit : float, default=100
+        Passes after which a run is given up.
+
+    Returns
+    -------
+    ndarray of shape (2, 2)
+        For each gap the IFO and the component evaluations, over those of a pass; infinite where it is not reached.
+    """
+    n = a_pass(problem)
+    found, state, last = np.full((len(GAPS), 2), np.inf), None, None
+
+    def near(record):
+        nonlocal last
+        last = record
+        return record.fun - best <= gap * scale
+
+    for k, gap in enumerate(GAPS):
+        if last is None or last.fun - best > gap * scale:  # else this gap was reached at the same record as the last
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                result = minimize(
+                    problem, solver, random_state=seed, tol=0, max_ifo=int(limit * n), record_every=max(1, n // 40),
+                    state=state, on_record=near
+                )  # fmt: skip
+            state = result.state
+        if result.stop_reason != "callback":
+            break
+        found[k] = last.ifo / n, sum(result.n_evaluations.values()) / n
+    return found
+
+
+def median_and_worst(problem, solver, best, scale=None, seeds=SEEDS):
+    """Over the seeds, of shape (2 gaps, 3): IFO median, IFO worst, evaluations median, in passes."""
+    runs = np.array([passes_to_gaps(problem, solver, best, scale or abs(best), seed) for seed in seeds])
+    return np.column_stack([np.median(runs, 0)[:, 0], runs.max(0)[:, 0], np.median(runs, 0)[:, 1]])
+
+
+# Cells
+
+
+def number(value):
+    """Passes as a cell has them; None is a gap that was not reached.
+
+    Examples
+    --------
+    >>> number(3.14), number(None)
+    ('3.1', '> 100')
+    """
+    return f"> {LIMIT}" if reached_at(value) == math.inf else f"{value:.1f}"
+
+
+def reached_at(value):
+    """The passes of a stored result, infinite where there are none."""
+    return math.inf if value is None else value
+
+
+def cell(entry, evaluations=True):
+    """IFO median / worst (one number where they agree), and in brackets evaluations."""
+    text = " / ".join(dict.fromkeys([number(entry[0]), number(entry[1])]))
+    return f"{text} ({number(entry[2])})" if evaluations else text
+
+
+def summary(entries):
+    """Of several problems: the mean of the medians, or on how many there is none, / the worst run of all."""
+    medians, worst = ([reached_at(entry[k]) for entry in entries] for k in (0, 1))
+    mean, missing = number(sum(medians) / len(medians)), medians.count(math.inf)
+    return f"{mean} on {missing} of {len(medians)}" if missing else f"{mean} / {number(max(worst))}"
+
+
+def spread(entries):
+    """Of several problems: the least to the largest median, and in brackets those of the evaluations."""
+    texts = []
+    for k in (0, 2):
+        values = [reached_at(entry[k]) for entry in entries]
+        texts.append(" to ".join(dict.fromkeys([number(min(values)), number(max(values))])))  # once where equal
+    return f"{texts[0]} ({texts[1]})"

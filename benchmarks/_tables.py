@@ -1,0 +1,158 @@
+"""Results as JSON, and the tables that the documentation's pages include."""
+
+import datetime
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+import sk_stormc
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / "results"
+START = re.compile(r"<!-- table: ([\w/.-]+) -->\n")
+TABLE = re.compile(r"(?P<start><!-- table: (?P<name>[\w/.-]+) -->\n)(?P<text>.*?)<!-- end -->", re.DOTALL)
+
+
+def pages():
+    """The pages that may include tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+# Results
+
+
+def plain(value):
+    """Numbers of six digits, lists and dicts, as JSON has them; None in place of what is not finite."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | range | np.ndarray):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def store(name, measured, seconds, folder=RESULTS):
+    """Write ``folder/name.json``.
+
+    Parameters
+    ----------
+    name : str
+        The benchmark's.
+    measured : dict
+        "settings" and "results", of numbers, strings, arrays, lists and dicts.
+    seconds : float
+        How long it ran.
+    folder : Path
+    """
+    run_with = {
+        "sk_stormc": sk_stormc.__version__,
+        "numpy": np.__version__,
+        "date": datetime.date.today().isoformat(),
+        "seconds": round(seconds),
+    }
+    text = json.dumps(plain({"benchmark": name, "run_with": run_with, **measured}), indent=1, allow_nan=False)
+    # the innermost lists are one line each
+    text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def load(name, folder=RESULTS):
+    """What ``store`` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where the benchmark has not been run.
+    """
+    return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+
+
+# Tables
+
+
+def markdown(header, rows):
+    """A table as Markdown.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : iterable of sequences of str
+
+    Examples
+    --------
+    >>> print(markdown(["N", "time"], [["25", "1.5"]]))
+    | N | time |
+    |---|---|
+    | 25 | 1.5 |
+    """
+    lines = [header, *rows]
+    text = ["| " + " | ".join(line) + " |" for line in lines]
+    return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])
+
+
+def tables_of(module, stored):
+    """The tables of a benchmark by their names, "benchmark/table", each with a last line that says where it is from.
+
+    Parameters
+    ----------
+    module : module
+        With ``tables(stored)``.
+    stored : dict
+        What `load` returned.
+    """
+    name, run_with = stored["benchmark"], stored["run_with"]
+    origin = f"(`python -m benchmarks {name}`, version {run_with['sk_stormc']}, {run_with['date']})"
+    return {f"{name}/{table}": f"{text}\n\n{origin}\n" for table, text in module.tables(stored).items()}
+
+
+def included(page):
+    """Names and texts of the tables that a page includes, in their order.
+
+    Raises
+    ------
+    ValueError
+        For a table whose end is missing.
+    """
+    text = page.read_text(encoding="utf-8")
+    found = [(match["name"], match["text"]) for match in TABLE.finditer(text)]
+    if [name for name, _ in found] != START.findall(text):
+        raise ValueError(f"{page.name}: a table must be followed by <!-- end --> before the next begins")
+    return found
+
+
+def render(module, stored, among=None):
+    """Put the tables of a benchmark into the pages that include them.
+
+    Parameters
+    ----------
+    module : module
+    stored : dict
+    among : list of Path, default=None
+        The pages; None means README.md and docs/*.md.
+
+    Returns
+    -------
+    list of Path
+        The pages that changed.
+
+    Raises
+    ------
+    ValueError
+        For a page that asks for a table which the benchmark does not have.
+    """
+    tables, changed = tables_of(module, stored), []
+    for page in pages() if among is None else among:
+        for name, _ in included(page):
+            if name.split("/")[0] == stored["benchmark"] and name not in tables:
+                raise ValueError(f"{page.name}: table must be one of {sorted(tables)}, got {name!r}")
+        text = page.read_text(encoding="utf-8")
+        new = TABLE.sub(lambda m: f"{m['start']}{tables.get(m['name'], m['text'])}<!-- end -->", text)
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+            changed.append(page)
+    return changed

@@ -1,0 +1,93 @@
+"""Passes to relative gaps of 1e-3 and 1e-4 on the eight published return sets.
+
+Constraints and the l1 norm are tried with returns in percent, the other objectives with fractions. Gaps are
+(Phi - Phi*) / |Phi*|; steps are in the assets' own scales; all solvers have their automatic parameters. L-BFGS takes no
+simplex and no budget. On the Gaussian sets some portfolios gain in every period, so that entropic risk has no minimum:
+it is tried on the daily returns only.
+"""
+
+import numpy as np
+
+from benchmarks._measure import (
+    GAPS,
+    GAUSSIAN,
+    LIMIT,
+    SEEDS,
+    cell,
+    generated,
+    least_by_lbfgs,
+    least_penalised_variance,
+    least_variance,
+    median_and_worst,
+    published,
+    summary,
+)
+from benchmarks._tables import markdown
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import PortfolioProblem
+
+DURATION = "1 minute"
+NEEDS_DATA = True
+SOLVERS = ("storm-c", "sketchy-storm", "sarah-c", "lbfgs")
+PERIODS = 500
+OBJECTIVES = {
+    "variance": "variance",
+    "semivariance": "semivariance",
+    "entropic": "entropic risk",
+    "long only": "variance, long only",
+    "box and budget": "variance, weights in (-.1, .3) that sum to 1",
+    "l1": "variance, l1 norm at .3 of the largest mean return",
+    "few periods": f"variance, the last {PERIODS} periods (full batches)",
+}
+
+
+def problems(name, R):
+    """A set's problems: (objective, problem, minimum)."""
+    percent = R if name in GAUSSIAN else 100 * R
+    penalties = {
+        "long only": Simplex(),
+        "box and budget": Box(-0.1, 0.3, budget=1.0),
+        "l1": L1(0.3 * np.abs(percent.mean(0)).max()),
+    }
+    for objective in OBJECTIVES:
+        if objective in penalties:
+            problem = PortfolioProblem(percent, penalty=penalties[objective], metric="variance")
+            yield objective, problem, least_penalised_variance(problem)
+        elif objective in ("variance", "few periods"):
+            problem = PortfolioProblem(R[-PERIODS:] if objective == "few periods" else R, metric="variance")
+            yield objective, problem, least_variance(problem)
+        elif objective == "semivariance" or name not in GAUSSIAN:
+            problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
+            yield objective, problem, least_by_lbfgs(problem)
+
+
+def run(quick, data):
+    """Measure: for each objective, set and solver, what `median_and_worst` returns."""
+    sets, seeds = (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
+    results = {objective: {} for objective in OBJECTIVES}
+    for name, R in sets.items():
+        for objective, problem, best in problems(name, R):
+            solvers = [s for s in SOLVERS if s != "lbfgs" or objective not in ("long only", "box and budget")]
+            results[objective][name] = {s: median_and_worst(problem, s, best, seeds=seeds) for s in solvers}
+        print(f"{name}: done", flush=True)
+    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT}, "results": results}
+
+
+def tables(stored):
+    """By set with the variance, IFO median / worst; and over the sets for all objectives."""
+    results = stored["results"]
+    header = ["returns", *(f"{solver}, to {gap:.0e}".replace("e-0", "e-") for gap in GAPS for solver in SOLVERS)]
+    rows = [
+        [name, *(cell(row[solver][k], evaluations=False) for k in range(len(GAPS)) for solver in SOLVERS)]
+        for name, row in results["variance"].items()
+    ]
+    by_objective = []
+    for objective, sets in results.items():
+        for k, gap in enumerate(GAPS):
+            entries = {solver: [row[solver][k] for row in sets.values() if solver in row] for solver in SOLVERS}
+            cells = [summary(entries[solver]) if entries[solver] else "" for solver in SOLVERS]
+            by_objective.append([OBJECTIVES[objective], f"{gap:.0e}".replace("e-0", "e-"), *cells])
+    return {
+        "variance": markdown(header, rows),
+        "objectives": markdown(["objective", "gap", *SOLVERS], by_objective),
+    }
