@@ -100,8 +100,8 @@ class Identity(Metric):
         return float(np.linalg.norm(x))
 
     def root(self):
-        """1.0."""
-        return np.ones(1)
+        """The number 1."""
+        return 1.0
 
 
 class Diagonal(Metric):

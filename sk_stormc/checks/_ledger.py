@@ -4,6 +4,9 @@ import copy
 
 __all__ = ["Ledger"]
 
+KINDS_OF = {"inner": "inner", "jacobian": "jacobian", "outer_gradient": "outer", "compositional_gradient": "outer"}
+FREE = ("objective", "log_scale")  # Phi for the records, and the unit of u
+
 
 class Ledger:
     """What a run draws and evaluates: on a copy of the problem, and for full batches, that are kept, at the oracle.
@@ -21,37 +24,45 @@ class Ledger:
     """
 
     def __init__(self, problem):
-        self.problem = copy.copy(problem)
         self.ifo, self.evaluated = 0, dict.fromkeys(("inner", "jacobian", "outer"), 0)
         self.partial = False
         self._sizes, self._kept, self._inside = {}, [], False
-        for side, n, near in (("inner", problem.n_inner, problem.n_near), ("outer", problem.n_outer, 0)):
-            setattr(self.problem, f"{side}_batch", self._gathering(side, n, near))
-        kinds = {"inner": "inner", "jacobian": "jacobian", "outer_gradient": "outer", "compositional_gradient": "outer"}
-        for name, kind in (kinds | {"objective": None}).items():  # Phi for the records is free
-            setattr(self.problem, name, self._evaluating(name, kind))
+        problem = copy.copy(problem)
+        for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
+            setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
+        self.problem = self._watched(problem)
+
+    def _watched(self, problem):
+        """A copy whose evaluations are counted, in other units of its inner value too."""
+        copied = copy.copy(problem)
+        for name in (*KINDS_OF, *FREE):
+            setattr(copied, name, self._evaluating(getattr(problem, name), KINDS_OF.get(name)))
+        copied.scaled = lambda c: self._watched(problem.scaled(c))
+        return copied
 
     def watch(self, oracle):
         """Add up the full batches that an oracle gives, and those taken for g and its Jacobian too."""
-        draw, share, sizes = oracle.draw, oracle.share, (self.problem.n_inner, self.problem.n_outer)
+        draw, draw_jacobian = oracle.draw, oracle.draw_jacobian
+        sizes = self.problem.n_inner, self.problem.n_outer
 
         def drawn(kind, size):
             n = sizes[kind == "outer"]
             self.ifo += n if size in (None, n) else 0
             return draw(kind, size)
 
-        def shared(batch):
-            self.ifo += self._sizes["inner", id(batch.data)]
-            return share(batch)
+        def drawn_jacobian(size, inner, same=False):
+            if same or self.problem.jacobian_kind == "operator":
+                self.ifo += self._sizes["inner", id(inner.data)]
+            return draw_jacobian(size, inner, same)
 
-        oracle.draw, oracle.share = drawn, shared
+        oracle.draw, oracle.draw_jacobian = drawn, drawn_jacobian
 
-    def _gathering(self, side, n, near):
-        method = getattr(self.problem, f"{side}_batch")
+    def _gathering(self, problem, side, n):
+        method, price = getattr(problem, f"{side}_batch"), problem.price
 
         def gather(draws):
             batch = method(draws)
-            size = n if draws is None else len(draws) + near
+            size = n if draws is None else price(side, len(draws))
             if draws is not None:
                 self.ifo, self.partial = self.ifo + size, True
             self._kept.append(batch)  # so that no other gets its id
@@ -60,9 +71,7 @@ class Ledger:
 
         return gather
 
-    def _evaluating(self, name, kind):
-        method = getattr(self.problem, name)
-
+    def _evaluating(self, method, kind):
         def evaluate(*args):
             if self._inside:  # what an evaluation is made of
                 return method(*args)

@@ -17,6 +17,7 @@ from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
+from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.schedules import at
@@ -125,15 +126,18 @@ class CompositionalSolver(BaseEstimator, ABC):
         """Raise a ValueError where the method cannot run on the problem."""
         if not isinstance(problem, CompositionalProblem):
             raise ValueError(
-                "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or FiniteSumComposition(...), "
-                f"got {type(problem).__name__}"
+                "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
+                f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
         if math.isinf(problem.n_inner) and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )
-        if problem.penalty is not None:
-            check_penalty(problem.penalty, problem.n_variables)
+        check_penalty(problem.penalty, problem.n_variables)
+        metric = problem.metric
+        has_prox = metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2
+        if problem.penalty is not None and not has_prox:
+            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
 
     # a run
 
@@ -192,8 +196,6 @@ class CompositionalSolver(BaseEstimator, ABC):
         self.accept(problem)
         seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
         oracle = Oracle(problem, seed)
-        if not oracle.metric.has_prox and problem.penalty is not None:
-            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
         # overflow is looked for by value and reported once, with what to change
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             if state is None:
@@ -333,7 +335,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         name = result.stop_reason if getattr(self, result.stop_reason) is not None else "max_iter or max_ifo"
         self._warn(
             f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
-            f"|x~ - x| / learning_rate {far} its first value, where tol={self.tol:g} was asked for. Raise {name}, or tol."
+            f"|x~ - x| / learning_rate {far} its first value, where tol={self.tol:g} was asked for. Raise {name} or tol."
         )
 
     def _warn(self, message):
@@ -450,7 +452,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         if not rule.inertia:
             return land(problem, x, way, eta, rule.normalization, precision)
         if s.velocity is not None:
-            q, p = (rule.inertia * old + (1 - rule.inertia) * new for old, new in zip(s.velocity, (way.q, way.p)))
+            a = 1 - rule.inertia
+            q, p = s.velocity[0] + a * (way.q - s.velocity[0]), s.velocity[1] + a * (way.p - s.velocity[1])
             way = Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
         s.velocity = way.q, way.p
         x = land(problem, x, replace(way, target=None), eta, rule.normalization, precision)

@@ -44,8 +44,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     warm_start : bool, default=False
-        Start from ``weights_`` of the last fit. While the other parameters stay, tol then is relative to where the first
-        of these fits started, so that a start near the optimum ends soon.
+        Start from ``weights_`` of the last fit. While the other parameters stay, tol is then relative to where the
+        first of these fits started, so that a start near the optimum ends soon.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None

@@ -116,6 +116,7 @@ class CompositionalProblem(ABC):
         sizes : tuple
             (B_g, B_dg, B_f), None for all components.
         """
+        return
 
     def price(self, kind, size):
         """IFO of a drawn batch: its components, and what is evaluated besides them.

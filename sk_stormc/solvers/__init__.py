@@ -13,6 +13,7 @@ from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
+from sk_stormc.solvers.vrsc_pg import VRSCPG
 from sk_stormc.theory import (
     ProblemConstants,
     StormParameters,
@@ -21,7 +22,6 @@ from sk_stormc.theory import (
     storm_parameters,
     theorem_condition,
 )
-from sk_stormc.solvers.vrsc_pg import VRSCPG
 
 __all__ = [
     "ASCPG",

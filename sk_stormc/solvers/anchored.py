@@ -59,7 +59,7 @@ class AnchorRule:
     @property
     def best(self):
         """The anchor of the smallest Phi."""
-        return min(self.anchors, key=lambda anchor: anchor.value).estimate
+        return min(self.anchors, key=lambda anchor: anchor.value)
 
     def step(self, oracle, s, estimate):
         """One iteration: a step, then ``estimate(oracle, s, x)``, on all data where ``s.refresh`` says so."""

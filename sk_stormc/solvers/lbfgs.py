@@ -9,8 +9,8 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import Bounds, minimize
 
 from sk_stormc._validation import check_int
-from sk_stormc.penalties import L1, Box
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
+from sk_stormc.penalties import L1, Box
 
 __all__ = ["LBFGS"]
 
@@ -188,7 +188,8 @@ class _Variables:
 
     def __init__(self, problem, root):
         penalty = problem.penalty
-        self.scale = np.broadcast_to(1.0 if root is None else root, problem.n_variables) if np.ndim(root) < 2 else root
+        root = 1.0 if root is None else root
+        self.scale = root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
         self.alpha = getattr(penalty, "alpha", 0.0)
         self.box = penalty if isinstance(penalty, Box) else None
         self.bounds = None

@@ -271,11 +271,16 @@ class STORMCompositional(CompositionalSolver):
         return advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
 
     def finish(self, oracle, s):
-        """x-hat of step 12, x_T or the one drawn from x_1, ..., x_T; with automatic anchors the best of them."""
+        """x-hat of step 12, x_T or the one drawn from x_1, ..., x_T; with automatic anchors the best of them.
+
+        A run that ends between two anchors may be below both: x_T is then returned by its Phi, known for the record.
+        """
         if s.x_hat is not None:
             return s.x_hat
         if s.anchoring is not None:
-            return s.anchoring.best.x
+            best = s.anchoring.best
+            between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value
+            return s.x if between else best.estimate.x
         if oracle.problem.penalty is not None and s.rule.normalization is not None:
             # between feasible points x has no exact zeros; x~ has
             return self.proximal_point(oracle, s, s.now.F)
