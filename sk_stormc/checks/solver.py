@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._validation import check_int
 from sk_stormc.checks._ledger import Ledger
-from sk_stormc.engine import CompositionalSolver, Oracle, StopReason
+from sk_stormc.engine import CompositionalSolver, Oracle, StopReason, at
+from sk_stormc.schedules import constant, inverse
 
 __all__ = ["check_solver"]
 
@@ -19,9 +20,10 @@ __all__ = ["check_solver"]
 def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
     """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
 
-    A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates; the
-    same seed gives the same bits, however often it is recorded, stopped and resumed; budgets are kept; nothing that
-    a state or a record holds is written into, nor of another float type than x.
+    A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
+    and draws what `cost` has announced; the same seed gives the same bits, however often it is recorded, stopped and
+    resumed; budgets are kept; a learning rate may be a schedule; nothing that a state or a record holds is written
+    into, nor of another float type than x.
 
     Parameters
     ----------
@@ -105,7 +107,15 @@ class _Check:
 
         def watched_step(oracle, s):
             held = [(array, array.copy()) for array in _arrays(vars(s))]
+            before, announced, paid = oracle.ifo, solver.cost(oracle, s), oracle.exact_charged
             step(oracle, s)
+            drawn = oracle.ifo - before
+            once = oracle.n_components("inner") if oracle.exact_charged and not paid else 0
+            self.require(
+                drawn == announced + once,
+                f"step must draw the {announced} IFO that cost(oracle, s) announces, got {drawn} with batches of "
+                f"{getattr(s, 'batch_size', None)}; a Jacobian's batch comes from oracle.draw_jacobian",
+            )
             good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
             self.require(good, "step writes into an array of the state; bind a new one to the field")
 
@@ -162,6 +172,7 @@ class _Check:
         self.require(good, f"on_record must stop the run at iteration {k}, got {found}")
         self.same(self.solve(state=self.pickled(stopped.state)), whole, "a run resumed after a callback")
 
+        self.schedules(whole)
         none = self.solve(max_ifo=1)
         self.require(none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}")
         spent = int(next(ifo for t, ifo, _ in whole.state.records if t == k))
@@ -170,6 +181,22 @@ class _Check:
             found = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that fit"
             good = budget.ifo[-1] <= limit and budget.n_iter == fit
             self.require(good, f"max_ifo={limit} must be used and not exceeded, got {found}: see the method cost")
+
+    def schedules(self, whole):
+        """A learning rate may be a function of the iteration wherever it may be a number."""
+        if "learning_rate" not in self.solver.get_params():
+            return
+        rule = whole.state.state.rule
+        eta = 1e-3 if rule is None else at(rule.learning_rate, 0)
+        number = self.solve(learning_rate=eta)
+        try:
+            same, falling = self.solve(learning_rate=constant(eta)), self.solve(learning_rate=inverse(eta))
+        except TypeError as error:
+            message = f"learning_rate may be a schedule, but {error}; use self.move, or at(learning_rate, s.t)"
+            raise ValueError(f"{type(self.solver).__name__}: {message}") from error
+        self.same(same, number, "a schedule that is constant")
+        other = number.n_iter < 2 or not np.array_equal(falling.x, number.x)
+        self.require(other, "a learning_rate that falls must change the way: see step_rule and move")
 
     def pickled(self, state):
         """A state that went through pickle, where it may not take the problem along."""

@@ -62,6 +62,8 @@ class Oracle:
         Whether the components are those of a stream, that may end.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back, so far.
+    exact_charged : bool
+        Whether the constant Jacobian has been taken exactly, which is charged once.
     log_scale : float or None
         c, where u and J are in units of exp(c); see `CompositionalProblem.log_scale`.
     rng : numpy.random.Generator
@@ -88,7 +90,7 @@ class Oracle:
         self._moving = True  # until the problem says that its inner value needs no unit
         self._drifted = None  # the last x and batch of g, where its values have left the range of their unit
         self._exact = None
-        self._exact_charged = False
+        self.exact_charged = False
         self._full = {}
         self._all = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
 
@@ -218,9 +220,9 @@ class Oracle:
         if self._exact is None:
             charged, evaluated = self.ifo, self.n_evaluations["jacobian"]
             self._exact = self.jacobian(x, self.draw("jacobian", None))
-            if self._exact_charged:  # a resumed run has paid before
+            if self.exact_charged:  # a resumed run has paid before
                 self.ifo, self.n_evaluations["jacobian"] = charged, evaluated
-            self._exact_charged = True
+            self.exact_charged = True
         return self._exact
 
     def gradient(self, x, u, J, batch):
@@ -291,7 +293,7 @@ class Oracle:
 
     def snapshot(self):
         """Generators, draws ahead and counters: all that a resumed run needs, without the problem."""
-        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "n_guarded", "_exact_charged", "log_scale")
+        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
         return copy.deepcopy({name: getattr(self, name) for name in kept})
 
     def restore(self, snapshot):
