@@ -72,7 +72,10 @@ class Loop:
         run = self.run
         if run.measured is None or run.first_residual is None:
             return math.nan
-        return run.measured[1] / run.first_residual if run.first_residual else 0.0
+        if not run.first_residual:
+            return 0.0
+        found = run.measured[1] / run.first_residual
+        return found if run.denied is None or found > self.solver.tol else run.denied
 
     def take_stock(self):
         """Record, measure and count after an iteration; sets ``reason`` where the run is to end."""
@@ -166,9 +169,10 @@ class Loop:
         rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
         F = start(oracle, s.x, size).F
         length = direction(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, rate).length
-        run.ask_again = 2 * oracle.ifo
-        run.measured = s.t, length
-        return length <= self.solver.tol * run.first_residual
+        if length <= self.solver.tol * run.first_residual:
+            return True
+        run.ask_again, run.denied = 2 * oracle.ifo, length / run.first_residual
+        return False
 
     # interrupts
 

@@ -105,6 +105,7 @@ class RunState:
     first_length: float = 0.0  # the first residual that is not 0
     window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
     ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
+    denied: float | None = None  # what the full gradient said instead, over the first residual
 
 
 @dataclass
