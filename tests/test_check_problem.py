@@ -229,7 +229,7 @@ RIGHT = {
     **{f"{m}": lambda s, m=m: PortfolioProblem(returns(s), 2.0, risk_measure=m) for m in MEASURES},
     **{f"{m}, no mean": lambda s, m=m: PortfolioProblem(centred(s), risk_measure=m) for m in MEASURES},
     **{f"{m}, small": lambda s, m=m: PortfolioProblem(returns(s, 1e-4), 5e3, risk_measure=m) for m in MEASURES},
-    **{f"{m}, l1": lambda s, m=m: PortfolioProblem(returns(s, 0.01), risk_measure=m, penalty=L1(0.1)) for m in MEASURES},
+    **{f"{m}, l1": lambda s, m=m: PortfolioProblem(returns(s), risk_measure=m, penalty=L1(0.1)) for m in MEASURES},
     **{f"{m}, large": lambda s, m=m: PortfolioProblem(returns(s, 1e4), risk_measure=m) for m in MEASURES},
     **{
         f"{m}, float32": lambda s, m=m: PortfolioProblem(
