@@ -46,7 +46,7 @@ def conditional_probabilities(distances, perplexity):
     D = np.square(distances, dtype=float)
     D -= D.min(axis=1, keepdims=True)
     D /= np.maximum(D.mean(axis=1, keepdims=True), np.finfo(float).tiny)  # each row in its own unit
-    n, target = len(D), np.log(perplexity)
+    n, target = len(D), np.log(float(perplexity))
     P = np.full(D.shape, 1 / D.shape[1])
     beta, low, high = np.ones(n), np.zeros(n), np.full(n, np.inf)
     rows = np.arange(n)

@@ -206,7 +206,7 @@ def test_differences_are_as_accurate_as_their_order():
         ({"inner_jacobian": None, "inner_vjp": lambda x, j, v: v}, r"inner_vjp must be .*\(3,\), got shape \(2,\)"),
         ({"outer_gradient": lambda x, u, i: x}, r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)"),
         ({"outer_gradient": lambda x, u, i: (u, x)}, r"first of the tuple .* shape \(3,\), got shape \(2,\)"),
-        ({"outer_gradient": lambda x, u, i: [x, u]}, r"outer_gradient must return .* tuple \(f_x, f_u\), got a list of 2"),
+        ({"outer_gradient": lambda x, u, i: [x, u]}, r"outer_gradient must return .* \(f_x, f_u\), got a list of 2"),
         ({"outer_gradient": lambda x, u, i: (x, u, u)}, r"outer_gradient must return .* tuple .*, got a tuple of 3"),
         ({"outer_gradient": lambda x, u, i: len(i) * (u + 1)}, "outer_gradient must return the mean"),
         ({"outer": lambda x, u: u}, r"outer must be of shape \(\), got shape \(2,\)"),

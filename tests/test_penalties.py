@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.penalties import L1, Box, Simplex, check_penalty
 
 INF = np.inf
 quick = settings(max_examples=200, deadline=None, derandomize=True)
@@ -357,3 +357,78 @@ def test_box_keeps_its_own_bounds():
 def test_box_refuses_bounds_without_a_point(low, high):
     with pytest.raises(ValueError, match="low .*high"):
         Box(low, high)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "expected"),
+    [
+        (L1(0.5), [1.0, 0.0, -3.0]),
+        (Box(-0.25, 0.75), [0.75, 0.0, -0.25]),
+        (Box(-1, 2, budget=0.5), [1.25, 0.25, -1.0]),
+        (Simplex(), [1.0, 0.0, 0.0]),
+        (Simplex(1.5), [1.25, 0.25, 0.0]),
+    ],
+)
+@pytest.mark.parametrize("kind", [np.int64, np.int8, list])
+def test_integers_are_numbers(penalty, expected, kind):
+    """They were cut off to integers: the projection of (1, 0, -3) on a box below 1 was 0."""
+    given = [1, 0, -3] if kind is list else np.array([1, 0, -3], kind)
+    np.testing.assert_allclose(penalty.project(given), expected, atol=1e-15)
+    wide = np.array([1.0, 0.0, -3.0])
+    for of in (penalty.project, lambda z: penalty.prox(z, 1), lambda z: penalty.prox(z, np.full(3, 2))):
+        assert of(given).dtype == np.float64
+        np.testing.assert_array_equal(of(given), of(wide))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "text"),
+    [
+        (L1(1), "L1(alpha=1.0)"),
+        (Simplex(), "Simplex(total=1.0)"),
+        (Simplex(np.float32(2)), "Simplex(total=2.0)"),
+        (Box(0, 0.6, budget=1), "Box(low=0.0, high=0.6, budget=1.0)"),
+        (Box(-INF, 1, alpha=0.5), "Box(low=-inf, high=1.0, alpha=0.5)"),
+        (Box([0, 0.5], 1), "Box(low=array([0. , 0.5]), high=array([1., 1.]))"),
+    ],
+)
+def test_repr_shows_the_parameters(penalty, text):
+    assert repr(penalty) == text
+    again = eval(text, {"array": np.array, "inf": INF, "L1": L1, "Box": Box, "Simplex": Simplex})
+    assert repr(again) == text
+
+
+def test_repr_of_many_bounds_is_short():
+    text = repr(Box(np.zeros(1000), np.arange(1.0, 1001.0), budget=1.0))
+    assert len(text) < 150 and "..." in text and text.endswith("budget=1.0)")
+
+
+class Minimal:
+    """What a penalty of the user's own must have."""
+
+    def value(self, x):
+        return 0.0
+
+    def prox(self, x, step):
+        return x
+
+    def project(self, x):
+        return x
+
+
+@pytest.mark.parametrize("penalty", ["l1", 0.1, Simplex, np.ones(3), object(), lambda x: x])
+def test_what_is_no_penalty_is_named(penalty):
+    with pytest.raises(ValueError, match=r"^penalty must be None or have value, prox and project, as L1") as error:
+        check_penalty(penalty, 3)
+    text = str(error.value)
+    assert "Box" in text and "Simplex" in text and "got " in text and len(text) < 300
+
+
+def test_what_is_a_penalty():
+    for penalty in (None, L1(0.1), Box(0, 1), Box([0, 0, 0], 1), Simplex(), Minimal()):
+        check_penalty(penalty, 3)
+    with pytest.raises(ValueError, match=r"low and high must be scalars or of shape \(3,\)"):
+        check_penalty(Box([0, 0], 1), 3)
+    with pytest.raises(ValueError, match="budget=5.0 is unreachable"):
+        check_penalty(Box(0, 1, budget=5), 3)
+    with pytest.raises(ValueError, match=r"^Mine.penalty: must be None or have"):
+        check_penalty("l1", 3, "Mine.penalty:")

@@ -1,6 +1,9 @@
-"""What a problem declares, checked before anything of it is evaluated."""
+"""What a problem declares, checked before anything of it is evaluated; and that a Jacobian is plain data."""
 
+import copyreg
+import io
 import math
+import pickle
 from numbers import Integral, Real
 
 import numpy as np
@@ -10,7 +13,7 @@ from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
 from sk_stormc.problems.base import CompositionalProblem
 
-__all__ = ["check_attributes", "require"]
+__all__ = ["check_attributes", "require", "require_plain"]
 
 
 def require(good, problem, name, message):
@@ -39,3 +42,18 @@ def check_attributes(problem):
         good = isinstance(problem.metric, np.ndarray)
         require(good, problem, "metric", f"must be None, an array of numbers or a Metric, got {short(problem.metric)}")
         check_metric(f"{own}.metric:", problem.metric, d)
+
+
+def _refuse(problem):
+    raise pickle.PicklingError("it refers to the problem")
+
+
+def require_plain(problem, J):
+    """A ValueError where a Jacobian cannot be pickled, or refers to the problem."""
+    pickler = pickle.Pickler(file := io.BytesIO())
+    pickler.dispatch_table = copyreg.dispatch_table | {type(problem): _refuse}
+    try:
+        pickler.dump(J)
+        pickle.loads(file.getvalue())
+    except Exception as error:  # whatever the user's objects raise
+        raise ValueError(f"{type(problem).__name__}.jacobian: is no plain data, {error}") from error

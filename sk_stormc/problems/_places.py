@@ -9,6 +9,7 @@ __all__ = ["Place", "evaluate_g", "find_places", "in_domain"]
 LENGTHS = 10.0 ** np.arange(-10, 11)
 COMPONENTS = 8  # single components that say how large gradients are where their mean may vanish
 STEEP = 30  # growth of a change from one length to ten times that; 10 is linear, 100 quadratic
+VANISHING = 1e-6  # of the reach by components: below this F was only its own rounding
 APART = 3  # points of sizes nearer to each other say the same
 
 
@@ -37,10 +38,10 @@ def in_domain(problem, x):
 def find_places(problem, start, unit, rng, move):
     """Points of the sizes that matter, the main one first.
 
-    The main one is as far from the start as it takes to change F or J by half. Where F vanishes at the start, but for
-    rounding, that is next to nothing, and a wrong derivative would be lost in the rounding. So there are points where
-    F or J have changed by as much as single components have, and at the size of x and of 1, if F and J grow no faster
-    than a polynomial on the way there.
+    The main one is as far from the start as it takes to change F or J by half. Where F nearly vanishes at the start,
+    that is next to nothing, and a wrong derivative would be lost in the rounding. So there are points where the change
+    is half of what F and J of single components are, and at the size of x and of 1, if F and J grow no faster than a
+    polynomial on the way there.
 
     Parameters
     ----------
@@ -61,10 +62,12 @@ def find_places(problem, start, unit, rng, move):
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     way = unit * rng.standard_normal(start.size)
     look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
-    reach = look.reach(start, way, size)
+    typical = look.reach(start, way, look.of_components(start, rng)) or size or 1.0
+    reach = look.reach(start, way) or 0.0
+    # where F vanishes, or is only its own rounding, single components say how far is near
+    reach = max(reach if reach > VANISHING * typical else 0.1 * typical, 1e-3 * size)
     points = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
     places = [Place(points[0], reach * unit)]
-    typical = look.reach(start, way, size, look.of_components(start, rng))
     furthest, used = max(reach, typical, look.tame(start, way)), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
@@ -72,7 +75,7 @@ def find_places(problem, start, unit, rng, move):
         way = unit * rng.standard_normal(start.size)
         x = (start + t * way).astype(start.dtype)
         if look.finite(x):
-            places.append(Place(x, min(t, look.reach(x, way, t)) * unit))
+            places.append(Place(x, max(1e-3 * t, min(t, look.reach(x, way) or t)) * unit))
             used.append(t)
     return places, points
 
@@ -106,8 +109,11 @@ class _Slopes:
             lengths.append([np.linalg.norm(F), np.linalg.norm(problem.vjp(J, self.v))])
         return np.median(lengths, axis=0)
 
-    def reach(self, start, way, size, least=(0.0, 0.0)):
-        """How far along the way F and J change by less than half of themselves, or of ``least`` where that is more."""
+    def reach(self, start, way, least=(0.0, 0.0)):
+        """How far along the way F and J change by less than half of themselves, or of ``least`` where that is more.
+
+        None where that is any distance (they vanish or do not change) or none that is looked at.
+        """
         here, reach = self.at(start), 0.0
         bounds = [0.5 * max(np.linalg.norm(b), floor) for b, floor in zip(here, least, strict=True)]
         for t in LENGTHS:
@@ -117,9 +123,7 @@ class _Slopes:
             if not (near and in_domain(self.problem, x)):
                 break
             reach = t
-        if reach in (0.0, LENGTHS[-1]):  # stationary or linear: no scale but that of x
-            reach = size or 1.0
-        return max(reach, 1e-3 * size)
+        return None if reach in (0.0, LENGTHS[-1]) else reach
 
     def tame(self, start, way):
         """How far along the way the changes of F and of J grow as those of a polynomial of low degree."""
