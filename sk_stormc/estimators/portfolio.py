@@ -8,6 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_number
+from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -170,6 +171,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result)
         self._conclude(solver, result)
+        if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
+            warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
         return self
 
     def _asked(self):
