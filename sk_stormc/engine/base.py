@@ -1,21 +1,15 @@
 """The solvers' base class, with the only loop."""
 
-import copy
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from sk_stormc._validation import as_numbers, check_batch_size, check_choice, check_int, check_number, check_schedule
-from sk_stormc.engine.loop import Loop, falls_for_ever
-from sk_stormc.engine.oracle import Oracle
+from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number, check_schedule
 from sk_stormc.engine.probe import curvature
-from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
+from sk_stormc.engine.run import run, warn_if_unconverged
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
 from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
@@ -26,7 +20,6 @@ __all__ = ["CompositionalSolver"]
 
 SMALL = 1024  # up to so many components "auto" batches hold all of them
 PASSES = 100  # the budget where neither max_iter nor max_ifo is given
-NOTABLE = 1e-4  # part of the way down that an end above a recorded value is worth a warning, at the least
 
 
 class CompositionalSolver(BaseEstimator, ABC):
@@ -194,44 +187,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         if on_record is not None and not callable(on_record):
             raise ValueError(f"on_record must be callable or None, got {on_record!r}")
         self.accept(problem)
-        seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
-        oracle = Oracle(problem, seed)
-        # overflow is looked for by value and reported once, with what to change
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            if state is None:
-                self.prepare(oracle, None)
-                x = self._start_point(problem, oracle, x0)
-                run = RunState(type(self).__name__, problem.description(), MethodState(x), best_x=x)
-                run.first_residual = first_residual
-                loop = Loop(self, oracle, run, record_every, on_record, verbose)
-                loop.record(x)
-            else:
-                run = self._check_state(problem, state)
-                oracle.restore(run.oracle)
-                self.prepare(oracle, run.state)
-                loop = Loop(self, oracle, run, record_every, on_record, verbose)
-            with loop.listening():
-                run = self._run(oracle, run, loop)
-            return self._result(problem, oracle, run, loop)
-
-    def _run(self, oracle, run, loop):
-        if loop.reason is None and type(run.state) is MethodState:  # nothing was done yet
-            before = oracle.snapshot() if oracle.streaming else None
-            try:
-                run.state = self.init_state(oracle, run.state.x)
-            except EOFError:  # a stream has too few rows as yet
-                if before is None:
-                    raise
-                oracle.restore(before)
-                loop.reason = StopReason.EXHAUSTED
-        if loop.reason is None:
-            try:
-                self.iterate(oracle, run.state, loop)
-            except KeyboardInterrupt:
-                if loop.saved is None:
-                    raise
-                return loop.go_back()
-        return run
+        return run(self, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
 
     def iterate(self, oracle, s, loop):
         """Make iterations until the loop's bookkeeping has a reason to end."""
@@ -241,87 +197,6 @@ class CompositionalSolver(BaseEstimator, ABC):
             s.t += 1
             loop.take_stock()
 
-    def _start_point(self, problem, oracle, x0):
-        own = problem.initial_point(oracle.rng)
-        x = own if x0 is None else as_numbers("x0", x0, own.dtype)
-        if x.shape != (problem.n_variables,):
-            raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
-        if not np.isfinite(x).all():
-            raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
-        return x if problem.penalty is None else problem.penalty.project(x)
-
-    def _check_state(self, problem, state):
-        if not isinstance(state, RunState) or state.method != type(self).__name__:
-            found = getattr(state, "method", type(state).__name__)
-            raise ValueError(f"state must come from a run of {type(self).__name__}, got one of {found}")
-        if state.state.x.shape != (problem.n_variables,):
-            raise ValueError(
-                f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}"
-            )
-        if state.problem != problem.description():
-            raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
-        run = copy.copy(state)  # arrays are never written into, so a copy of what is bound anew is enough
-        run.state, run.records = copy.deepcopy(state.state), list(state.records)
-        return run
-
-    def _result(self, problem, oracle, run, loop):
-        run.oracle = oracle.snapshot()
-        records, t = list(run.records), run.state.t  # the last record belongs to this stop, not to the state
-        budget = loop.reason in (StopReason.MAX_ITER, StopReason.MAX_IFO)
-        if loop.reason == StopReason.NON_FINITE:
-            x, fun = run.best_x, run.best_fun
-            records = [r for r in records if math.isfinite(r[2])]
-        else:
-            x = self.finish(oracle, run.state) if t else run.state.x
-            known = x is run.state.x and records[-1][0] == t
-            fun = records[-1][2] if known else problem.objective(x)
-        if not records or records[-1] != (t, oracle.ifo, fun):
-            records.append((t, oracle.ifo, fun))
-        _, ifo, curve = zip(*records, strict=True)
-        result = SolverResult(
-            x,
-            fun,
-            np.array(curve),
-            np.array(ifo),
-            dict(oracle.n_evaluations),
-            t,
-            loop.reason,
-            loop.residual(),
-            oracle.n_guarded,
-            run,
-        )
-        if loop.reason == StopReason.NON_FINITE:
-            self._warn(
-                f"met a value that is not finite at iteration {t}; the best finite iterate (objective {fun:.6g}) is "
-                "kept. Decrease learning_rate, use learning_rate='auto', or rescale the data."
-            )
-        elif budget and falls_for_ever(problem, run, x, fun):
-            self._warn(
-                f"stops at {fun:.6g} after {oracle.ifo} IFO, while the objective still falls: it seems unbounded "
-                "below. Add a constraint or a penalty, or more samples than variables."
-            )
-        else:
-            if t and not oracle.streaming:
-                self._warn_if_above(result)
-            if loop.unlimited:
-                self.warn_if_unconverged(result)
-        return result
-
-    def _warn_if_above(self, result):
-        """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
-        start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
-        rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
-        if result.fun > start + rounding:
-            above, known = "the start's", start
-        elif result.fun - best > max(self.tol, NOTABLE) * (start - best) + rounding:
-            above, known = "one that it had recorded", best
-        else:
-            return
-        self._warn(
-            f"returns its last point, whose objective {result.fun:.6g} is above {above}, {known:.6g}. Use "
-            "solver='storm-c', a smaller learning_rate or larger batches."
-        )
-
     def warn_if_unconverged(self, result):
         """Warn where the run's budget ended before tol was met.
 
@@ -329,17 +204,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         ----------
         result : SolverResult
         """
-        if self.tol == 0 or result.stop_reason not in (StopReason.MAX_ITER, StopReason.MAX_IFO):
-            return
-        far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
-        name = result.stop_reason if getattr(self, result.stop_reason) is not None else "max_iter or max_ifo"
-        self._warn(
-            f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
-            f"|x~ - x| / learning_rate {far} its first value, where tol={self.tol:g} was asked for. Raise {name} or tol."
-        )
-
-    def _warn(self, message):
-        warnings.warn(f"{type(self).__name__} {message}", ConvergenceWarning, stacklevel=5)
+        warn_if_unconverged(self, result)
 
     # what the methods' init_state resolve "auto" with
 

@@ -185,11 +185,10 @@ class Loop:
             self.saved, self._saved_at = (run, self.oracle.snapshot()), now
 
     def go_back(self):
-        """The run as it was last saved: an iteration was left half done."""
+        """Return to the run as it was last saved: an iteration was left half done."""
         self.run, snapshot = self.saved
         self.oracle.restore(snapshot)
         self.reason = StopReason.INTERRUPTED
-        return self.run
 
     @contextmanager
     def listening(self):

@@ -55,6 +55,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Weight of |coef_|^2 in the objective.
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
         Of the batches; the same seed gives the same bits.
 
@@ -77,7 +79,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     n_features_in_ : int
@@ -124,6 +126,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         alpha=0.0,
         max_iter=None,
         tol=None,
+        verbose=0,
         random_state=None,
     ):
         self.gamma = gamma
@@ -134,6 +137,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.alpha = alpha
         self.max_iter = max_iter
         self.tol = tol
+        self.verbose = verbose
         self.random_state = random_state
 
     def __sklearn_tags__(self):

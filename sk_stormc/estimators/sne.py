@@ -14,7 +14,7 @@ from sk_stormc._validation import as_numbers, check_choice, check_int, check_num
 from sk_stormc.affinities import affinities, check_perplexity, conditional_probabilities, nearest_neighbors
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
-from sk_stormc.solvers import LBFGS, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, get_solver
 
 __all__ = ["SNEEmbedding"]
 
@@ -57,6 +57,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
         Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
         Of the batches, and of a random start; the same seed gives the same bits.
     n_jobs : int, default=None
@@ -78,7 +80,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     n_iter_ : int
     n_guarded_ : int
         Estimates of normalisers that were not positive and were put back.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
     n_features_in_ : int
@@ -119,6 +121,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         max_iter="auto",
         early_exaggeration="auto",
         tol="auto",
+        verbose=0,
         random_state=None,
         n_jobs=None,
     ):
@@ -132,6 +135,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.max_iter = max_iter
         self.early_exaggeration = early_exaggeration
         self.tol = tol
+        self.verbose = verbose
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -188,6 +192,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.kl_divergence_ = problem.divergence(result.x)
         self.n_guarded_ = result.n_guarded
         self._keep(solver, result)
+        self._conclude(solver, result)
         return self
 
     def fit_transform(self, X, y=None):
@@ -264,6 +269,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """The solver to run; without an early end where the learning rate is to fall to 0."""
         check_int("max_iter", self.max_iter, low=1, words=("auto",))
         check_number("tol", self.tol, low=0, words=("auto", None))
+        check_choice("verbose", self.verbose, (0, 1, False, True))
         solver = get_solver(self.solver)
         if self.tol == "auto" and not isinstance(solver, LBFGS):
             solver.set_params(tol=0.0)
@@ -305,15 +311,17 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 10 if early > 1 else 0
         if not n_early:
-            return problem, clone(solver).set_params(max_iter=n_iter).solve(problem, x, random_state=rng)
+            return problem, self._run(clone(solver).set_params(max_iter=n_iter), problem, x, random_state=rng)
         stage = clone(solver).set_params(max_iter=n_early)
-        first = stage.solve(problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
+        first = self._run(stage, problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
         problem = problem.stage(n_iter - n_early)
+        if first.stop_reason == StopReason.INTERRUPTED:
+            return problem, first
         stage = clone(solver).set_params(max_iter=n_iter - n_early)
         used = int(first.ifo[-1])
         if stage.max_ifo is not None:
             stage.set_params(max_ifo=max(1, stage.max_ifo - used))
-        last = stage.solve(problem, first.x, random_state=rng)
+        last = stage.solve(problem, first.x, random_state=rng, verbose=self.verbose)
         return problem, replace(
             last,
             loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
@@ -327,10 +335,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """Where new samples with these neighbours go."""
         p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
         mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]  # a product for each sample: no other's matters
-        return mean if self.kernel == "student-t" else place(mean, embedding)
+        return mean if self.kernel == "student-t" else place_among(mean, embedding)
 
 
-def place(mean, embedding):
+def place_among(mean, embedding):
     """The z that minimise -2 z.m + log sum_k exp(2 z.x_k - |x_k|^2), a convex problem for each m, by Newton's method.
 
     Parameters
@@ -348,9 +356,9 @@ def place(mean, embedding):
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.estimators.sne import place
+    >>> from sk_stormc.estimators.sne import place_among
     >>> square = np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]])
-    >>> place(np.array([[1.0, 1.0]]), square)
+    >>> place_among(np.array([[1.0, 1.0]]), square)
     array([[1., 1.]])
     """
     z, rows = mean.copy(), np.arange(len(mean))

@@ -11,9 +11,11 @@ from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import curvatures
 from sk_stormc.engine.steps import Direction, direction, land
 
-__all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
+__all__ = ["Anchor", "AnchorRule", "balance", "extrapolate", "settle"]
 
 MEMORY = 10  # anchors that are combined
+STRETCH, LEAST = 0.5, 0.25  # IFO between anchors: at most, and before one may come early; of an anchor's
+FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch
 UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
 ROUNDING = 1e-10  # of Phi
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
@@ -32,15 +34,16 @@ class Anchor:
 class AnchorRule:
     """The rule's memory, and an iteration by it.
 
-    An anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the last anchor's, after 3n/B in any
-    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or not above
-    all of those kept while its |F| is at most twice the last one's (after a combination: smaller). Otherwise it is
-    discarded and the run goes back. At the first failure without a combination the learning rate is halved, at a
-    second in a row batches are made four times as large, and so on: where few components make up the gradient, no
-    step is short enough for batches that miss them.
+    A stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
+    tenth of the last anchor's; and at once where |F| has grown tenfold. An anchor is good if its Phi is below that of
+    all before. It then starts the next stretch, from its combination with the good ones before it. If it is not good,
+    the run goes back to the best. Where a combination was to blame, those it was made of are forgotten, as they are
+    where the F predicted for it, or its drift since, was off by more than the last anchor's |F|. Where none was, the
+    learning rate is halved, and at every second failure in a row batches are made four times as large instead, up to
+    all components, where every iteration is an anchor.
     """
 
-    anchors: list  # the newest last
+    anchors: list  # the good ones since the last that failed, the newest last
     way: Direction  # of the step from x
     automatic: bool  # the learning rate is the rule's own, which it may halve
     growing: bool  # so are the batches, which it may enlarge
@@ -71,7 +74,7 @@ class AnchorRule:
             if self.combined:
                 s.now = extrapolate(self.anchors, problem)
                 self.way = direction(problem, metric, s.now.x, s.now.F, eta)
-        x = s.now.x
+        x, F = s.now.x, s.now.F
         if not self.stay:
             x = land(problem, x, self.way, eta, rule.normalization, at(rule.precision, s.t))
         s.now = estimate(oracle, s, x)
@@ -79,36 +82,56 @@ class AnchorRule:
         s.since_anchor += 1
         s.at_anchor = s.refresh
         if s.refresh:
-            self._judge(oracle, s)
+            self._judge(oracle, s, drift=distance(self.way, direction(problem, metric, x, F, eta)))
         else:
-            length, n_over_b = self.way.length, problem.n_inner / (s.batch_size[0] or problem.n_inner)
-            fallen = length <= 0.1 * s.residual and s.since_anchor >= 0.25 * n_over_b
-            self.stay = not length < 100 * s.residual  # an F that has grown so much is not stepped along
-            s.refresh = fallen or self.stay or s.since_anchor >= 3 * n_over_b
+            length, spent = self.way.length, s.since_anchor * s.prices[0] / s.prices[1]
+            self.stay = not length < GROWN * s.residual  # an F that has grown so much is not stepped along
+            s.refresh = self.stay or spent >= (LEAST if length <= FALLEN * s.residual else STRETCH)
 
-    def _judge(self, oracle, s):
+    def _judge(self, oracle, s, drift):
         length, anchor = self.way.length, Anchor(s.now, self.way, oracle.value(s.now.x, s.now.u))
-        # |F| alone may fall on the way up; and a combination may lead to where it came from
-        highest = max(old.value for old in self.anchors)
-        down = anchor.value <= highest + ROUNDING * abs(highest)
-        shorter = length < s.residual if self.combined else length <= 2 * s.residual
-        good = (down and shorter) or anchor.value < self.anchors[-1].value
+        best = self.anchors[-1].value
+        # where Phi cannot tell them apart |F| can, and a combination may lead to where it came from
+        level = abs(anchor.value - best) <= ROUNDING * abs(best)
+        good = length < (1 if self.combined else 2) * s.residual if level else anchor.value < best
         if good or not (self.combined or self.automatic):
-            self.anchors = [*self.anchors[1 - MEMORY :], anchor]
+            lost = self.combined and drift > s.residual and not oracle.is_full(s.batch_size)
+            self.anchors = [anchor] if lost else [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
-        else:  # back to the anchor before
+        else:  # back to the best
             self.anchors = self.anchors[-1:]
             if not self.combined:
-                self.failures += 1
-                if self.failures % 2 or not self.growing:
-                    s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
-                else:
-                    s.batch_size = enlarge(oracle, s.batch_size, 4)
-                    s.prices = None
+                self._shorten(oracle, s)
             s.now = self.anchors[-1].estimate
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
             self.way = direction(oracle.problem, metric, s.now.x, s.now.F, eta)
         self.stay, s.refresh = False, oracle.is_full(s.batch_size)
+
+    def _shorten(self, oracle, s):
+        """Halve the learning rate or, at every second failure in a row, enlarge the batches."""
+        self.failures += 1
+        if self.failures % 2 or not self.growing:
+            s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
+        else:
+            s.batch_size = enlarge(oracle, s.batch_size, 4)
+            s.prices = None
+
+
+def distance(way, other):
+    """Length of the difference of two `Direction`."""
+    return math.sqrt(max(float((way.q - other.q).dot(way.p - other.p)), 0.0))
+
+
+def balance(oracle, size):
+    """Batch sizes (B_g, B_dg, B_f) of which none is all of many components where another is sampled.
+
+    A few hundred components of f at every iteration would cost more than their noise is worth beside that of g.
+    """
+    sampled = [b for b in size if b]
+    if not sampled:
+        return size
+    B, sizes = max(sampled), zip(KINDS, size, strict=True)
+    return tuple(B if b is None and oracle.n_components(kind) > 2 * B else b for kind, b in sizes)
 
 
 def enlarge(oracle, size, factor):

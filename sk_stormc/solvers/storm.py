@@ -10,7 +10,7 @@ from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance
 from sk_stormc.engine.estimates import advance_outer, guard
 from sk_stormc.metrics import Identity
 from sk_stormc.schedules import inverse
-from sk_stormc.solvers.anchored import AnchorRule, settle
+from sk_stormc.solvers.anchored import AnchorRule, balance, settle
 from sk_stormc.theory import storm_parameters
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional", "exact_slope"]
@@ -197,6 +197,8 @@ class STORMCompositional(CompositionalSolver):
         own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
         precision = self.auto("precision", problem, 0.1)
         L = None
+        if ruled and own_size:
+            size = balance(oracle, size)
         if ruled and own_rate and own_size:
             size, L = settle(oracle, x, size)
         rule = self.step_rule(
