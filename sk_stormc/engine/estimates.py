@@ -47,10 +47,11 @@ def keep_in_domain(problem, u, u_old):
 
 
 def guard(oracle, u, u_old):
-    """An estimate of u kept in the domain of f; what had left it is counted."""
+    """An estimate of u kept in the domain of f; what had left it is counted. The oracle looks at u for its unit."""
     kept = keep_in_domain(oracle.problem, u, u_old)
     if kept is not u:
         oracle.n_guarded += int(np.count_nonzero(kept != u))
+    oracle.note(kept)
     return kept
 
 

@@ -88,7 +88,7 @@ class Oracle:
         self.n_guarded = 0
         self.log_scale = None
         self._moving = True  # until the problem says that its inner value needs no unit
-        self._drifted = None  # the last x and batch of g, where its values have left the range of their unit
+        self._drift = 0.0  # log of the last estimate of u, where that has left the range of its unit
         self._exact = None
         self.exact_charged = False
         self._full = {}
@@ -194,18 +194,12 @@ class Oracle:
         """
         self.n_evaluations["inner"] += batch.size
         if self._moving and self.log_scale is None:
-            self._express(self._unit_at(x, batch))
+            self._express(self._first_unit(x, batch))
         u = self._scaled.inner(x, batch.data)
-        if not self._moving:
-            return u
-        way, limit = math.log(max(float(u.max()), 1e-300)), DRIFT[u.dtype]
-        # batches may miss the few components that make up u, so that only all of them show that it has fallen
-        if not way <= limit or (way < -limit and (batch.full or self.streaming)):
-            self._drifted = x, batch
-            if fresh:
-                self._express(self._unit_at(x, batch))
-                self.n_evaluations["inner"] += batch.size
-                u = self._scaled.inner(x, batch.data)
+        if fresh and batch.full and self._out_of_range(u):
+            self._express(self.problem.log_scale(x, batch.data))
+            self.n_evaluations["inner"] += batch.size
+            u = self._scaled.inner(x, batch.data)
         return u
 
     def jacobian(self, x, batch):
@@ -253,8 +247,8 @@ class Oracle:
 
     # the unit of the inner value: a matter of number ranges, so that finding it is not charged
 
-    def _unit_at(self, x, batch):
-        """The unit at x, from all components where there is an end to them, else from the batch."""
+    def _first_unit(self, x, batch):
+        """From all components where there is an end to them: a batch may miss the few that make up u."""
         data = batch.data
         if not (batch.full or self.streaming) and self.problem.log_scale(x, data) is not None:
             data = self.problem.inner_batch(None)
@@ -266,12 +260,25 @@ class Oracle:
             self._moving = False
         elif math.isfinite(log_scale):
             self.log_scale, self._scaled = log_scale, self.problem.scaled(log_scale)
-        self._drifted = None
+        self._drift = 0.0
+
+    def _out_of_range(self, u):
+        """Log of u, where that is far from 0; else 0."""
+        if not self._moving:
+            return 0.0
+        top = float(u.max())
+        way = math.log(top) if 0 < top < math.inf else 0.0
+        return way if abs(way) > DRIFT[u.dtype] else 0.0
+
+    def note(self, u):
+        """Look at an estimate of u, which `follow_unit` goes by."""
+        if self._moving:
+            self._drift = self._out_of_range(u)
 
     def follow_unit(self):
-        """Between iterations: take another unit where the values of g have left the range of the present one."""
-        if self._drifted is not None:
-            self._express(self._unit_at(*self._drifted))
+        """Between iterations: take the last estimate of u for the unit, where it has left the present one's range."""
+        if self._drift:
+            self._express(self.log_scale + self._drift)
 
     # streams
 
