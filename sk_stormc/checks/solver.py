@@ -122,7 +122,10 @@ class _Check:
         def watched_init(oracle, x):
             if ledger is not None:
                 ledger.watch(oracle)
-            return init(oracle, x)
+            kept = x.copy()
+            s = init(oracle, x)
+            self.require(np.array_equal(x, kept), "init_state writes into x, which is the run's start; take a copy")
+            return s
 
         solver.step, solver.init_state = watched_step, watched_init
         with warnings.catch_warnings():
