@@ -208,7 +208,7 @@ class WritesIntoTheState(Breach):
         super().step(oracle, s)
 
 
-class WritesIntoARecord(Breach):
+class WritesIntoTheStart(Breach):
     def init_state(self, oracle, x):
         x += 1e-3
         return super().init_state(oracle, x)
@@ -302,7 +302,7 @@ class AsksNobody(Breach):
         for _ in range(self.max_iter):
             self.step(oracle, s)
             s.t += 1
-        loop.proceed()
+        loop.take_stock()
 
 
 class LeavesTheBox(Breach):
@@ -330,7 +330,7 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
     [
         (WritesIntoX, None, "step writes into an array of the state"),
         (WritesIntoTheState, None, "step writes into an array of the state"),
-        (WritesIntoARecord, None, "x of iteration 0 is written into later"),
+        (WritesIntoTheStart, None, "init_state writes into x"),
         (EvaluatesUncharged, None, r"n_evaluations\['inner'\] must be"),
         (GathersUncharged, None, "ifo must be .* as drawn"),
         (MakesItsOwnBatch, None, r"n_evaluations\['outer'\] must be"),
@@ -355,6 +355,22 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
 def test_breaches_are_found(solver, problem, message):
     with pytest.raises(ValueError, match=f"{solver.__name__}: .*({message})"):
         check_solver(solver(), problem and problem())
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_writing_into_a_record_is_harmless(name):
+    """Records have copies of x: whatever a callback does to them, the run and its state know nothing of it."""
+    problem, settings = portfolio(), {"random_state": 0, "max_iter": 12, "record_every": 1, "tol": 0}
+
+    def spoil(record):
+        record.x[:] = np.nan
+
+    plain, spoilt = (minimize(problem, name, on_record=look, **settings) for look in (None, spoil))
+    np.testing.assert_array_equal(spoilt.x, plain.x)
+    np.testing.assert_array_equal(spoilt.loss_curve, plain.loss_curve)
+    rests = [minimize(problem, name, state=part.state, max_iter=24, tol=0) for part in (plain, spoilt)]
+    np.testing.assert_array_equal(rests[1].x, rests[0].x)
+    np.testing.assert_array_equal(rests[1].state.best_x, rests[0].state.best_x)
 
 
 def test_the_unbroken_solver_passes():
