@@ -31,7 +31,7 @@ from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
-from sk_stormc.engine.steps import PROBES
+from sk_stormc.engine.probe import PROBES
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
 FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}  # where a solver has such parameters
@@ -409,7 +409,7 @@ def test_schedules_on_streams():
     assert bits(fed(same[0], RETURNS, 100)) == bits(fed(same[1], RETURNS, 1500))  # "auto" is inverse()
     rate = decay_to(0.01, 0.2, horizon=20)
     result = minimize(stream_of(RETURNS), learning_rate=rate, momentum=power(-2 / 3), random_state=0)
-    assert result.state.state.learning_rate == rate
+    assert result.state.state.rule.learning_rate == rate
     scheduled = portfolio(STORMCompositional(learning_rate=rate, momentum=power(-2 / 3)))
     assert fed(scheduled, RETURNS, 37).weights_.tobytes() == result.x.tobytes()
     again = pickle.loads(pickle.dumps(fed(clone(scheduled), RETURNS[:900], 37)))
