@@ -326,14 +326,14 @@ def test_units_move_with_a_run(returns, name):
         assert result.fun - best < 1e-6 * abs(best)
         assert abs(result.state.oracle["log_scale"]) < 20
     else:  # the curvature at the start is a guess at that of the way
-        assert result.fun < 0.9 * result.loss_curve[0]
+        assert result.fun < result.loss_curve[0] - 20
 
 
 def test_a_unit_taken_for_a_confirmation_is_the_states(returns):
     """A full gradient shows that u has fallen, where minibatches may miss what makes it up; the estimates go along."""
     problem = PortfolioProblem(returns, 1.0, risk_measure="entropic")
     solver, oracle = SCGD(0.01, 0.5, 16, tol=1e-4), Oracle(problem, 0)
-    s = solver.init_state(oracle, np.full(D, -60.0))
+    s = solver.init_state(oracle, np.full(D, -20.0))
     loop = Loop(solver, oracle, RunState("SCGD", state=s, first_residual=1.0), None, None)
     solver.step(oracle, s)
     s.t += 1

@@ -9,10 +9,10 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.penalties import L1, Simplex
-from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.engine import Oracle
 from sk_stormc.metrics import LowRank
+from sk_stormc.penalties import L1, Simplex
+from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.solvers import SketchySTORM, STORMCompositional
 from sk_stormc.solvers.sketchy import cauchy_point
 

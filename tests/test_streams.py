@@ -26,12 +26,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
-from sk_stormc.engine.probe import PROBES
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
 FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}  # where a solver has such parameters

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sk_stormc import STORMCompositional, minimize
+from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
 from sk_stormc.solvers import (
@@ -18,7 +19,6 @@ from sk_stormc.solvers import (
     storm_parameters,
     theorem_condition,
 )
-from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
