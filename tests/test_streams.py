@@ -26,6 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import StepRule
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -428,7 +429,7 @@ def test_steps_of_the_problem_are_kept_and_sizes_are_not():
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert (s.learning_rate, s.momentum, s.normalization, s.precision) == (0.02, (0.1,) * 3, "global", 0.5)
+    assert s.rule == StepRule(0.02, "global", 0.5) and s.momentum == (0.1,) * 3
     assert s.batch_size == (32, 32, 32) and s.anchor is None
 
 
