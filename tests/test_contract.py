@@ -226,6 +226,7 @@ class GathersUncharged(Breach):
 
 class HidesItsDraws(Breach):
     def breach(self, oracle, s):
+        oracle.draw("outer", 1)
         oracle.ifo -= 1
 
 
@@ -297,6 +298,15 @@ class Overflows(Breach):
         s.x = s.x * np.inf
 
 
+class GoesBeyondTheBudget(Breach):
+    def iterate(self, oracle, s, loop):
+        super().iterate(oracle, s, loop)
+        if s.t and loop.reason == "max_ifo":
+            self.step(oracle, s)
+            s.t += 1
+            loop.take_stock()
+
+
 class AsksNobody(Breach):
     def iterate(self, oracle, s, loop):
         for _ in range(self.max_iter):
@@ -311,6 +321,9 @@ class LeavesTheBox(Breach):
 
 
 class MakesItsOwnBatch(Breach):
+    def cost(self, oracle, s):
+        return super().cost(oracle, s) + 8
+
     def breach(self, oracle, s):
         batch = oracle.draw("outer", 8)
         batch.data = (batch.data[0], 1 / 8)
@@ -343,8 +356,9 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (ChangesItsParameters, None, "changes the solver's parameters"),
         (HoldsTheOracle, None, "the state must be picklable, but it holds a"),
         (CannotBePickled, None, "the state must be picklable"),
-        (CostsMoreThanItSays, None, "must be used and not exceeded"),
-        (SaysMoreThanItCosts, None, "must be used and not exceeded"),
+        (CostsMoreThanItSays, None, "step must draw the 31 IFO that .* announces, got 32"),
+        (SaysMoreThanItCosts, None, "step must draw the 33 IFO that .* announces, got 32"),
+        (GoesBeyondTheBudget, None, "must be used and not exceeded"),
         (GoesUp, None, "must go down"),
         (Overflows, None, "must stay finite"),
         (AsksNobody, None, "every iteration must be offered"),

@@ -47,11 +47,12 @@ def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
     >>> check_solver(SCGD())
     >>> class Careless(SCGD):
     ...     def step(self, oracle, s):
+    ...         super().step(oracle, s)
     ...         s.x = s.x - 0.01 * oracle.problem.gradient(s.x)
     >>> check_solver(Careless())
     Traceback (most recent call last):
         ...
-    ValueError: Careless: n_evaluations['inner'] must be 28448 as evaluated, got 2048
+    ValueError: Careless: n_evaluations['inner'] must be 28832 as evaluated, got 2432
     """
     check_int("max_iter", max_iter, low=4)
     check_int("random_state", random_state, low=0)
