@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sk_stormc.problems import FiniteSumComposition
 from sk_stormc.engine.oracle import Oracle
+from sk_stormc.problems import FiniteSumComposition
 
 SEED = 3
 

@@ -208,7 +208,7 @@ class WritesIntoTheState(Breach):
         super().step(oracle, s)
 
 
-class WritesIntoARecord(Breach):
+class WritesIntoTheStart(Breach):
     def init_state(self, oracle, x):
         x += 1e-3
         return super().init_state(oracle, x)
@@ -226,6 +226,7 @@ class GathersUncharged(Breach):
 
 class HidesItsDraws(Breach):
     def breach(self, oracle, s):
+        oracle.draw("outer", 1)
         oracle.ifo -= 1
 
 
@@ -297,12 +298,21 @@ class Overflows(Breach):
         s.x = s.x * np.inf
 
 
+class GoesBeyondTheBudget(Breach):
+    def iterate(self, oracle, s, loop):
+        super().iterate(oracle, s, loop)
+        if s.t and loop.reason == "max_ifo":
+            self.step(oracle, s)
+            s.t += 1
+            loop.take_stock()
+
+
 class AsksNobody(Breach):
     def iterate(self, oracle, s, loop):
         for _ in range(self.max_iter):
             self.step(oracle, s)
             s.t += 1
-        loop.proceed()
+        loop.take_stock()
 
 
 class LeavesTheBox(Breach):
@@ -311,6 +321,9 @@ class LeavesTheBox(Breach):
 
 
 class MakesItsOwnBatch(Breach):
+    def cost(self, oracle, s):
+        return super().cost(oracle, s) + 8
+
     def breach(self, oracle, s):
         batch = oracle.draw("outer", 8)
         batch.data = (batch.data[0], 1 / 8)
@@ -330,7 +343,7 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
     [
         (WritesIntoX, None, "step writes into an array of the state"),
         (WritesIntoTheState, None, "step writes into an array of the state"),
-        (WritesIntoARecord, None, "x of iteration 0 is written into later"),
+        (WritesIntoTheStart, None, "init_state writes into x"),
         (EvaluatesUncharged, None, r"n_evaluations\['inner'\] must be"),
         (GathersUncharged, None, "ifo must be .* as drawn"),
         (MakesItsOwnBatch, None, r"n_evaluations\['outer'\] must be"),
@@ -343,8 +356,9 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (ChangesItsParameters, None, "changes the solver's parameters"),
         (HoldsTheOracle, None, "the state must be picklable, but it holds a"),
         (CannotBePickled, None, "the state must be picklable"),
-        (CostsMoreThanItSays, None, "must be used and not exceeded"),
-        (SaysMoreThanItCosts, None, "must be used and not exceeded"),
+        (CostsMoreThanItSays, None, "step must draw the 31 IFO that .* announces, got 32"),
+        (SaysMoreThanItCosts, None, "step must draw the 33 IFO that .* announces, got 32"),
+        (GoesBeyondTheBudget, None, "must be used and not exceeded"),
         (GoesUp, None, "must go down"),
         (Overflows, None, "must stay finite"),
         (AsksNobody, None, "every iteration must be offered"),
@@ -355,6 +369,22 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
 def test_breaches_are_found(solver, problem, message):
     with pytest.raises(ValueError, match=f"{solver.__name__}: .*({message})"):
         check_solver(solver(), problem and problem())
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_writing_into_a_record_is_harmless(name):
+    """Records have copies of x: whatever a callback does to them, the run and its state know nothing of it."""
+    problem, settings = portfolio(), {"random_state": 0, "max_iter": 12, "record_every": 1, "tol": 0}
+
+    def spoil(record):
+        record.x[:] = np.nan
+
+    plain, spoilt = (minimize(problem, name, on_record=look, **settings) for look in (None, spoil))
+    np.testing.assert_array_equal(spoilt.x, plain.x)
+    np.testing.assert_array_equal(spoilt.loss_curve, plain.loss_curve)
+    rests = [minimize(problem, name, state=part.state, max_iter=24, tol=0) for part in (plain, spoilt)]
+    np.testing.assert_array_equal(rests[1].x, rests[0].x)
+    np.testing.assert_array_equal(rests[1].state.best_x, rests[0].state.best_x)
 
 
 def test_the_unbroken_solver_passes():

@@ -450,6 +450,18 @@ def fit(name, R, **params):
     return portfolio, [str(w.message) for w in caught]
 
 
+def honest(portfolio, messages):
+    """What a bounded run may warn of, and where its budget ended first, must: that tol was not met, and how far x_T is.
+
+    Once each, and the latter only where a recorded objective is below that of x_T.
+    """
+    ended = portfolio.solver_.tol > 0 and portfolio.stop_reason_ in ("max_iter", "max_ifo")
+    short = sum("has not converged: its budget ended" in message for message in messages)
+    above = sum("returns its last point" in message for message in messages)
+    lower = portfolio.loss_curve_[-1] > portfolio.loss_curve_.min()
+    return len(messages) == short + above and short == ended and above <= lower
+
+
 def constant_asset(n, value):
     return np.c_[make_returns(n, 4), np.full(n, value)]
 
@@ -475,10 +487,13 @@ def test_an_unbounded_objective_is_told(name, case):
     assert "unbounded" in messages[0]
     assert "constraint" in messages[0]
     assert type(portfolio.solver_).__name__ in messages[0]
-    assert portfolio.stop_reason_ == "max_ifo"
     assert np.isfinite(portfolio.weights_).all()
     assert portfolio.loss_curve_[-1] < portfolio.loss_curve_[0]
-    assert portfolio.ifo_[-1] <= 101 * 3 * len(R)
+    if name in ("storm-c", "sketchy-storm") and len(R) <= 1024:  # full batches, whose budget is in iterations
+        assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 10_000)
+    else:
+        assert portfolio.stop_reason_ == "max_ifo"
+        assert portfolio.ifo_[-1] <= 101 * 3 * len(R)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -525,15 +540,14 @@ def test_a_bounded_objective_is_not_called_unbounded(name, case):
         portfolio, messages = fit(name, BOUNDED[case], **params)
         assert not any("unbounded" in message for message in messages)
         # heavy tails can carry the fixed automatic rates of the checkpoint methods away; they say so
-        assert case == "heavy tails" or messages == []
+        assert case == "heavy tails" or honest(portfolio, messages)
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
 @pytest.mark.parametrize("rate", [1e-9, 1e-6, 1e-3])
 def test_steps_far_too_short_are_not_called_unbounded(name, rate):
     for case in ("small", "large", "two nearly identical assets"):
-        _, messages = fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case])
-        assert messages == []
+        assert honest(*fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case]))
 
 
 @pytest.mark.parametrize("name", ["storm-c", "scgd"])
@@ -555,7 +569,7 @@ def test_rounding_is_not_called_unbounded():
     # steps far too long, on the simplex: what x changes by at the end is its own rounding
     returns = make_gaussian_returns(3000, 10, mean=0.1, random_state=0)
     solver = SARAHCompositional(learning_rate=0.3, batch_size=8)
-    assert fit(solver, returns, constraint="long_only", max_iter=200)[1] == []
+    assert honest(*fit(solver, returns, constraint="long_only", max_iter=200))
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -574,7 +588,7 @@ def test_constraints_bound_the_unbounded(name, params):
         return
     for R in (make_returns(20, 30), constant_asset(300, 0.02), constant_asset(1500, -0.02)):
         for budget in ({}, {"max_iter": 1}, {"max_iter": 10}):
-            assert fit(name, R, **params, **budget)[1] == []
+            assert honest(*fit(name, R, **params, **budget))
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -582,8 +596,7 @@ def test_other_risk_measures_with_a_minimum_are_not_called_unbounded(name):
     for risk_measure in ("semivariance", "entropic"):
         for case in ("small", "large", "fractions", "nothing", "two identical assets"):
             for params in ({}, {"max_iter": 1}, {"max_iter": 10}):
-                messages = fit(name, BOUNDED[case], risk_measure=risk_measure, **params)[1]
-                assert messages == []
+                assert honest(*fit(name, BOUNDED[case], risk_measure=risk_measure, **params))
 
 
 # --- steps that are far too long -----------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
     np.testing.assert_array_equal(one.x, other.x)
     names = ("acc-scgd", "asc-pg", "scgd")
     states = [minimize(curved, name, max_iter=1, random_state=0).state.state for name in names]
-    rates, betas = zip(*((s.learning_rate, s.beta) for s in states), strict=True)
+    rates, betas = zip(*((s.rule.learning_rate, s.beta) for s in states), strict=True)
     assert [r.exponent for r in rates] == [-5 / 7, -5 / 9, -3 / 4]
     assert [b.exponent for b in betas] == [-4 / 7, -4 / 9, -1 / 2]
     assert len({r.scale for r in rates}) == 1  # one probe for all
@@ -161,16 +161,17 @@ def test_civr(curved, eps, S):
 def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
-    assert state.limits == ("global", pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12))
+    assert state.rule.normalization == "global"
+    assert state.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
-    assert later.t == 8 and later.steps == 3  # the checkpoint is three steps behind
-    assert later.limits[1] == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
+    assert later.t == 8 and later.since_checkpoint == 3  # the checkpoint is three steps behind
+    assert later.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
-    assert plain.limits == (None, None)
-    assert state.learning_rate == 2 * plain.learning_rate  # gamma is 1/2
+    assert (plain.rule.normalization, plain.rule.precision) == (None, None)
+    assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
-    assert plain.learning_rate == sarah.learning_rate
+    assert plain.rule.learning_rate == sarah.rule.learning_rate
 
 
 def test_civr_returns_exact_zeros():

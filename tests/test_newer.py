@@ -1,4 +1,4 @@
-"""The sketched preconditioner and the inner value that follows a constant Jacobian: "sketchy-storm"."""
+"""The sketched preconditioner of "sketchy-storm", and the inner value that follows a constant Jacobian in "storm-c"."""
 
 import pickle
 from pathlib import Path
@@ -9,11 +9,12 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import Oracle
+from sk_stormc.metrics import LowRank
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import PortfolioProblem, SNEProblem
-from sk_stormc.solvers import SketchySTORM
-from sk_stormc.engine.oracle import Oracle
-from sk_stormc.solvers.sketchy import Preconditioner, cauchy_point
+from sk_stormc.solvers import SketchySTORM, STORMCompositional
+from sk_stormc.solvers.sketchy import cauchy_point
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 REGIONS = ("Europe", "Japan", "Global", "Global_ex_US", "North_America", "Asia_Pacific_ex_Japan")
@@ -57,14 +58,14 @@ def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_metric(re
     rho = np.linalg.eigvalsh(A)[0]
     expected = root[:, None] * np.linalg.inv(A + rho * np.eye(d)) * root
     F = np.random.default_rng(0).normal(size=d)
-    np.testing.assert_allclose(P @ F, expected @ F, rtol=1e-4)
+    np.testing.assert_allclose(P.apply(F), expected @ F, rtol=1e-4)
 
 
 def test_the_sketch_lowers_the_condition_number(returns):
     problem = PortfolioProblem(returns, metric="variance")
     P = state(problem, max_iter=1).metric
-    assert isinstance(P, Preconditioner)
-    metric = np.array([P @ e for e in np.eye(problem.n_variables)])
+    assert isinstance(P, LowRank)
+    metric = np.array([P.apply(e) for e in np.eye(problem.n_variables)])
     np.testing.assert_allclose(metric, metric.T, atol=1e-9 * np.abs(metric).max())
     assert np.linalg.eigvalsh(metric)[0] > 0
 
@@ -77,7 +78,7 @@ def test_the_sketch_lowers_the_condition_number(returns):
 
 def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(returns):
     P, r = state(PortfolioProblem(returns), rank=6, max_iter=1).metric, 6
-    values = np.linalg.eigvalsh([P @ e for e in np.eye(len(P.scale))])
+    values = np.linalg.eigvalsh([P.apply(e) for e in np.eye(len(P.scale))])
     np.testing.assert_allclose(values[r - 1 :], P.scale[0], rtol=1e-6)  # lambda_r + rho = 2 rho, and 2 rho elsewhere
     assert values[r - 2] < 0.99 * P.scale[0]
 
@@ -92,7 +93,7 @@ def test_curvature_is_sketched_at_the_cauchy_point():
     A = 2 * below.T @ below / len(R)
     expected = np.linalg.inv(A + np.linalg.eigvalsh(A)[0] * np.eye(4))
     P = state(problem, rank=4, max_iter=1).metric
-    np.testing.assert_allclose([P @ e for e in np.eye(4)], expected, atol=0.02 * np.abs(expected).max())
+    np.testing.assert_allclose([P.apply(e) for e in np.eye(4)], expected, atol=0.02 * np.abs(expected).max())
 
 
 def test_the_cauchy_point_of_a_quadratic_is_the_minimum_along_its_gradient():
@@ -110,7 +111,8 @@ def test_without_curvature_the_problem_keeps_its_metric():
     problem = PortfolioProblem(np.full((2000, 3), 0.5), metric=np.array([1.0, 2.0, 3.0]))
     with pytest.warns(UserWarning, match="unbounded"):
         found = state(problem, max_iter=3)
-    np.testing.assert_array_equal(found.metric, [1, 2, 3])
+    assert found.metric is None
+    np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)  # the steps are in it
 
 
 def test_the_problem_is_left_as_it_was(returns):
@@ -130,10 +132,11 @@ def test_a_matrix_metric_is_kept():
 # the inner value
 
 
+@pytest.mark.parametrize("name", ["storm-c", "sketchy-storm"])
 @pytest.mark.parametrize("n", [500, 4000])
-def test_u_is_exact_without_further_draws_of_g(returns, n):
+def test_u_is_exact_without_further_draws_of_g(returns, n, name):
     problem = PortfolioProblem(returns[:n], risk_measure="semivariance")
-    results = [minimize(problem, "sketchy-storm", random_state=0, tol=0, max_iter=k) for k in (1, 700)]
+    results = [minimize(problem, name, random_state=0, tol=0, max_iter=k) for k in (1, 700)]
     now = results[1].state.state.now
     np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
     for kind in ("inner", "jacobian"):
@@ -142,6 +145,9 @@ def test_u_is_exact_without_further_draws_of_g(returns, n):
 
 def test_charges_with_a_constant_jacobian(returns):
     n, S, r, B, T = len(returns), 100, 4, 8, 5
+    rule = minimize(PortfolioProblem(returns), "storm-c", batch_size=(B, None, B), max_iter=T, tol=0, random_state=0)
+    # J, the probe's g and f, u and F at x_0, and f alone in T steps
+    assert rule.ifo[-1] == n + PROBE * 2 * B + 2 * n + T * B
     solver = SketchySTORM(batch_size=(B, None, B), rank=r, sketch_batch_size=S, max_iter=T, tol=0)
     result = minimize(PortfolioProblem(returns), solver, random_state=0)
     # J, the sketch's g and f, the probe's, u and F at x_0, and f alone in T steps
@@ -149,6 +155,45 @@ def test_charges_with_a_constant_jacobian(returns):
     probe = result.n_evaluations["inner"] - S - n  # as many of g as of f
     assert result.n_evaluations["jacobian"] == n
     assert result.n_evaluations["outer"] == (r + 4) * S + probe + n + 2 * T * B
+
+
+def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
+    """With u exact an anchor needs no component of g, whose number n_inner would come to."""
+    n, B, counts = len(returns), 16, []
+    settings = {"batch_size": (B, None, B), "learning_rate": 2e-4, "tol": 0, "max_iter": 800, "record_every": 1}
+
+    def keep(record):
+        counts.append(record.ifo)
+
+    result = minimize(PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings)
+    assert set(np.diff(counts[1:])) == {B, n}
+    assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n  # u at x_0, and J
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sketchy-storm"])
+def test_the_rule_follows_a_jacobian_that_is_exact_only(returns, name):
+    """A sampled one, or one in batches, leaves u to step 8, whose draws are charged."""
+    B = 16
+    entropic = PortfolioProblem(returns / 50, risk_measure="entropic")
+    for problem, size, price in ((PortfolioProblem(returns), (B, B, B), 3 * B), (entropic, B, 2 * B + 1)):
+        short, long = (
+            minimize(problem, name, random_state=0, tol=0, batch_size=size, learning_rate=1e-3, max_iter=k)
+            for k in (10, 15)
+        )
+        assert long.ifo[-1] - short.ifo[-1] == 5 * price
+        assert long.state.state.origin is None
+
+
+def test_u_from_a_first_minibatch_is_corrected_at_anchors():
+    """The constant Jacobian gives the way of u, not where it begins."""
+    problem = PortfolioProblem(make_gaussian_returns(2000, 6, mean=0.3, random_state=0), risk_measure="semivariance")
+    best = minimize(problem, "lbfgs", tol=1e-10).fun
+    for size in (8, None):
+        solver = STORMCompositional(init_batch_size=size, tol=1e-6)
+        result = minimize(problem, solver, np.full(6, 0.5), random_state=0)
+        assert result.fun - best <= 1e-6 * abs(best)
+        now = result.state.state.now
+        np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
 
 
 def test_charges_with_a_sampled_jacobian():
@@ -218,7 +263,12 @@ def test_fewer_passes_where_curvature_varies(measure):
 def test_penalties_keep_the_diagonal_metric(returns, penalty):
     problem = PortfolioProblem(returns, penalty=penalty, metric="variance")
     result = minimize(problem, "sketchy-storm", random_state=0, tol=1e-8)
-    assert result.state.state.metric is not None and result.state.state.metric.ndim == 1
+    assert result.state.state.metric is None  # nothing was sketched
+    plain = PortfolioProblem(returns, penalty=penalty)
+    settings = {"learning_rate": 0.01, "max_iter": 1, "tol": 0, "random_state": 0}
+    steps = [minimize(one, "sketchy-storm", **settings).x for one in (problem, plain)]
+    assert not np.allclose(*steps)
+    np.testing.assert_array_equal(steps[0], minimize(problem, "storm-c", **settings).x)
     np.testing.assert_allclose(result.x, minimize(problem, "storm-c", random_state=1, tol=1e-8).x, atol=1e-6)
     assert (result.x == 0).any()
 
@@ -254,9 +304,9 @@ def test_length_in_the_norm_of_the_inverse():
     rng = np.random.default_rng(0)
     root, x = rng.uniform(0.1, 1.0, 12), rng.normal(size=12)
     U = np.linalg.qr(rng.normal(size=(12, 4)))[0]
-    metric = Preconditioner(root**2 / 3, root[:, None] * U * np.sqrt(1 / 3 - 1 / np.array([1000.0, 50.0, 7.0, 3.0])))
-    P = np.linalg.inv([metric @ e for e in np.eye(12)])
-    np.testing.assert_allclose(metric.inverse_length(x), np.sqrt(x @ P @ x))
+    metric = LowRank(root**2 / 3, root[:, None] * U * np.sqrt(1 / 3 - 1 / np.array([1000.0, 50.0, 7.0, 3.0])))
+    P = np.linalg.inv([metric.apply(e) for e in np.eye(12)])
+    np.testing.assert_allclose(metric.size(x), np.sqrt(x @ P @ x))
 
 
 def test_draws_made_ahead_for_the_sketch_are_forgotten(returns):

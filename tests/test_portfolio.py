@@ -603,6 +603,7 @@ def test_init_stores_and_does_nothing_else():
         "max_iter": 0,
         "tol": -1,
         "warm_start": "no",
+        "verbose": "loudly",
         "random_state": "seed",
     }
     portfolio = CompositionalPortfolio(**params)

@@ -103,8 +103,11 @@ def test_lbfgs_is_charged_a_pass_a_gradient(problem):
 
 
 def test_probe_is_charged(problem):
-    # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian
-    assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 32
+    # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian, that u follows
+    assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 16
+    # an Algorithm 1 with these batches draws g in each iteration
+    assert minimize(problem, "storm-c", anchor=None, batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
+                    random_state=0).ifo[-1] == 16 * 32 + 4500 + 32  # fmt: skip
 
 
 # the algorithm boxes, transcribed
@@ -310,11 +313,11 @@ def test_non_finite(problem, name, too_large):
 
 
 def test_automatic_rate_recovers(problem, returns, monkeypatch):
-    monkeypatch.setattr("sk_stormc.engine.base.curvature", lambda *args: 0.02)  # 300 times too small
+    monkeypatch.setattr("sk_stormc.solvers.anchored.curvatures", lambda *args: [0.02])  # 300 times too small
     result = minimize(problem, "storm-c", random_state=0)
     assert result.stop_reason == "converged"
     assert result.fun - minimum(returns)[1] < 1e-6
-    assert result.state.state.learning_rate < 0.7 / 0.02
+    assert result.state.state.rule.learning_rate < 0.7 / 0.02
 
 
 # states

@@ -1,29 +1,19 @@
-"""Tests of sk_stormc.engine.steps, one function at a time, against formulas written out."""
+"""Tests of the engine's estimates, steps and probe, one function at a time, against formulas written out."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.engine.probe import curvature
+from sk_stormc.engine.steps import Direction, direction, land, proximal_point
+from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
-from sk_stormc.solvers.anchored import extrapolate
-from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.steps import (
-    ALL,
-    Estimate,
-    advance,
-    cost,
-    curvature,
-    is_exact,
-    is_full,
-    keep_in_domain,
-    land,
-    move,
-    proximal_point,
-    residual,
-    start,
-)
+from sk_stormc.solvers import SCGD
+from sk_stormc.solvers.anchored import Anchor, extrapolate
 
 N, D, LAM = 300, 5, 1.5
 
@@ -87,7 +77,26 @@ def points(n, scale=0.1, seed=5):
 
 def exact(problem, x, eta=0.1):
     """The Estimate at x from all components, J included."""
-    return start(Oracle(problem, 0), x, ALL, False)
+    return start(Oracle(problem, 0), x, ALL)
+
+
+def metric_of(problem):
+    return as_metric(problem.metric, problem.n_variables)
+
+
+def way_along(problem, x, F, eta):
+    """The `Direction` of a step in the problem's metric."""
+    return direction(problem, metric_of(problem), x, F, eta)
+
+
+def target(problem, x, F, eta):
+    return proximal_point(problem, metric_of(problem), x, F, eta)
+
+
+def move(problem, x, F, eta, normalization=None, precision=None):
+    """The next point and the length of the way, by the door that methods use."""
+    s = MethodState(x, rule=StepRule(eta, normalization, precision))
+    return SCGD().move(Oracle(problem, 0), s, F), s.residual
 
 
 # start and advance
@@ -101,12 +110,12 @@ def test_full_batches_are_exact(kind):
     old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))  # whatever it is
     for size in (ALL, (N, N, N), (N, None, N)):
         oracle = Oracle(problem, 0)
-        for new in (start(oracle, x, size, False), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
+        for new in (start(oracle, x, size), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
             np.testing.assert_array_equal(new.u, problem.inner(x, everything))
             np.testing.assert_array_equal(new.J, problem.jacobian(x, everything))
             np.testing.assert_array_equal(new.F, problem.gradient(x))
             assert new.x is x
-        assert oracle.ifo == 2 * cost(oracle, size, False) == 6 * N
+        assert oracle.ifo == 2 * oracle.cost(size) == 6 * N
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
@@ -114,11 +123,12 @@ def test_full_batches_of_a_portfolio_are_exact(measure):
     problem = PortfolioProblem(0.1 * make_returns(), LAM, risk_measure=measure)
     x, other = points(2)
     oracle = Oracle(problem, 0)
-    constant = is_exact(oracle, ALL)
-    assert constant == (measure != "entropic")
-    old = start(oracle, other, ALL, constant)
+    constant = measure != "entropic"
+    assert constant == (problem.jacobian_kind == "constant")
+    size = (None, 0, None) if constant else ALL
+    old = start(oracle, other, size)
     assert (old.J is None) == constant
-    new = advance(oracle, old, x, (0.0, 0.5, 1.0), ALL)
+    new = advance(oracle, old, x, (0.0, 0.5, 1.0), size)
     assert (new.J is None) == constant
     np.testing.assert_allclose(new.F, problem.gradient(x), rtol=1e-14)
 
@@ -172,7 +182,7 @@ def test_momentum_one_forgets():
     problem, (x, other) = curved(), points(2)
     old = Estimate(other, np.full(3, 5.0), np.full((3, D), 5.0), np.full(D, 5.0))
     new = advance(Oracle(problem, 2), old, x, (1.0, 1.0, 1.0), (6, 4, 8))
-    fresh = start(Oracle(problem, 2), x, (6, 4, 8), False)
+    fresh = start(Oracle(problem, 2), x, (6, 4, 8))
     for name in ("u", "J", "F"):
         np.testing.assert_allclose(getattr(new, name), getattr(fresh, name), rtol=1e-13, atol=1e-13)
 
@@ -182,7 +192,7 @@ def test_operator_jacobian_is_taken_on_the_inner_batch():
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
     new = advance(oracle, exact(problem, other), x, (0.5, 0.5, 0.5), (6, 4, 8))
     np.testing.assert_allclose(new.J, problem.jacobian(x, twin.draw("inner", 6).data), rtol=1e-14)
-    assert oracle.ifo == cost(oracle, (6, 4, 8), False) == 6 + 6 + 8
+    assert oracle.ifo == oracle.cost((6, 4, 8)) == 6 + 6 + 8
 
 
 def test_operator_jacobians_of_one_batch_correct_f():
@@ -221,7 +231,7 @@ def test_momentum_zero_is_unbiased_after_exact_values():
     # F is unbiased where u and J are exact; otherwise f's curvature shows
     check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(3000)], new.F)
     # and closer than a batch alone by the distance that x has gone
-    alone = [start(plain, x, (2, 2, 2), False).u for _ in range(300)]
+    alone = [start(plain, x, (2, 2, 2)).u for _ in range(300)]
     check_mean(alone, new.u)
     near = advance(oracle, old, other + 1e-3 * (x - other), (0.0,) * 3, (2, 2, 2)).u
     assert np.linalg.norm(near - old.u) < 0.02 * np.std(alone, 0).max()
@@ -249,14 +259,15 @@ def test_residual_without_a_penalty(metric):
     F, x = np.random.default_rng(0).normal(size=(2, D))
     problem = PortfolioProblem(make_returns())
     M = set_metric(problem, metric)
-    length, q, p, _ = residual(problem, x, F, 0.3)
-    np.testing.assert_allclose(q, M @ F)
-    np.testing.assert_array_equal(p, F)
-    assert length == pytest.approx(np.sqrt(F @ M @ F))
-    np.testing.assert_allclose(proximal_point(problem, x, F, 0.3), x - 0.3 * M @ F)
+    way = way_along(problem, x, F, 0.3)
+    np.testing.assert_allclose(way.q, M @ F)
+    np.testing.assert_array_equal(way.p, F)
+    assert way.length == pytest.approx(np.sqrt(F @ M @ F))
+    assert way.target is None
+    np.testing.assert_allclose(target(problem, x, F, 0.3), x - 0.3 * M @ F)
     new, again = move(problem, x, F, 0.3)
     np.testing.assert_allclose(new, x - 0.3 * M @ F)
-    assert again == length and isinstance(length, float)
+    assert again == way.length and isinstance(way.length, float)
 
 
 @pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
@@ -267,7 +278,7 @@ def test_residual_with_a_penalty(metric, penalty):
     x, eta = penalty.project(x), 0.7
     weight = np.ones(D) if metric is None else metric
     problem = PortfolioProblem(make_returns(), penalty=penalty, metric=metric)
-    x_tilde = proximal_point(problem, x, F, eta)
+    x_tilde = target(problem, x, F, eta)
 
     def model(z):
         return F @ (z - x) + ((z - x) ** 2 / weight).sum() / (2 * eta) + penalty.value(z)
@@ -275,23 +286,24 @@ def test_residual_with_a_penalty(metric, penalty):
     for z in np.random.default_rng(1).normal(size=(200, D)):
         assert model(x_tilde) <= model(penalty.project(z)) + 1e-12
         assert model(x_tilde) <= model(penalty.project(x_tilde + 1e-3 * z)) + 1e-12
-    length, q, p, _ = residual(problem, x, F, eta)
-    np.testing.assert_allclose(q, (x - x_tilde) / eta)
-    assert length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
-    assert length**2 == pytest.approx(q @ p)
+    way = way_along(problem, x, F, eta)
+    np.testing.assert_allclose(way.q, (x - x_tilde) / eta)
+    assert way.length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
+    assert way.length**2 == pytest.approx(way.q @ way.p)
+    np.testing.assert_array_equal(way.target, x_tilde)
     new, again = move(problem, x, F, eta)
     np.testing.assert_allclose(new, x_tilde, atol=1e-15)
-    assert again == length
+    assert again == way.length
 
 
 def test_residual_vanishes_at_the_optimum_only():
     returns = make_returns()
     problem = PortfolioProblem(returns, LAM)
     best = np.linalg.solve(hessian(returns), returns.mean(0))
-    assert residual(problem, best, problem.gradient(best), 0.1)[0] < 1e-11
+    assert way_along(problem, best, problem.gradient(best), 0.1).length < 1e-11
     constrained = PortfolioProblem(returns, LAM, penalty=Simplex(), metric="variance")
     x = np.full(D, 1 / D)
-    assert residual(constrained, x, constrained.gradient(x), 0.1)[0] > 1e-2
+    assert way_along(constrained, x, constrained.gradient(x), 0.1).length > 1e-2
     for _ in range(3000):
         x, length = move(constrained, x, constrained.gradient(x), 0.2)
     assert length < 1e-10
@@ -299,7 +311,7 @@ def test_residual_vanishes_at_the_optimum_only():
 
 def shorten(problem, q, p, length, normalization, precision):
     """gamma q, from the step that it makes."""
-    return -land(problem, np.zeros_like(q), (length, q, p, None), 1.0, normalization, precision)
+    return -land(problem, np.zeros_like(q), Direction(length, q, p), 1.0, normalization, precision)
 
 
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
@@ -308,7 +320,7 @@ def test_shorten_is_step_6(penalty, precision):
     problem = PortfolioProblem(np.tile(make_returns(), 2)[:, :6], LAM, penalty=penalty)
     problem.n_blocks, eta = 3, 0.2
     x, F = np.random.default_rng(0).normal(size=(2, 6)) * [[1], [3]]
-    x_tilde = proximal_point(problem, x, F, eta)
+    x_tilde = target(problem, x, F, eta)
     for normalization, n_blocks in (("global", 1), ("block", 3)):
         new, _ = move(problem, x, F, eta, normalization, precision)
         for block in np.split(np.arange(6), n_blocks):
@@ -324,7 +336,8 @@ def test_shorten_in_a_metric():
     problem = PortfolioProblem(make_returns()[:, :4], metric=np.array([1.0, 4.0, 9.0, 0.25]))
     problem.n_blocks = 2
     x, F = np.zeros(4), np.array([3.0, 0.5, 1.0, 4.0])
-    length, q, p, _ = residual(problem, x, F, 1.0)
+    way = way_along(problem, x, F, 1.0)
+    length, q, p = way.length, way.q, way.p
     np.testing.assert_allclose(q, [3.0, 2.0, 9.0, 1.0])
     lengths = np.sqrt([9.0 + 1.0, 9.0 + 4.0])
     assert length == pytest.approx(np.sqrt(23.0))
@@ -370,7 +383,7 @@ def test_curvature_never_exceeds_the_top_eigenvalue_at_full_batch():
     assert 0.8 * top < min(values) and max(values) <= top * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("size", [ALL, (16, None, 16), (16, 16, 16)])
+@pytest.mark.parametrize("size", [(None, 0, None), ALL, (16, 0, 16), (16, 16, 16)])
 @pytest.mark.parametrize("factor", [1e-3, 1e2])
 def test_curvature_follows_the_units(factor, size):
     """Returns times 100: the Hessian times 10,000, from the same draws."""
@@ -393,13 +406,13 @@ def test_curvature_of_minibatches():
     """Their root mean square is about that of all components, or above; what is drawn is charged."""
     returns = make_returns()
     problem, top = PortfolioProblem(returns, LAM), np.linalg.eigvalsh(hessian(returns))[-1]
-    for size, cost_of_one in (((16, None, 16), 32), ((16, 8, 16), 40), ((64, None, 64), 128)):
+    for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
         oracle = Oracle(problem, 0)
         assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
-        charged = 16 * cost_of_one + (N if size[1] is None else 0)  # and the exact Jacobian, once
+        charged = 16 * cost_of_one + (N if size[1] == 0 else 0)  # and the exact Jacobian, once
         assert oracle.ifo == charged
     oracle = Oracle(problem, 0)
-    curvature(oracle, np.zeros(D), ALL)
+    curvature(oracle, np.zeros(D), (None, 0, None))
     assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
 
 
@@ -445,8 +458,9 @@ def test_curvature_of_a_linear_objective_is_zero():
 def anchors_at(problem, xs, eta=0.05, exact_jacobian=True):
     oracle, anchors = Oracle(problem, 0), []
     for x in xs:
-        estimate = start(oracle, x, ALL, exact_jacobian)
-        anchors.append(SimpleNamespace(estimate=estimate, pull=residual(problem, x, estimate.F, eta)))
+        estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
+        way = way_along(problem, x, estimate.F, eta)
+        anchors.append(Anchor(estimate, way, oracle.value(x, estimate.u)))
     return anchors
 
 
@@ -478,7 +492,7 @@ def test_extrapolate_never_lengthens_the_gradient():
         anchors = anchors_at(problem, points(n, seed=n))
         combined = extrapolate(anchors, problem)
         length = np.sqrt(combined.F @ (problem.metric * combined.F))
-        assert length <= min(anchor.pull[0] for anchor in anchors) * (1 + 1e-9)
+        assert length <= min(anchor.way.length for anchor in anchors) * (1 + 1e-9)
         np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
 
 
@@ -514,14 +528,61 @@ def test_extrapolate_stays_feasible_and_keeps_the_dtype():
 
 def test_costs_and_exactness():
     portfolio = Oracle(PortfolioProblem(make_returns()), 0)
-    assert is_exact(portfolio, ALL) and is_exact(portfolio, (8, None, 8))
-    assert not is_exact(portfolio, (8, 8, 8)) and not is_exact(portfolio, (None, N, None))
-    assert is_full(portfolio, ALL) and is_full(portfolio, (None, N, None))
-    assert not any(is_full(portfolio, size) for size in ((8, None, None), (None, 8, None), (None, None, 8)))
-    assert cost(portfolio, (2, 3, 4), False) == 9 and cost(portfolio, (2, None, 4), True) == 6
-    assert cost(portfolio, ALL, False) == 3 * N and cost(portfolio, ALL, True) == 2 * N
+    for size in (ALL, (None, 0, None), (None, N, None)):
+        assert portfolio.is_full(size)
+    for size in ((8, None, None), (None, 8, None), (None, None, 8), (8, 0, None), (None, 0, 8)):
+        assert not portfolio.is_full(size)
+    assert portfolio.all_like((8, 0, 8)) == portfolio.all_like((None, 0, None)) == (None, 0, None)
+    assert portfolio.all_like((8, 8, 8)) == portfolio.all_like((None, N, None)) == portfolio.all_like(ALL) == ALL
+    assert portfolio.cost((2, 3, 4)) == 9 and portfolio.cost((2, 0, 4)) == 6
+    assert portfolio.cost(ALL) == 3 * N and portfolio.cost((None, 0, None)) == 2 * N
     operator = Oracle(curved("operator"), 0)
-    assert cost(operator, (2, 50, 4), False) == 2 + 2 + 4
-    assert is_full(operator, (None, 50, None)) and not is_exact(operator, ALL)
+    assert operator.cost((2, 50, 4)) == 2 + 2 + 4
+    assert operator.is_full((None, 50, None)) and operator.all_like((2, 50, 4)) == ALL
     entropic = Oracle(PortfolioProblem(make_returns(), risk_measure="entropic"), 0)
-    assert cost(entropic, ALL, False) == 2 * N + 1 and not is_exact(entropic, ALL)
+    assert entropic.cost(ALL) == 2 * N + 1 and entropic.all_like((8, 8, None)) == ALL
+
+
+def test_sizes_say_where_the_jacobian_is_exact():
+    """None is 0 for a constant Jacobian, unless the steps track it; a number is tracked, all of them included."""
+    solver = SCGD()
+    portfolio, entropic = (
+        Oracle(PortfolioProblem(make_returns(), risk_measure=name), 0) for name in ("variance", "entropic")
+    )
+
+    def sizes(oracle, value, like=None):
+        return solver.set_params(batch_size=value).sizes("batch_size", oracle, 16, like)
+
+    assert sizes(portfolio, "auto") == sizes(portfolio, None) == (None, 0, None)
+    assert sizes(portfolio, (8, None, 8)) == (8, 0, 8)
+    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, 10 * N) == (None, N, None)
+    assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
+    assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
+    assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)
+
+
+def test_draws_of_jacobians():
+    """A constant one that is exact draws nothing, an operator's batch is that of g, any other is drawn."""
+    portfolio, operator = Oracle(PortfolioProblem(make_returns()), 0), Oracle(curved("operator"), 0)
+    batch = portfolio.draw("inner", 4)
+    nothing, own = portfolio.draw_jacobian(0, batch), portfolio.draw_jacobian(6, batch)
+    assert (nothing.size, nothing.full, nothing.anew) == (0, True, False)
+    assert (own.size, own.full, own.anew) == (6, False, False) and portfolio.ifo == 4 + 6
+    assert portfolio.jacobian(np.zeros(D), nothing) is None and portfolio.n_evaluations["jacobian"] == 0
+    for oracle, same in ((operator, False), (portfolio, True)):
+        batch, before = oracle.draw("inner", 4), oracle.ifo
+        shared = oracle.draw_jacobian(6, batch, same=same)
+        assert shared.data is batch.data and (shared.size, shared.anew) == (4, True)
+        assert oracle.ifo == before + 4
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_exact_jacobian_is_charged_once(resumed):
+    problem = PortfolioProblem(make_returns())
+    oracle = Oracle(problem, 0)
+    J = oracle.exact_jacobian(np.zeros(D))
+    if resumed:
+        oracle, before = Oracle(problem, 1), oracle
+        oracle.restore(before.snapshot())
+    np.testing.assert_array_equal(oracle.exact_jacobian(np.ones(D)), J)
+    assert oracle.ifo == oracle.n_evaluations["jacobian"] == N

@@ -26,12 +26,13 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import StepRule
+from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
-from sk_stormc.engine.steps import PROBES
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
 FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}  # where a solver has such parameters
@@ -409,7 +410,7 @@ def test_schedules_on_streams():
     assert bits(fed(same[0], RETURNS, 100)) == bits(fed(same[1], RETURNS, 1500))  # "auto" is inverse()
     rate = decay_to(0.01, 0.2, horizon=20)
     result = minimize(stream_of(RETURNS), learning_rate=rate, momentum=power(-2 / 3), random_state=0)
-    assert result.state.state.learning_rate == rate
+    assert result.state.state.rule.learning_rate == rate
     scheduled = portfolio(STORMCompositional(learning_rate=rate, momentum=power(-2 / 3)))
     assert fed(scheduled, RETURNS, 37).weights_.tobytes() == result.x.tobytes()
     again = pickle.loads(pickle.dumps(fed(clone(scheduled), RETURNS[:900], 37)))
@@ -428,7 +429,7 @@ def test_steps_of_the_problem_are_kept_and_sizes_are_not():
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert (s.learning_rate, s.momentum, s.normalization, s.precision) == (0.02, (0.1,) * 3, "global", 0.5)
+    assert s.rule == StepRule(0.02, "global", 0.5) and s.momentum == (0.1,) * 3
     assert s.batch_size == (32, 32, 32) and s.anchor is None
 
 

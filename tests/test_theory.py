@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sk_stormc import STORMCompositional, minimize
+from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
 from sk_stormc.solvers import (
@@ -18,8 +19,6 @@ from sk_stormc.solvers import (
     storm_parameters,
     theorem_condition,
 )
-from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.steps import advance, start
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
@@ -273,13 +272,13 @@ def test_lemma_a1(a):
     oracle = Oracle(problem, 1)
     everything = problem.inner_batch(None)
     x = np.full(REPETITIONS, 0.8)
-    now = start(oracle, x, (S, None, None), True)
+    now = start(oracle, x, (S, 0, None))
     errors, steps = [(now.u - problem.inner(x, everything)) ** 2], []
     assert is_at_most(errors[0], sigma2 / S)
     for _ in range(T):
         x_new = np.clip(now.x - 0.3 * np.tanh(now.u), -1, 1)  # fixed before the next batch, as the lemma has it
         change = problem.components(x_new) - (1 - a) * problem.components(now.x)
-        now = advance(oracle, now, x_new, (a, a, a), (B, None, None))
+        now = advance(oracle, now, x_new, (a, a, a), (B, 0, None))
         steps.append((x_new - x) ** 2)
         errors.append((now.u - problem.inner(x_new, everything)) ** 2)
         x = x_new

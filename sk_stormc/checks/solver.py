@@ -47,11 +47,12 @@ def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
     >>> check_solver(SCGD())
     >>> class Careless(SCGD):
     ...     def step(self, oracle, s):
+    ...         super().step(oracle, s)
     ...         s.x = s.x - 0.01 * oracle.problem.gradient(s.x)
     >>> check_solver(Careless())
     Traceback (most recent call last):
         ...
-    ValueError: Careless: n_evaluations['inner'] must be 28448 as evaluated, got 2048
+    ValueError: Careless: n_evaluations['inner'] must be 28832 as evaluated, got 2432
     """
     check_int("max_iter", max_iter, low=4)
     check_int("random_state", random_state, low=0)
@@ -122,7 +123,10 @@ class _Check:
         def watched_init(oracle, x):
             if ledger is not None:
                 ledger.watch(oracle)
-            return init(oracle, x)
+            kept = x.copy()
+            s = init(oracle, x)
+            self.require(np.array_equal(x, kept), "init_state writes into x, which is the run's start; take a copy")
+            return s
 
         solver.step, solver.init_state = watched_step, watched_init
         with warnings.catch_warnings():

@@ -168,6 +168,8 @@ class Loop:
             return False
         rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
         F = start(oracle, s.x, size).F
+        if s.log_scale != oracle.log_scale:  # all components may show that u has left the range of its unit
+            s.to_unit(oracle.log_scale)
         length = direction(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, rate).length
         if length <= self.solver.tol * run.first_residual:
             return True

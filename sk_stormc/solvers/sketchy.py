@@ -112,7 +112,7 @@ class SketchySTORM(STORMCompositional):
 
     def prepare(self, oracle, s):
         """Take the state's metric, which a resumed run has not sketched itself."""
-        if s is not None and s.metric is not None:
+        if isinstance(s, SketchyState) and s.metric is not None:  # a run may have ended at x_0
             oracle.metric = s.metric
 
     def init_state(self, oracle, x):

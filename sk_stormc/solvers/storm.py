@@ -220,7 +220,8 @@ class STORMCompositional(CompositionalSolver):
             anchor=None if ruled else anchor,
             refresh=anchor == 1,
         )
-        if ruled and problem.n_outer > 1 and exact_slope(oracle, x, s.now.u, size) is not None:
+        exact = first[0] is None and problem.n_outer > 1  # a batch of g would leave its error in every later u
+        if ruled and exact and exact_slope(oracle, x, s.now.u, size) is not None:
             s.origin = x, s.now.u
         self.reckon(oracle, s)
         if ruled:

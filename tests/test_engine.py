@@ -1,0 +1,518 @@
+"""The engine's rooms: inertia, metrics that are objects, units of the inner value, interrupts, the lines of verbose."""
+
+import copy
+import os
+import pickle
+import re
+import signal
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import SEED, composition, draws_of, regression
+
+from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.engine import Estimate, MethodState, Oracle, RunState, StepRule
+from sk_stormc.engine.loop import Loop
+from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix, Metric, as_metric
+from sk_stormc.penalties import Box, Simplex
+from sk_stormc.problems import PortfolioProblem
+from sk_stormc.solvers import SOLVERS
+from sk_stormc.solvers.anchored import Anchor, extrapolate
+from sk_stormc.solvers.civr import NestedEstimate
+from sk_stormc.solvers.sarah import EpochState
+from sk_stormc.solvers.scgd import AverageState
+
+D = 5
+
+
+@pytest.fixture(scope="module")
+def returns():
+    return make_gaussian_returns(1500, D, mean=0.3, condition_number=5, random_state=0)
+
+
+def with_inertia(returns, inertia, **kwargs):
+    problem = PortfolioProblem(returns, **kwargs)
+    problem.defaults = problem.defaults | {"inertia": inertia}
+    return problem
+
+
+def same_run(one, other):
+    """Two results are the same, to the bit."""
+    assert (one.n_iter, one.stop_reason) == (other.n_iter, other.stop_reason)
+    assert one.n_evaluations == other.n_evaluations
+    for name in ("x", "ifo", "loss_curve"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+# inertia
+
+
+def gradient(rows, x, u, G):
+    d = rows @ x - u
+    return ((2 * d - 1) @ rows - 2 * d.sum() * G) / len(rows)
+
+
+@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
+@pytest.mark.parametrize("normalization", [None, "global"])
+def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
+    """m <- b m + (1 - b) M F, the first direction by itself, then step 6 with the average's own length."""
+    b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
+    problem = with_inertia(returns, b, metric=metric)
+    problem.defaults |= {"normalization": normalization, "precision": eps}
+    solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
+    result = minimize(problem, solver, np.ones(D), random_state=SEED)
+    oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
+    x, y, m = np.ones(D), None, None
+    for _ in range(T):
+        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        y = m_g[0] @ x if y is None else (1 - beta) * y + beta * (m_g[0] @ x)
+        way = weight * gradient(rows, x, y, m_dg[0])
+        m = way if m is None else b * m + (1 - b) * way
+        length = np.sqrt((m**2 / weight).sum())
+        gamma = 1 if normalization is None else min(eps / length, 0.5)
+        x = x - gamma * eta * m
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+    np.testing.assert_allclose(result.state.state.velocity[0], m, rtol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", [Simplex(), Box(-0.1, 0.2)])
+def test_inertia_keeps_to_the_constraints(returns, penalty):
+    """The average of earlier directions may lead out of the set; the point is brought back."""
+    problem = with_inertia(returns, 0.9, penalty=penalty)
+    points = []
+    solver = SARAHCompositional(0.1, batch_size=8, max_iter=4000, tol=0)
+    result = minimize(problem, solver, random_state=0, record_every=1, on_record=lambda r: points.append(r.x))
+    for x in points:
+        np.testing.assert_allclose(penalty.project(x), x, atol=1e-15)
+    best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
+    assert result.fun - best < 1e-6 * abs(best)
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "lbfgs"])
+def test_a_run_with_inertia_is_resumed_with_the_same_bits(returns, name):
+    problem = with_inertia(returns, 0.9)
+    settings = {"random_state": 0, "tol": 0, "batch_size": 8, "record_every": 1}
+    whole = minimize(problem, name, max_iter=31, **settings)
+    part = minimize(problem, name, max_iter=13, **settings)
+    settings.pop("random_state")
+    same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), max_iter=31, **settings), whole)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_inertia_zero_changes_nothing(returns, name):
+    plain, none = (
+        minimize(problem, name, random_state=0, max_iter=40, tol=0)
+        for problem in (PortfolioProblem(returns), with_inertia(returns, 0.0))
+    )
+    same_run(none, plain)
+    assert none.state.state.velocity is None
+
+
+# metrics
+
+
+def metrics():
+    rng = np.random.default_rng(0)
+    A, values = rng.normal(size=(D, D)), rng.uniform(0.5, 2, D)
+    W = 0.3 * rng.normal(size=(D, 2))
+    return {
+        "identity": (Identity(), np.eye(D)),
+        "diagonal": (Diagonal(values), np.diag(values)),
+        "matrix": (Matrix(np.eye(D) + A @ A.T), np.eye(D) + A @ A.T),
+        "low rank": (LowRank(values, W), np.diag(values) - W @ W.T),
+    }
+
+
+@pytest.mark.parametrize("kind", metrics())
+def test_metrics_against_dense_algebra(kind):
+    metric, M = metrics()[kind]
+    assert np.linalg.eigvalsh(M)[0] > 0
+    F, x = np.random.default_rng(1).normal(size=(2, D))
+    assert metric.at(x, 3) is metric and metric.stays
+    np.testing.assert_allclose(metric.apply(F), M @ F, rtol=1e-12)
+    length = np.sqrt(x @ np.linalg.solve(M, x))
+    assert 0 < metric.size(x) <= length * (1 + 1e-12)
+    if kind != "matrix":  # for which it is a bound
+        assert metric.size(x) == pytest.approx(length)
+    root = metric.root()
+    if kind == "low rank":
+        assert root is None
+    else:
+        R = np.diag(root * np.ones(D)) if np.ndim(root) < 2 else root
+        np.testing.assert_allclose(R @ R.T, M, rtol=1e-12, atol=1e-14)
+    assert metric.has_prox == (kind in ("identity", "diagonal"))
+    if metric.has_prox:
+        np.testing.assert_allclose(metric.apply_inverse(F), np.linalg.solve(M, F), rtol=1e-12)
+        np.testing.assert_allclose(metric.prox_step(0.3) * np.ones(D), 0.3 * np.diag(M))
+
+
+def test_arrays_are_taken_as_metrics():
+    metric = Diagonal(np.ones(D))
+    assert as_metric(metric, D) is metric
+    assert isinstance(as_metric(None, D), Identity)
+    assert isinstance(as_metric(np.ones(D), D), Diagonal)
+    assert isinstance(as_metric(np.eye(D), D), Matrix)
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        (np.ones(D + 1), [str((D + 1,))]),
+        (np.array([1.0, 2.0, -1.0, 1.0, 1.0]), ["positive"]),
+        (np.diag([1.0, 1.0, 0.0, 1.0, 1.0]), ["positive"]),
+        (np.full(D, np.nan), ["finite"]),
+        (np.triu(np.ones((D, D))), ["symmetric"]),
+    ],
+)
+def test_arrays_that_are_no_metric(metric, words):
+    with pytest.raises(ValueError, match="metric") as error:
+        as_metric(metric, D)
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_an_object_is_as_good_as_its_array(returns, name):
+    values = np.linspace(0.5, 2, D)
+    both = (minimize(PortfolioProblem(returns, metric=values), name, random_state=0, max_iter=40, tol=0),)
+    problem = PortfolioProblem(returns)
+    problem.metric = Diagonal(values)
+    both += (minimize(problem, name, random_state=0, max_iter=40, tol=0),)
+    same_run(*both)
+
+
+class Wandering(Diagonal):
+    """diag(1 / (1 + x^2 + t / 100)): another metric at every x and t."""
+
+    stays = False
+
+    def __init__(self):
+        super().__init__(None)
+        self.asked = []
+
+    def at(self, x, t):
+        self.asked.append(t)
+        return Diagonal(1 / (1 + x**2 + t / 100))
+
+
+def test_scgd_steps_in_a_metric_that_changes(returns):
+    eta, beta, T = 0.05, 0.7, 12
+    problem = PortfolioProblem(returns)
+    problem.metric = Wandering()
+    result = minimize(problem, SCGD(eta, beta, 5, max_iter=T, tol=0), np.ones(D), random_state=SEED)
+    oracle = draws_of(problem)
+    x, y = np.ones(D), None
+    for t in range(T):
+        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        y = m_g[0] @ x if y is None else (1 - beta) * y + beta * (m_g[0] @ x)
+        F = gradient(rows, x, y, m_dg[0])
+        x, F_0 = x - eta * F / (1 + x**2 + t / 100), F / np.sqrt(1 + x**2 + t / 100)
+    np.testing.assert_allclose(result.x, x, rtol=1e-12)
+    assert result.state.state.residual == pytest.approx(np.linalg.norm(F_0))
+    assert set(problem.metric.asked) == set(range(T))
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch, stays):
+    """Their directions are not those of one affine map of x."""
+    combined = []
+    monkeypatch.setattr(
+        "sk_stormc.solvers.anchored.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
+    )
+    problem = PortfolioProblem(returns)
+    problem.metric = Wandering()
+    problem.metric.stays = stays
+    result = minimize(problem, "storm-c", random_state=0, tol=1e-6)
+    assert result.stop_reason == "converged"
+    assert bool(combined) == stays
+    best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
+    np.testing.assert_allclose(result.x, best, rtol=1e-4, atol=1e-5)
+
+
+def test_a_metric_without_a_closed_prox_is_refused_with_a_penalty(returns):
+    problem = PortfolioProblem(returns, penalty=Simplex())
+    for metric in (Matrix(np.eye(D)), LowRank(np.ones(D), np.zeros((D, 1)))):
+        problem.metric = metric
+        with pytest.raises(ValueError, match="a penalty needs a diagonal metric"):
+            minimize(problem, "storm-c")
+
+
+def test_a_metric_is_what_it_says_or_nothing():
+    with pytest.raises(NotImplementedError):
+        Metric().apply(np.ones(D))
+    with pytest.raises(NotImplementedError):
+        Metric().size(np.ones(D))
+    assert Metric().root() is None and Metric().stays and not Metric().has_prox
+
+
+# units of the inner value
+
+
+def estimate(rng, log_scale, kind=Estimate, **more):
+    x, F = rng.normal(size=(2, D))
+    return kind(x, rng.uniform(1, 2, 3), rng.normal(size=(3, D)), F, log_scale, **more)
+
+
+@pytest.mark.parametrize(("old", "new"), [(0.0, 3.0), (-40.0, 25.0), (5.0, 5.0), (None, 2.0)])
+def test_an_estimate_in_another_unit(old, new):
+    e = estimate(np.random.default_rng(0), old)
+    found, factor = e.in_unit(new), 1.0 if old is None else np.exp(old - new)
+    np.testing.assert_allclose(found.u, factor * e.u, rtol=1e-14)
+    np.testing.assert_allclose(found.J, factor * e.J, rtol=1e-14)
+    assert found.x is e.x and found.F is e.F
+    assert found.log_scale == (old if old is None else new)
+
+
+def test_civrs_outer_gradient_goes_the_other_way():
+    rng = np.random.default_rng(0)
+    for f_x in (rng.normal(size=D), None):
+        e = estimate(rng, 1.0, NestedEstimate, v=(f_x, rng.normal(size=3)))
+        found = e.in_unit(4.0)
+        assert type(found) is NestedEstimate and found.v[0] is f_x
+        np.testing.assert_allclose(found.v[1], np.exp(3.0) * e.v[1], rtol=1e-14)
+        np.testing.assert_allclose(found.v[1] @ found.J, e.v[1] @ e.J, rtol=1e-12)  # F has no unit
+
+
+def test_a_states_shared_objects_stay_shared():
+    now = estimate(np.random.default_rng(0), 1.0)
+    s = EpochState(now.x, now=now, checkpoint=now, rule=StepRule(0.1), log_scale=1.0)
+    s.to_unit(3.0)
+    assert s.now is s.checkpoint and s.now is not now and s.log_scale == s.now.log_scale == 3.0
+    np.testing.assert_allclose(s.now.u, np.exp(-2.0) * now.u)
+    assert s.now.x is s.x is now.x
+    apart = EpochState(now.x, now=now, checkpoint=replace(now), log_scale=1.0)
+    apart.to_unit(3.0)
+    assert apart.now is not apart.checkpoint
+    np.testing.assert_array_equal(apart.now.u, apart.checkpoint.u)
+
+
+def test_a_states_own_inner_value_is_rescaled():
+    u = np.array([2.0, 3.0])
+    s = AverageState(np.zeros(D), u=u, x_old=np.ones(D), log_scale=1.0)
+    s.to_unit(2.0)
+    np.testing.assert_allclose(s.u, u / np.e)
+    np.testing.assert_array_equal(u, [2.0, 3.0])  # bound anew
+    np.testing.assert_array_equal(s.x_old, np.ones(D))
+    empty = AverageState(np.zeros(D), u=None)
+    empty.to_unit(2.0)
+    assert empty.u is None and empty.log_scale == 2.0
+
+
+def test_anchors_in_lists_of_a_state_are_rescaled():
+    rng = np.random.default_rng(0)
+    estimates = [estimate(rng, 0.0) for _ in range(3)]
+    s = MethodState(np.zeros(D), log_scale=0.0)
+    s.anchors, s.now = [Anchor(e, None, 1.0) for e in estimates], estimates[-1]
+    s.to_unit(1.5)
+    assert s.anchors[-1].estimate is s.now
+    for anchor, e in zip(s.anchors, estimates, strict=True):
+        np.testing.assert_allclose(anchor.estimate.u, np.exp(-1.5) * e.u)
+        assert anchor.value == 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "storm-c-paper"])  # its batches miss what u is
+def test_units_move_with_a_run(returns, name):
+    """From exponents of hundreds to those near 0, which no one unit could hold."""
+    problem = PortfolioProblem(returns[:300], 1.0, risk_measure="entropic")
+    far = np.full(D, -400.0)
+    result = minimize(problem, name, far, random_state=0, max_iter=1500, tol=1e-9)
+    at_the_start = problem.log_scale(far, problem.inner_batch(None))
+    assert at_the_start > 300
+    assert np.isfinite(result.loss_curve).all() and result.state.oracle["log_scale"] < at_the_start - 20
+    if name in ("storm-c", "lbfgs", "sketchy-storm"):
+        best = minimize(problem, "lbfgs", tol=1e-9).fun
+        assert result.fun - best < 1e-6 * abs(best)
+        assert abs(result.state.oracle["log_scale"]) < 20
+    else:  # the curvature at the start is a guess at that of the way
+        assert result.fun < result.loss_curve[0] - 20
+
+
+def test_a_unit_taken_for_a_confirmation_is_the_states(returns):
+    """A full gradient shows that u has fallen, where minibatches may miss what makes it up; the estimates go along."""
+    problem = PortfolioProblem(returns, 1.0, risk_measure="entropic")
+    solver, oracle = SCGD(0.01, 0.5, 16, tol=1e-4), Oracle(problem, 0)
+    s = solver.init_state(oracle, np.full(D, -20.0))
+    loop = Loop(solver, oracle, RunState("SCGD", state=s, first_residual=1.0), None, None)
+    solver.step(oracle, s)
+    s.t += 1
+    loop.take_stock()
+    value, unit = s.u.copy(), s.log_scale
+    s.x = np.full(D, 0.5)
+    assert not loop._confirmed(s)
+    assert s.log_scale == oracle.log_scale < unit - 20
+    np.testing.assert_allclose(np.log(s.u) + s.log_scale, np.log(value) + unit, rtol=1e-12)
+
+
+# interrupts
+
+
+def interrupting(problem, k=None):
+    """The problem with an evaluation of g that raises a KeyboardInterrupt at its k-th call; and the list of calls."""
+    calls = []
+
+    def watched(one):
+        one, plain = copy.copy(one), one.inner
+
+        def inner(x, batch):
+            calls.append(len(calls) + 1)
+            if len(calls) == k:
+                raise KeyboardInterrupt
+            return plain(x, batch)
+
+        one.inner = inner
+        one.scaled = lambda c: watched(problem.scaled(c))
+        return one
+
+    return watched(problem), calls
+
+
+def problem_of(kind, returns):
+    if kind == "composed":
+        return composition(*regression(1500))
+    return PortfolioProblem(returns, 0.5, risk_measure=kind)
+
+
+def small_batches(name):
+    return {} if name == "lbfgs" else {"batch_size": 8}
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9])
+@pytest.mark.parametrize("kind", ["variance", "entropic", "composed"])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
+    """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
+    monkeypatch.setattr("sk_stormc.engine.loop.SAVE_EVERY", every)
+    problem = problem_of(kind, returns)
+    settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)
+    counted, calls = interrupting(problem)
+    made = []  # calls at each record
+    whole = minimize(counted, name, random_state=0, on_record=lambda r: made.append(len(calls)), **settings)
+    assert whole.n_iter > 3
+    for k in (made[1] + 1, (made[1] + made[-1]) // 2, made[-1]):
+        part = minimize(interrupting(problem, k)[0], name, random_state=0, **settings)
+        assert part.stop_reason == "interrupted"
+        at_most = np.searchsorted(made, k) - 1 if every == 0 else 0
+        assert part.n_iter == at_most
+        rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
+        same_run(rest, whole)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("stop", [0, 1, 7])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
+    """A second one is a KeyboardInterrupt at once, here in the callback, after whole iterations too."""
+    problem = PortfolioProblem(returns, 0.5, risk_measure="entropic")
+    settings = {"max_iter": 12, "tol": 0, "record_every": 1} | small_batches(name)
+    whole = minimize(problem, name, random_state=0, **settings)
+
+    def look(record):
+        if record.iteration == stop:
+            for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    part = minimize(problem, name, random_state=0, on_record=look, **settings)
+    assert (part.stop_reason, part.n_iter) == ("interrupted", stop)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    np.testing.assert_array_equal(part.loss_curve[: stop + 1], whole.loss_curve[: stop + 1])
+    same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings), whole)
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "lbfgs"])  # which ends by itself
+def test_ctrl_c_from_outside(returns, name):
+    problem = PortfolioProblem(returns)
+    settings = {"tol": 0, "batch_size": 8}
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+
+    def look(record):
+        if record.iteration and not timer.ident:
+            timer.start()
+
+    part = minimize(problem, name, random_state=0, on_record=look, max_iter=10**9, **settings)
+    timer.join()
+    assert part.stop_reason == "interrupted" and part.n_iter > 0
+    settings["max_iter"] = part.n_iter + 50
+    rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
+    same_run(rest, minimize(problem, name, random_state=0, **settings))
+
+
+def test_a_run_in_a_thread_of_its_own(returns):
+    """Signals are the main thread's; others run as ever."""
+    problem, found = PortfolioProblem(returns), []
+    thread = threading.Thread(target=lambda: found.append(minimize(problem, random_state=0, max_iter=20)))
+    thread.start()
+    thread.join()
+    same_run(found[0], minimize(problem, random_state=0, max_iter=20))
+
+
+def test_a_handler_of_the_callers_own_is_left_alone(returns):
+    calls = []
+    before = signal.signal(signal.SIGINT, lambda *args: calls.append(args))
+    try:
+        result = minimize(
+            PortfolioProblem(returns), random_state=0, max_iter=20, tol=0, record_every=1,
+            on_record=lambda r: os.kill(os.getpid(), signal.SIGINT) if r.iteration == 5 else None
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (len(calls), result.stop_reason, result.n_iter) == (1, "max_iter", 20)
+
+
+@pytest.mark.parametrize("at_call", [1, 3])
+def test_an_interrupted_fit_keeps_what_it_reached_and_raises(returns, monkeypatch, at_call):
+    """Before its first iteration, it leaves the fit before."""
+    portfolio = CompositionalPortfolio("scgd", max_iter=50, tol=0, random_state=0).fit(returns[:1200, :3])
+    before = portfolio.weights_
+    calls, objective = [], PortfolioProblem.objective
+
+    def interrupted(self, x):
+        calls.append(x)
+        if len(calls) == at_call:
+            os.kill(os.getpid(), signal.SIGINT)
+        return objective(self, x)
+
+    monkeypatch.setattr(PortfolioProblem, "objective", interrupted)
+    portfolio.set_params(max_iter=10**6)
+    with pytest.raises(KeyboardInterrupt):
+        portfolio.fit(returns)
+    if at_call == 1:
+        assert portfolio.weights_ is before and portfolio.stop_reason_ == "max_iter"
+    else:
+        assert portfolio.stop_reason_ == "interrupted" and 0 < portfolio.n_iter_ < 10**6
+        np.testing.assert_array_equal(portfolio.weights_, calls[2])
+        assert portfolio.n_features_in_ == D
+
+
+# verbose
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
+    problem, records = PortfolioProblem(returns), []
+    settings = {"max_iter": 6, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
+    quiet = minimize(problem, name, **settings)
+    assert capsys.readouterr().out == ""
+    result = minimize(problem, name, verbose=1, on_record=records.append, **settings)
+    head, *lines = capsys.readouterr().out.splitlines()
+    same_run(result, quiet)
+    assert head.split() == ["iteration", "passes", "objective", "residual", "seconds"]
+    assert len(lines) == len(records) == 7
+    assert {len(line) for line in lines} == {len(head)}
+    ends = [match.end() for match in re.finditer(r"\S+", head)]
+    for line, record in zip(lines, records, strict=True):
+        assert [match.end() for match in re.finditer(r"\S+", line)] == ends
+        iteration, passes, fun, residual, seconds = line.split()
+        assert int(iteration) == record.iteration
+        assert float(passes) == pytest.approx(record.ifo / (3 * len(returns)), abs=0.005)
+        assert float(fun) == pytest.approx(record.fun, rel=1e-7)
+        assert residual == "-" or float(residual) >= 0
+        assert float(seconds) >= 0
+    assert lines[0].split()[3] == "-"
+
+
+@pytest.mark.parametrize("verbose", [2, -1, "yes", None])
+def test_verbose_is_0_or_1(returns, verbose):
+    with pytest.raises(ValueError, match="verbose must be"):
+        minimize(PortfolioProblem(returns), verbose=verbose)
