@@ -8,7 +8,7 @@ __all__ = ["Place", "evaluate_g", "find_places", "in_domain"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)
 COMPONENTS = 8  # single components that say how large gradients are where their mean may vanish
-STEEP = 30  # growth of a change from one length to ten times that; 10 is linear, 100 quadratic
+FLAT, STEEP = 3, 30  # growth of a change from one length to ten times that: 10 is linear, below it levels off
 VANISHING = 1e-6  # of the reach by components: below this F was only its own rounding
 APART = 3  # points of sizes nearer to each other say the same
 
@@ -40,8 +40,8 @@ def find_places(problem, start, unit, rng, move):
 
     The main one is as far from the start as it takes to change F or J by half. Where F nearly vanishes at the start,
     that is next to nothing, and a wrong derivative would be lost in the rounding. So there are points where the change
-    is half of what F and J of single components are, and at the size of x and of 1, if F and J grow no faster than a
-    polynomial on the way there.
+    is half of what F and J of single components are, and at the size of x and of 1, if F and J change about linearly
+    on the way there.
 
     Parameters
     ----------
@@ -62,13 +62,14 @@ def find_places(problem, start, unit, rng, move):
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     way = unit * rng.standard_normal(start.size)
     look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
-    typical = look.reach(start, way, look.of_components(start, rng)) or size or 1.0
+    tame = look.tame(start, way)
+    typical = min(look.reach(start, way, look.of_components(start, rng)) or size or 1.0, tame or np.inf)
     reach = look.reach(start, way) or 0.0
     # where F vanishes, or is only its own rounding, single components say how far is near
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, 1e-3 * size)
     points = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
     places = [Place(points[0], reach * unit)]
-    furthest, used = max(reach, typical, look.tame(start, way)), [reach]
+    furthest, used = max(reach, typical, tame), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
             continue
@@ -126,7 +127,7 @@ class _Slopes:
         return None if reach in (0.0, LENGTHS[-1]) else reach
 
     def tame(self, start, way):
-        """How far along the way the changes of F and of J grow as those of a polynomial of low degree."""
+        """How far along the way F and J change about linearly: neither explode nor level off."""
         here, last, far = self.at(start), None, 0.0
         rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
         for t in LENGTHS:
@@ -135,7 +136,8 @@ class _Slopes:
                 break
             changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
             if last is not None and any(
-                new > STEEP * old > STEEP * small for new, old, small in zip(changes, last, rounding, strict=True)
+                old > small and not FLAT * old < new < STEEP * old
+                for new, old, small in zip(changes, last, rounding, strict=True)
             ):
                 break
             far, last = t, changes
