@@ -236,7 +236,9 @@ def compared(problem, best, seeds):
 
 @pytest.mark.parametrize("metric", [None, "variance"])
 def test_fewer_passes_than_the_anchored_rule(returns, metric):
-    assert (compared(PortfolioProblem(returns, metric=metric), minimum(returns), seeds=3) <= 0.8).all()
+    median, worst = compared(PortfolioProblem(returns, metric=metric), minimum(returns), seeds=3)
+    assert (median <= 0.9).all()  # of a "storm-c" that follows a constant Jacobian too
+    assert (worst <= 1.05).all()
 
 
 @pytest.mark.parametrize("region", REGIONS)

@@ -1,5 +1,6 @@
 """The solvers' base class, with the only loop."""
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -7,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number, check_schedule
+from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.run import run, warn_if_unconverged
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
@@ -181,13 +182,17 @@ class CompositionalSolver(BaseEstimator, ABC):
             For values that are not finite, an objective that seems unbounded below, a returned point above the start
             or above a recorded one, and a default budget that ended before tol was met.
         """
-        self.validate()
+        solver = copy.copy(self)  # with NumPy's scalars as numbers; what the user has set stays as it is
+        for name, value in self.get_params(deep=False).items():
+            setattr(solver, name, plain(value))
+        solver.validate()
         check_int("record_every", record_every, low=1, words=(None,))
         check_choice("verbose", verbose, (0, 1, False, True))
         if on_record is not None and not callable(on_record):
             raise ValueError(f"on_record must be callable or None, got {on_record!r}")
-        self.accept(problem)
-        return run(self, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
+        solver.accept(problem)
+        record_every = plain(record_every)
+        return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
 
     def iterate(self, oracle, s, loop):
         """Make iterations until the loop's bookkeeping has a reason to end."""
@@ -213,7 +218,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         value = getattr(self, name)
         if isinstance(value, str) and value == "auto":
             value = problem.defaults.get(name, "auto")
-        return rule if isinstance(value, str) and value == "auto" else value
+        return rule if isinstance(value, str) and value == "auto" else plain(value)
 
     def sizes(self, name, oracle, rule, like=None):
         """A batch size as a triple for the oracle.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sk_stormc._validation import plain
+
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
 
 
@@ -40,7 +42,7 @@ def change_of_unit(old, new):
 
 def keep_in_domain(problem, u, u_old):
     """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f."""
-    floor = problem.inner_floor
+    floor = plain(problem.inner_floor)
     if floor is None:
         return u
     return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))

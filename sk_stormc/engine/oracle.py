@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from sk_stormc._validation import plain
 from sk_stormc.metrics import as_metric
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
@@ -92,7 +93,8 @@ class Oracle:
         self._exact = None
         self.exact_charged = False
         self._full = {}
-        self._all = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+        m, n = plain(problem.n_inner), plain(problem.n_outer)
+        self._all = {"inner": m, "jacobian": m, "outer": n}
 
     # drawing and counting
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule
+from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule, plain
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.engine.estimates import advance_outer, guard
 from sk_stormc.metrics import Identity
@@ -332,7 +332,7 @@ class PaperSTORMCompositional(STORMCompositional):
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
         value = getattr(self, name)
-        return problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value
+        return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
 
     def prepare(self, oracle, s):
         """Leave the problem's metric out."""
