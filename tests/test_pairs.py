@@ -7,7 +7,7 @@ from scipy import sparse
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
-from sk_stormc.problems._pairs import BLOCK, block_sums
+from sk_stormc.problems._pairs import BLOCK_POINTS, block_sums
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def finite_products(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
-@pytest.mark.parametrize("n", [BLOCK // 2, 3 * BLOCK, 5 * BLOCK + 7])
+@pytest.mark.parametrize("n", [BLOCK_POINTS // 2, 3 * BLOCK_POINTS, 5 * BLOCK_POINTS + 7])
 def test_products_of_blocks_are_finite(finite_products, n, scale, dtype):
     rng = np.random.default_rng(n)
     x = (scale * rng.normal(size=(n, 2))).astype(dtype)
