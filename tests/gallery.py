@@ -45,17 +45,17 @@ def reference(case):
     )
 
 
-def average_precision(A, positive, margin=1.0):
-    """Minus the smoothed average precision of the scores <a, x>: f(u) = -mean_i u_i1 / u_i2 over the positives i.
+def average_precision(A, positive, ridge=1e-3):
+    """Minus the smoothed average precision of the scores <a, x>, -mean_i u_i1 / u_i2 over positives, + ridge |x|^2 / 2.
 
     u_i1 is the mean over all samples j of h_ij where j is positive and 0 where not, u_i2 the mean of all h_ij, with the
-    squared hinge h_ij = max(margin - <a_i - a_j, x>, 0)^2 (Qi, Luo, Xu, Ji & Yang 2021, SOAP).
+    squared hinge h_ij = max(1 - <a_i - a_j, x>, 0)^2 (Qi, Luo, Xu, Ji & Yang 2021, SOAP).
     """
     P, y = A[positive], positive.astype(float)
     m = len(P)
 
     def hinges(x, j):
-        return np.maximum(margin - (P @ x)[:, None] + A[j] @ x, 0)
+        return np.maximum(1 - (P @ x)[:, None] + A[j] @ x, 0)
 
     def inner(x, j):
         h = hinges(x, j) ** 2 / len(j)
@@ -72,10 +72,10 @@ def average_precision(A, positive, margin=1.0):
     def outer_gradient(x, u, i):
         u, f_u = u.reshape(m, 2), np.zeros((m, 2))
         np.add.at(f_u, i, np.stack([-1 / u[i, 1], u[i, 0] / u[i, 1] ** 2], axis=1) / len(i))
-        return f_u.ravel()
+        return ridge * x, f_u.ravel()
 
     def outer(x, u):
-        return -np.mean(u[::2] / u[1::2])
+        return -np.mean(u[::2] / u[1::2]) + ridge * (x @ x) / 2
 
     return FiniteSumComposition(
         inner, inner_jacobian, outer_gradient, outer, len(A), m, A.shape[1], inner_floor=1e-12
