@@ -11,6 +11,7 @@ from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, i
 
 __all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
 
+DEBUG = None
 MEMORY = 10  # anchors that are combined
 UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
 ROUNDING = 1e-10  # of Phi
@@ -58,25 +59,30 @@ class AnchorRule:
         x = s.now.x
         if not self.stay:
             x = land(problem, x, self.pull, eta, s.normalization, at(s.precision, s.t))
+        old = s.now
         s.now = estimate(oracle, s, x)
+        self.was = residual(problem, x, old.F, eta)[0]
+        self.err = residual(problem, x, old.F - s.now.F, eta)[0]
         self.pull = residual(problem, x, s.now.F, eta)
         s.steps += 1
         s.at_anchor = s.refresh
         if s.refresh:
             self._judge(oracle, s)
         else:
-            length, n_over_b = self.pull[0], problem.n_inner / (s.batch_size[0] or problem.n_inner)
-            fallen = length <= 0.1 * s.residual and s.steps >= 0.25 * n_over_b
+            length, spent = self.pull[0], s.steps * s.prices[0]
+            fallen = length <= 0.1 * s.residual and spent >= 0.25 * s.prices[1]
             self.stay = not length < 100 * s.residual  # such an F is not followed
-            s.refresh = fallen or self.stay or s.steps >= 3 * n_over_b
+            s.refresh = fallen or self.stay or spent >= 3 * s.prices[1]
 
     def _judge(self, oracle, s):
         length, anchor = self.pull[0], Anchor(s.now, self.pull, oracle.value(s.now.x, s.now.u))
         # |F| alone may fall on the way up; and a combination may lead to where it came from
-        highest = max(old.value for old in self.anchors)
-        down = anchor.value <= highest + ROUNDING * abs(highest)
+        lowest = min(old.value for old in self.anchors)
+        down = anchor.value <= lowest + ROUNDING * abs(lowest)
         shorter = length < s.residual if self.combined else length <= 2 * s.residual
-        good = (down and shorter) or anchor.value < self.anchors[-1].value
+        good = (down and shorter) or anchor.value < lowest
+        if DEBUG is not None:
+            DEBUG.append((s.t, oracle.ifo, s.steps, self.combined, anchor.value, lowest, s.residual, self.was, length, self.err, good, s.batch_size, s.learning_rate))
         if good or not (self.combined or self.automatic):
             self.anchors = [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
