@@ -9,10 +9,11 @@ from sk_stormc.schedules import at
 from sk_stormc.solvers.oracle import KINDS
 from sk_stormc.solvers.steps import ALL, Estimate, cost, curvatures, is_exact, is_full, keep_in_domain, land, residual
 
-__all__ = ["Anchor", "AnchorRule", "extrapolate", "settle"]
+__all__ = ["Anchor", "AnchorRule", "balance", "extrapolate", "settle"]
 
-DEBUG = None
 MEMORY = 10  # anchors that are combined
+STRETCH, LEAST = 0.5, 0.25  # IFO between anchors: at most, and before one may come early; of an anchor's
+FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch
 UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
 ROUNDING = 1e-10  # of Phi
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
@@ -31,21 +32,23 @@ class Anchor:
 class AnchorRule:
     """The rule's memory, and an iteration by it.
 
-    An anchor is due after n/(4B) iterations if |F| has fallen to a tenth of the last anchor's, after 3n/B in any
-    case, and at once where |F| has grown a hundredfold. It is good if its Phi is below the last one's, or not above
-    all of those kept while its |F| is at most twice the last one's (after a combination: smaller). Otherwise it is
-    discarded and the run goes back. At the first failure without a combination the learning rate is halved, at a
-    second in a row batches are made four times as large, and so on: where few components make up the gradient, no
-    step is short enough for batches that miss them.
+    A stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
+    tenth of the last anchor's; and at once where |F| has grown tenfold. An anchor is good if its Phi is below that of
+    all before. It then starts the next stretch, from its combination with the good ones before it. If it is not good,
+    the run goes back to the best. Where a combination was to blame, those it was made of are forgotten, as they are
+    where the F predicted for it, or its drift since, was off by more than the last anchor's |F|. Where none was, the
+    learning rate is halved, and at every second failure in a row batches are made four times as large instead, up to
+    all components, where every iteration is an anchor.
     """
 
-    anchors: list  # the newest last
+    anchors: list  # the good ones since the last that failed, the best and newest last
     pull: tuple  # `residual` at x
     automatic: bool  # the learning rate is the rule's own, which it may halve
     growing: bool  # so are the batches, which it may enlarge
     failures: int = 0  # anchors discarded since the last good one, combinations not counted
     combined: bool = False  # the iterations since the last anchor began at a combination
     stay: bool = False  # the coming iteration takes an anchor where it is
+    judged: bool = False  # an anchor was taken after the one at x_0
 
     def step(self, oracle, s, estimate):
         """One iteration: a step, then ``estimate(oracle, s, x)``, on all data where ``s.refresh`` says so."""
@@ -56,49 +59,72 @@ class AnchorRule:
             if self.combined:
                 s.now = extrapolate(self.anchors, problem)
                 self.pull = residual(problem, s.now.x, s.now.F, eta)
-        x = s.now.x
+        x, F = s.now.x, s.now.F
         if not self.stay:
             x = land(problem, x, self.pull, eta, s.normalization, at(s.precision, s.t))
-        old = s.now
         s.now = estimate(oracle, s, x)
-        self.was = residual(problem, x, old.F, eta)[0]
-        self.err = residual(problem, x, old.F - s.now.F, eta)[0]
         self.pull = residual(problem, x, s.now.F, eta)
         s.steps += 1
         s.at_anchor = s.refresh
         if s.refresh:
-            self._judge(oracle, s)
+            self._judge(oracle, s, drift=distance(self.pull, residual(problem, x, F, eta)))
         else:
-            length, spent = self.pull[0], s.steps * s.prices[0]
-            fallen = length <= 0.1 * s.residual and spent >= 0.25 * s.prices[1]
-            self.stay = not length < 100 * s.residual  # such an F is not followed
-            s.refresh = fallen or self.stay or spent >= 3 * s.prices[1]
+            length, spent = self.pull[0], s.steps * s.prices[0] / s.prices[1]
+            self.stay = not length < GROWN * s.residual  # such an F is not followed
+            s.refresh = self.stay or spent >= (LEAST if length <= FALLEN * s.residual else STRETCH)
 
-    def _judge(self, oracle, s):
+    def _judge(self, oracle, s, drift):
         length, anchor = self.pull[0], Anchor(s.now, self.pull, oracle.value(s.now.x, s.now.u))
-        # |F| alone may fall on the way up; and a combination may lead to where it came from
-        lowest = min(old.value for old in self.anchors)
-        down = anchor.value <= lowest + ROUNDING * abs(lowest)
-        shorter = length < s.residual if self.combined else length <= 2 * s.residual
-        good = (down and shorter) or anchor.value < lowest
-        if DEBUG is not None:
-            DEBUG.append((s.t, oracle.ifo, s.steps, self.combined, anchor.value, lowest, s.residual, self.was, length, self.err, good, s.batch_size, s.learning_rate))
+        best = self.anchors[-1].value
+        # where Phi cannot tell them apart |F| can, and a combination may lead to where it came from
+        level = abs(anchor.value - best) <= ROUNDING * abs(best)
+        good = length < (1 if self.combined else 2) * s.residual if level else anchor.value < best
         if good or not (self.combined or self.automatic):
-            self.anchors = [*self.anchors[1 - MEMORY :], anchor]
+            lost = self.combined and drift > s.residual and not is_full(oracle, s.batch_size)
+            self.anchors = [anchor] if lost else [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
-        else:  # back to the anchor before
+        else:  # back to the best
             self.anchors = self.anchors[-1:]
             if not self.combined:
-                self.failures += 1
-                if self.failures % 2 or not self.growing:
-                    s.learning_rate /= 2
-                else:
-                    exact = is_exact(oracle, s.batch_size)
-                    s.batch_size = enlarge(oracle, s.batch_size, 4)
-                    s.prices = (cost(oracle, s.batch_size, exact), s.prices[1])
+                self._shorten(oracle, s)
             s.now = self.anchors[-1].estimate
             self.pull = residual(oracle.problem, s.now.x, s.now.F, at(s.learning_rate, s.t))
-        self.stay, s.refresh = False, is_full(oracle, s.batch_size)
+        self.judged, self.stay, s.refresh = True, False, is_full(oracle, s.batch_size)
+
+    def _shorten(self, oracle, s):
+        """Halve the learning rate or, at every second failure in a row, enlarge the batches."""
+        self.failures += 1
+        if self.failures % 2 or not self.growing:
+            s.learning_rate /= 2
+        else:
+            exact = is_exact(oracle, s.batch_size)
+            s.batch_size = enlarge(oracle, s.batch_size, 4)
+            s.prices = (cost(oracle, s.batch_size, exact), s.prices[1])
+
+    def best(self):
+        """The estimate at the best anchor; None where none was taken after x_0."""
+        return self.anchors[-1].estimate if self.judged else None
+
+
+def distance(pull, other):
+    """Length of the difference of two steps, as `residual` has it."""
+    return math.sqrt(max(float((pull[1] - other[1]).dot(pull[2] - other[2])), 0.0))
+
+
+def balance(oracle, size):
+    """Batch sizes (B_g, B_dg, B_f) of which none is all of many components where another is sampled.
+
+    A few hundred components of f at every iteration would cost more than their noise is worth beside that of g.
+    """
+    sampled = [b for b in size if b is not None]
+    if not sampled:
+        return size
+    B, exact = max(sampled), is_exact(oracle, size)
+    numbers = [oracle.n_components(kind) for kind in KINDS]
+    return tuple(
+        B if b is None and n > 2 * B and not (exact and kind == "jacobian") else b
+        for kind, b, n in zip(KINDS, size, numbers, strict=True)
+    )
 
 
 def enlarge(oracle, size, factor):

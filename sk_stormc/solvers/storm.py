@@ -7,7 +7,7 @@ import numpy as np
 
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule
 from sk_stormc.schedules import at, inverse
-from sk_stormc.solvers.anchored import Anchor, AnchorRule, settle
+from sk_stormc.solvers.anchored import Anchor, AnchorRule, balance, settle
 from sk_stormc.solvers.base import CompositionalSolver
 from sk_stormc.solvers.run import MethodState
 from sk_stormc.solvers.steps import (
@@ -206,6 +206,8 @@ class STORMCompositional(CompositionalSolver):
         own_rate, own_size = (self.auto(name, problem, "own") == "own" for name in ("learning_rate", "batch_size"))
         precision = self.auto("precision", problem, 0.1)
         L = None
+        if ruled and own_size:
+            size = balance(oracle, size)
         if ruled and own_rate and own_size:
             size, L = settle(oracle, x, size)
         exact = is_exact(oracle, size)
@@ -260,10 +262,11 @@ class STORMCompositional(CompositionalSolver):
         """x-hat of step 12: x_T, or the one drawn from x_1, ..., x_T."""
         if s.x_hat is not None:
             return s.x_hat
+        now = (s.rule and s.rule.best()) or s.now
         if problem.penalty is not None and s.normalization is not None:
             # between feasible points x has no exact zeros; x~ has
-            return proximal_point(problem, s.x, s.now.F, at(s.learning_rate, s.t))
-        return s.x
+            return proximal_point(problem, now.x, now.F, at(s.learning_rate, s.t))
+        return now.x
 
 
 class PaperSTORMCompositional(STORMCompositional):
