@@ -14,6 +14,7 @@ __all__ = ["Anchor", "AnchorRule", "balance", "extrapolate", "settle"]
 MEMORY = 10  # anchors that are combined
 STRETCH, LEAST = 0.5, 0.25  # IFO between anchors: at most, and before one may come early; of an anchor's
 FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch
+MISSED = 0.5  # drift of F, relative to the last anchor's |F|, by which a combination has failed to predict
 UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
 ROUNDING = 1e-10  # of Phi
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
@@ -36,9 +37,9 @@ class AnchorRule:
     tenth of the last anchor's; and at once where |F| has grown tenfold. An anchor is good if its Phi is below that of
     all before. It then starts the next stretch, from its combination with the good ones before it. If it is not good,
     the run goes back to the best. Where a combination was to blame, those it was made of are forgotten, as they are
-    where the F predicted for it, or its drift since, was off by more than the last anchor's |F|. Where none was, the
-    learning rate is halved, and at every second failure in a row batches are made four times as large instead, up to
-    all components, where every iteration is an anchor.
+    where the estimate of F that began with it was off by more than half of the last anchor's |F| in the end. Where none
+    was, the learning rate is halved, and at every second failure in a row batches are made four times as large instead,
+    up to all components, where every iteration is an anchor.
     """
 
     anchors: list  # the good ones since the last that failed, the best and newest last
@@ -80,7 +81,7 @@ class AnchorRule:
         level = abs(anchor.value - best) <= ROUNDING * abs(best)
         good = length < (1 if self.combined else 2) * s.residual if level else anchor.value < best
         if good or not (self.combined or self.automatic):
-            lost = self.combined and drift > s.residual and not is_full(oracle, s.batch_size)
+            lost = self.combined and drift > MISSED * s.residual
             self.anchors = [anchor] if lost else [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
         else:  # back to the best
