@@ -81,7 +81,7 @@ class AnchorRule:
         level = abs(anchor.value - best) <= ROUNDING * abs(best)
         good = length < (1 if self.combined else 2) * s.residual if level else anchor.value < best
         if good or not (self.combined or self.automatic):
-            lost = self.combined and drift > MISSED * s.residual
+            lost = self.combined and drift > MISSED * s.residual and not is_full(oracle, s.batch_size)
             self.anchors = [anchor] if lost else [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
         else:  # back to the best
