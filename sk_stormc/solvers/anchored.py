@@ -51,6 +51,7 @@ class AnchorRule:
     failures: int = 0  # anchors discarded since the last good one, combinations not counted
     combined: bool = False  # the iterations since the last anchor began at a combination
     stay: bool = False  # the coming iteration takes an anchor where it is
+    judged: bool = False  # an anchor was taken after the one at x_0
 
     @classmethod
     def begin(cls, oracle, s, exact, automatic, growing):

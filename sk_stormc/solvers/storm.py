@@ -54,7 +54,7 @@ class STORMCompositional(CompositionalSolver):
     batch_size : int, None, tuple of three or "auto", default="auto"
         B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
         "auto" is all for up to 1024 components, else 16 with an anchor and 32 without; a constant Jacobian
-        is taken exactly, once.
+        is taken exactly, once. With anchor="auto" no kind of more than 32 is taken whole where another is sampled.
     init_batch_size : int, None, tuple of three or "auto", default="auto"
         S, or (S_g, S_dg, S_f). "auto" is all with an anchor and B without.
     normalization : {"global", "block", "auto"} or None, default="auto"
@@ -71,10 +71,11 @@ class STORMCompositional(CompositionalSolver):
 
     Notes
     -----
-    The anchored rule (`sk_stormc.solvers.anchored`): anchors are taken when |F| has fallen to a tenth, and each starts
-    the next stretch from Anderson's combination of the last ten. One that made things worse is discarded; if no
-    combination was to blame, an automatic learning rate is halved or automatic batches are enlarged. With full
-    batches every iteration is an anchor.
+    The anchored rule (`sk_stormc.solvers.anchored`): an anchor is taken when the iterations since the last have cost
+    half as much as one (a quarter, if |F| has fallen to a tenth), and each starts the next stretch from Anderson's
+    combination of the last ten. One whose Phi is not below all before is discarded; if no combination was to blame, an
+    automatic learning rate is halved or automatic batches are enlarged. With full batches every iteration is an anchor.
+    The best anchor is returned (where none was taken after x_0, the last iterate).
 
     References
     ----------
