@@ -51,7 +51,6 @@ class AnchorRule:
     failures: int = 0  # anchors discarded since the last good one, combinations not counted
     combined: bool = False  # the iterations since the last anchor began at a combination
     stay: bool = False  # the coming iteration takes an anchor where it is
-    judged: bool = False  # an anchor was taken after the one at x_0
 
     @classmethod
     def begin(cls, oracle, s, exact, automatic, growing):
@@ -97,7 +96,7 @@ class AnchorRule:
         level = abs(anchor.value - best) <= ROUNDING * abs(best)
         good = length < (1 if self.combined else 2) * s.residual if level else anchor.value < best
         if good or not (self.combined or self.automatic):
-            lost = self.combined and drift > MISSED * s.residual
+            lost = self.combined and drift > MISSED * s.residual and not oracle.is_full(s.batch_size)
             self.anchors = [anchor] if lost else [*self.anchors[1 - MEMORY :], anchor]
             s.residual, self.failures = length, 0
         else:  # back to the best

@@ -75,7 +75,7 @@ class STORMCompositional(CompositionalSolver):
     half as much as one (a quarter, if |F| has fallen to a tenth), and each starts the next stretch from Anderson's
     combination of the last ten. One whose Phi is not below all before is discarded; if no combination was to blame, an
     automatic learning rate is halved or automatic batches are enlarged. With full batches every iteration is an anchor.
-    The best anchor is returned (where none was taken after x_0, the last iterate).
+    The best anchor is returned, or x_T where a run ends below it between two anchors.
 
     References
     ----------
