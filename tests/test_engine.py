@@ -6,11 +6,13 @@ import pickle
 import re
 import signal
 import threading
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import SEED, composition, draws_of, regression
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
@@ -483,6 +485,42 @@ def test_an_interrupted_fit_keeps_what_it_reached_and_raises(returns, monkeypatc
         assert portfolio.stop_reason_ == "interrupted" and 0 < portfolio.n_iter_ < 10**6
         np.testing.assert_array_equal(portfolio.weights_, calls[2])
         assert portfolio.n_features_in_ == D
+
+
+# how a run ends
+
+
+@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
+@pytest.mark.parametrize("name", ["scgd", "acc-scgd", "asc-pg", "sarah-c", "civr", "vrsc-pg", "scvr"])
+def test_a_stop_by_estimates_is_confirmed_by_a_full_gradient(returns, name, metric):
+    problem, tol, x0 = PortfolioProblem(returns, metric=metric), 0.4, np.full(D, 10.0)
+    sampled = {} if "scgd" in name or name == "asc-pg" else {"checkpoint_batch_size": 500}
+    settings = {"max_ifo": 500_000, "random_state": 0} | sampled
+    result = minimize(problem, name, x0, tol=tol, **settings)
+    assert result.stop_reason == "converged"
+    F, weight = problem.gradient(result.x), np.ones(D) if metric is None else metric
+    assert np.sqrt((F * weight) @ F) <= tol * result.state.first_residual
+    # up to there it is the run that never looks, and at the end it has paid for a full gradient
+    unlooked = minimize(problem, name, x0, tol=0, **settings | {"max_iter": result.n_iter})
+    np.testing.assert_array_equal(result.x, unlooked.x)
+    asked = (result.ifo[-1] - unlooked.ifo[-1]) / (2 * problem.n_inner)
+    assert asked >= 1 and asked == int(asked)
+
+
+@pytest.mark.parametrize(
+    ("budget", "warns"), [({}, True), ({"max_iter": 50}, False), ({"max_ifo": 50_000}, False), ({"tol": 0}, False)]
+)
+def test_a_default_budget_that_ends_first_is_told(returns, budget, warns):
+    """A budget of the user's own is no news to `minimize`; estimators tell it of any."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result = minimize(PortfolioProblem(returns), "scgd", random_state=0, **{"tol": 1e-9} | budget)
+    assert result.stop_reason in ("max_iter", "max_ifo")
+    told = [str(w.message) for w in found if "has not converged: its budget ended" in str(w.message)]
+    assert len(told) == warns
+    if warns:
+        assert issubclass(found[-1].category, ConvergenceWarning)
+        assert f"{result.ifo[-1]} IFO" in told[0] and "tol=1e-09" in told[0] and f"{result.residual:.2g}" in told[0]
 
 
 # verbose
