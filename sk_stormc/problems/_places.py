@@ -63,7 +63,8 @@ def find_places(problem, start, unit, rng, move):
     way = unit * rng.standard_normal(start.size)
     look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
     tame = look.tame(start, way)
-    typical = min(look.reach(start, way, look.of_components(start, rng)) or size or 1.0, tame or np.inf)
+    typical = look.reach(start, way, look.of_components(start, rng))
+    typical = (size or 1.0) if typical is None else min(typical, tame or typical)
     reach = look.reach(start, way) or 0.0
     # where F vanishes, or is only its own rounding, single components say how far is near
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, 1e-3 * size)
