@@ -77,7 +77,8 @@ def _arrays(value):
     if isinstance(value, (list, tuple)):
         return [array for part in value for array in _arrays(part)]
     if isinstance(value, dict) or hasattr(value, "__dataclass_fields__"):
-        return _arrays(list((value if isinstance(value, dict) else vars(value)).values()))
+        names = () if isinstance(value, dict) else value.__dataclass_fields__
+        return _arrays(list(value.values()) if isinstance(value, dict) else [getattr(value, name) for name in names])
     return []
 
 

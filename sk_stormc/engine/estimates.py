@@ -42,17 +42,18 @@ def change_of_unit(old, new):
 
 def keep_in_domain(problem, u, u_old):
     """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f."""
-    floor = plain(problem.inner_floor)
-    if floor is None:
+    if problem.inner_floor is None:
         return u
+    floor = plain(problem.inner_floor)
     return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))
 
 
 def guard(oracle, u, u_old):
     """An estimate of u kept in the domain of f; what had left it is counted. The oracle looks at u for its unit."""
+    if oracle.problem.inner_floor is None:
+        return u
     kept = keep_in_domain(oracle.problem, u, u_old)
-    if kept is not u:
-        oracle.n_guarded += int(np.count_nonzero(kept != u))
+    oracle.n_guarded += int(np.count_nonzero(kept != u))
     oracle.note(kept)
     return kept
 

@@ -16,7 +16,8 @@ from sk_stormc.schedules import at
 
 __all__ = ["Loop", "falls_for_ever"]
 
-SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to
+SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to, at the least
+SAVE_AT = 16  # iterations after which the clock is looked at
 
 
 class Loop:
@@ -42,6 +43,7 @@ class Loop:
             max_iter = problem.defaults.get("max_iter")
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
+        self.eps = float(np.finfo(run.state.x.dtype).eps)
         self.reason = None
         self.interrupted = False
         self.saved, self._saved_at = None, -math.inf
@@ -83,7 +85,7 @@ class Loop:
         if s.t > run.last_checked:
             run.last_checked = s.t
             self._look(s)
-        if self.reason is None and self._converged(s):
+        if self.reason is None and self.solver.tol and self._converged(s):
             self.reason = StopReason.CONVERGED
         if self.reason is None and self.interrupted:
             self.reason = StopReason.INTERRUPTED
@@ -99,17 +101,15 @@ class Loop:
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
-        elif not self.oracle.lasts(ifo):
+        elif self.oracle.streaming and not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
     def _look(self, s):
         run = self.run
-        self.oracle.follow_unit()
-        if s.log_scale != self.oracle.log_scale:
-            s.to_unit(self.oracle.log_scale)
+        self.oracle.follow_unit(s)
         if s.t and s.residual is not None:
             run.first_length = run.first_length or s.residual
-            if not s.residual * np.finfo(s.x.dtype).eps <= run.first_length:  # NaN, or nothing of the start is left
+            if not s.residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
                 self.reason = StopReason.NON_FINITE
                 return
         if s.residual is not None:
@@ -118,7 +118,8 @@ class Loop:
             self.record(s.x)
         if s.t & (s.t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
-        self._save()
+        if s.t % SAVE_AT == 0:
+            self._save()
 
     # the stopping rule
 
@@ -141,7 +142,7 @@ class Loop:
 
     def _converged(self, s):
         run, tol = self.run, self.solver.tol
-        if tol == 0 or s.t == 0 or run.measured is None or run.measured[0] != s.t:
+        if s.t == 0 or run.measured is None or run.measured[0] != s.t:
             return False
         if run.measured[1] > tol * run.first_residual and not self._at_rounding(s):
             return False
@@ -155,7 +156,7 @@ class Loop:
             return False
         rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where a step says nothing
         size = self.oracle.metric.at(s.x, s.t).size(s.x)
-        return rate > 0 and rate * s.residual <= 4 * np.finfo(s.x.dtype).eps * size
+        return rate > 0 and rate * s.residual <= 4 * self.eps * size
 
     def _confirmed(self, s):
         """Whether one full gradient, which is charged, agrees with estimates that say that the run is at its end.

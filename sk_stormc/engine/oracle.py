@@ -84,6 +84,7 @@ class Oracle:
         self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
         self.streaming = math.isinf(problem.n_inner)
         self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
+        self._prices = {}  # (kind, size) -> IFO
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = 0
@@ -138,13 +139,16 @@ class Oracle:
         """
         if size is None or size == self._all[kind]:
             return self._draw_all(kind)
-        ahead = self._ahead.get((kind, size))
+        key = kind, size
+        ahead = self._ahead.get(key)
         if not ahead:
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
             blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
-            ahead = self._ahead[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+            ahead = self._ahead[key] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-        price = self.price(kind, size)
+        if key not in self._prices:
+            self._prices[key] = self.price(kind, size)
+        price = self._prices[key]
         self.ifo += price
         return Batch(gather(ahead.pop()), price, False)
 
@@ -195,7 +199,9 @@ class Oracle:
             Whether the value is combined with none from before, so that it may come in a unit of its own.
         """
         self.n_evaluations["inner"] += batch.size
-        if self._moving and self.log_scale is None:
+        if not self._moving:
+            return self.problem.inner(x, batch.data)
+        if self.log_scale is None:
             self._express(self._first_unit(x, batch))
         u = self._scaled.inner(x, batch.data)
         if fresh and batch.full and self._out_of_range(u):
@@ -277,10 +283,12 @@ class Oracle:
         if self._moving:
             self._drift = self._out_of_range(u)
 
-    def follow_unit(self):
+    def follow_unit(self, s):
         """Between iterations: take the last estimate of u for the unit, where it has left the present one's range."""
         if self._drift:
             self._express(self.log_scale + self._drift)
+        if s.log_scale != self.log_scale:
+            s.to_unit(self.log_scale)
 
     # streams
 

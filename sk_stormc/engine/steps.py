@@ -30,7 +30,7 @@ class StepRule:
     inertia: float = 0.0
 
 
-@dataclass
+@dataclass(slots=True)
 class Direction:
     """Where a step leads: q = (x - x~) / eta.
 

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.metrics import Matrix
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, StreamingProblem
 from sk_stormc.problems._linear_value import inverse
 from sk_stormc.problems.streaming import stack
@@ -41,6 +42,6 @@ def stream_problem(batches, window, gamma, alpha, fit_intercept):
     problem.keywords["covariance"] = C + RIDGE * np.trace(C) / d * np.eye(d)
     stream = StreamingProblem(batches, problem, window=window)
     H = problem(*first).hessian()
-    stream.metric = inverse(H + RIDGE * np.trace(H) / d * np.eye(d))
+    stream.metric = Matrix(inverse(H + RIDGE * np.trace(H) / d * np.eye(d)))
     stream.defaults["batch_size"] = max(32, d // 2)
     return stream

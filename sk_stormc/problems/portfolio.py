@@ -4,7 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from sk_stormc._validation import check_choice, check_number, check_weights
+from sk_stormc._validation import check_choice, check_metric, check_number, check_weights
+from sk_stormc.metrics import Metric
 from sk_stormc.penalties import Box
 from sk_stormc.problems._mapped import MappedRows, blocks
 from sk_stormc.problems._risk_measures import ByRiskMeasure
@@ -38,7 +39,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods, in all means; a batch draws periods with these probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
-    metric : "variance", ndarray or None, default=None
+    metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
         Scale of the steps. "variance" is 1 / Var(r_j) for each asset: steps then do not depend on the assets'
         units. None is the plain step of the papers.
 
@@ -206,13 +207,11 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             yield self.returns[i : i + CHUNK].astype(float), weight
 
     def _check_metric(self, metric):
-        if metric is None or (isinstance(metric, str) and metric == "variance"):
+        if isinstance(metric, str):
+            check_choice("metric", metric, ("variance",))
+        if metric is None or isinstance(metric, (str, Metric)):
             return metric
-        N = self.n_variables
-        D = np.empty(0) if isinstance(metric, str) else np.asarray(metric, dtype=self.returns.dtype)
-        if D.shape not in ((N,), (N, N)) or not np.isfinite(D).all() or (D if D.ndim == 1 else D.diagonal()).min() <= 0:
-            raise ValueError(f"metric must be 'variance', None, {N} positive numbers or such a matrix, got {metric!r}")
-        return D
+        return check_metric("metric", metric, self.n_variables).astype(self.returns.dtype, copy=False)
 
     @cached_property
     def _mean(self):
