@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_validate
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -83,6 +84,7 @@ def on_cluster(run, **options):
     with warnings.catch_warnings(), joblib.parallel_config(backend="dask", **options):
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of settings that a search tries
         return run()
 
 
@@ -130,7 +132,7 @@ def test_workers_have_one_blas_thread(client):
 def test_portfolio_search(client, returns, solver, frame):
     X = pd.DataFrame(returns, columns=list("abcde")) if frame else returns
     search = GridSearchCV(
-        CompositionalPortfolio(solver, constraint="long_only", max_iter=30, random_state=0),
+        CompositionalPortfolio(solver, constraint="long_only", max_iter=30, tol=0, random_state=0),
         {"solver__learning_rate": [0.003, 0.03], "solver__batch_size": [8, 32]},
         scoring=sharpe_ratio,
         cv=TimeSeriesSplit(3),
@@ -141,7 +143,7 @@ def test_portfolio_search(client, returns, solver, frame):
 
 def test_search_over_solvers_and_schedules(client, returns):
     search = GridSearchCV(
-        CompositionalPortfolio(constraint=(-0.5, 0.5), max_iter=30, random_state=0),
+        CompositionalPortfolio(constraint=(-0.5, 0.5), max_iter=30, tol=0, random_state=0),
         [
             {"solver": ["scgd", SCGD(beta=0.5)], "solver__learning_rate": [inverse(0.1), power(-2 / 3, 0.1)]},
             {"solver": [SARAHCompositional()], "solver__epoch_length": [5, 20], "risk_aversion": [0.5, 2]},
@@ -155,7 +157,7 @@ def test_search_over_solvers_and_schedules(client, returns):
 @pytest.mark.parametrize("solver", ["storm-c", "sarah-c", STORMCompositional(anchor=None)], ids=str)
 def test_bellman_search(client, log, solver):
     with config_context(enable_metadata_routing=True):
-        value = routed(BellmanValueEstimator(0.9, solver, objective="projected", max_iter=30, random_state=0))
+        value = routed(BellmanValueEstimator(0.9, solver, objective="projected", max_iter=30, tol=0, random_state=0))
         search = GridSearchCV(value, {"solver__batch_size": [16, 64, None]}, cv=KFold(2), error_score="raise")
         extra = {"next_X": log.next_X, "terminal": log.terminal}
         check_search(search, log.X, log.y, scatter=[log.X, log.next_X], weights="coef_", **extra)
@@ -165,10 +167,10 @@ def test_bellman_search(client, log, solver):
 def test_fits_come_back_whole(client, returns, log, kind):
     with config_context(enable_metadata_routing=True):
         if kind == "portfolio":
-            estimator = CompositionalPortfolio("scgd", max_iter=40, random_state=0)
+            estimator = CompositionalPortfolio("scgd", max_iter=40, tol=0, random_state=0)
             arguments = {"X": returns, "cv": TimeSeriesSplit(3)}
         else:
-            estimator = routed(BellmanValueEstimator(0.9, objective="projected", max_iter=40, random_state=0))
+            estimator = routed(BellmanValueEstimator(0.9, objective="projected", max_iter=40, tol=0, random_state=0))
             extra = {"next_X": log.next_X, "terminal": log.terminal}
             arguments = {"X": log.X, "y": log.y, "params": extra, "cv": KFold(3)}
 
