@@ -450,11 +450,14 @@ def fit(name, R, **params):
     return portfolio, [str(w.message) for w in caught]
 
 
-def honest(portfolio, messages):
+def honest(portfolio, messages, near_copies=False):
     """What a bounded run may warn of, and where its budget ended first, must: that tol was not met, and how far x_T is.
 
-    Once each, and the latter only where a recorded objective is below that of x_T.
+    Once each, and the latter only where a recorded objective is below that of x_T. A converged fit of near-copies may
+    say that they are.
     """
+    if near_copies and portfolio.stop_reason_ == "converged":
+        messages = [message for message in messages if "nearly combinations of others" not in message]
     ended = portfolio.solver_.tol > 0 and portfolio.stop_reason_ in ("max_iter", "max_ifo")
     short = sum("has not converged: its budget ended" in message for message in messages)
     above = sum("returns its last point" in message for message in messages)
@@ -540,14 +543,14 @@ def test_a_bounded_objective_is_not_called_unbounded(name, case):
         portfolio, messages = fit(name, BOUNDED[case], **params)
         assert not any("unbounded" in message for message in messages)
         # heavy tails can carry the fixed automatic rates of the checkpoint methods away; they say so
-        assert case == "heavy tails" or honest(portfolio, messages)
+        assert case == "heavy tails" or honest(portfolio, messages, case == "two nearly identical assets")
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
 @pytest.mark.parametrize("rate", [1e-9, 1e-6, 1e-3])
 def test_steps_far_too_short_are_not_called_unbounded(name, rate):
     for case in ("small", "large", "two nearly identical assets"):
-        assert honest(*fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case]))
+        assert honest(*fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case]), case == "two nearly identical assets")
 
 
 @pytest.mark.parametrize("name", ["storm-c", "scgd"])
