@@ -51,14 +51,14 @@ def _iterate(solver, oracle, loop):
     """Begin where nothing was done yet, and iterate until there is a reason to end."""
     whole = loop.run
     if loop.reason is None and type(whole.state) is MethodState:
-        before = oracle.snapshot() if oracle.streaming else None
+        before = oracle.snapshot()
         try:
             whole.state = solver.init_state(oracle, whole.state.x)
-        except EOFError:  # a stream has too few rows as yet
-            if before is None:
+        except (EOFError, KeyboardInterrupt) as error:  # a stream has too few rows as yet, or Ctrl-C
+            if oracle.streaming != isinstance(error, EOFError):
                 raise
             oracle.restore(before)
-            loop.reason = StopReason.EXHAUSTED
+            loop.reason = StopReason.EXHAUSTED if oracle.streaming else StopReason.INTERRUPTED
     if loop.reason is None:
         try:
             solver.iterate(oracle, whole.state, loop)

@@ -9,6 +9,7 @@ __all__ = ["warn_of_a_flat_direction"]
 
 LARGEST = 2000  # assets: the covariance matrix takes their square
 NOTABLE = 1e-3  # of the way down
+ILL = 1e4  # a condition number from which gradients tell little
 
 
 def warn_of_a_flat_direction(problem, x, fun, tol):
@@ -39,7 +40,7 @@ def warn_of_a_flat_direction(problem, x, fun, tol):
     values = np.maximum(values, np.finfo(returns.dtype).eps * len(values))
     F = vectors.T @ (problem.gradient(x) / unit)
     left = float(F @ (F / values)) / (4 * problem.risk_aversion)
-    if left > max(NOTABLE, 10 * tol) * abs(fun):
+    if values[-1] > ILL * values[0] and left > max(NOTABLE, 10 * tol) * abs(fun):
         warnings.warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but some assets are nearly combinations of others "
             f"(condition number {values[-1] / values[0]:.1g} of their correlations): along these the objective can "
