@@ -22,7 +22,7 @@ from sk_stormc import minimize
 DURATION = "3 minutes"
 NEEDS_DATA = False
 LIMIT = 100  # passes, as the solvers' own budget
-FACTORS = tuple(2.0**k for k in range(-3, 4))  # times the automatic learning rate
+FACTORS = tuple(2.0**k for k in range(-3, 6))  # times the automatic learning rate
 BATCHES = (16, 64)
 TUNING, REPORTING = (0, 1), (100, 101, 102, 103, 104)
 ALIKE = 1e-6
@@ -127,7 +127,7 @@ def fraction(value):
     if abs(value) < 1e-9:
         return "<1e-9"
     if abs(value) >= 1e-3:
-        return f"{100 * value:.2g} %"
+        return f"{100 * value:.{0 if abs(value) >= 0.1 else 1}f} %"
     return f"{value:.1e}".replace("e-0", "e-")
 
 
