@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks import _tables
 from benchmarks._measure import DATA
 
-BENCHMARKS = ("portfolio", "newer", "methods", "rates", "iteration_cost")
+BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost")
 
 
 def module_of(name):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as cli
-from benchmarks import _measure, _tables, methods
+from benchmarks import _measure, _tables, gallery, methods
 from benchmarks.__main__ import BENCHMARKS, main, module_of
+from benchmarks.gallery_problems import GALLERY
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
@@ -201,3 +202,35 @@ def test_the_comparison_discovers_and_tunes():
     (_, early, _, _), (_, late, setting, _) = table["sarah-c"]
     assert late < 0.5 * early
     assert "50/L" not in setting  # the highest rate diverges
+
+
+def test_the_gallery_measures_and_tunes():
+    case = GALLERY["maml"]()
+    missing, passes, warned = gallery.measure(case, "lbfgs", 0, gallery.LIMIT)
+    assert abs(missing) < 1e-6 and passes < 30 and not warned
+    early, few, _ = gallery.measure(case, "lbfgs", 0, 3)
+    assert 1e-3 < early < 1 and few <= 3
+    scaled = GALLERY["badly scaled"]()
+    assert gallery.measure(scaled, "lbfgs", 0, gallery.LIMIT)[2]  # its budget ended first, which it said
+    rate = gallery.automatic_rate(case.problem, 64, 0)
+    params, text, edge = gallery.tune(case, 5, (2.0**-9, 0.5, 2.0**9), (64,), (0,))
+    assert params == {"learning_rate": 0.5 * rate, "batch_size": 64}  # the others crawl and diverge
+    assert (text, edge) == ("0.5, B=64", False)
+
+
+def test_the_gallerys_settings_alike_are_ranked_by_passes(monkeypatch):
+    runs = {1.0: (1e-9, 30.0, False), 2.0: (1e-8, 20.0, False), 4.0: (1e-3, 10.0, False)}
+    monkeypatch.setattr(gallery, "automatic_rate", lambda *args: 1.0)
+    monkeypatch.setattr(gallery, "measure", lambda *args, learning_rate, **others: runs[learning_rate])
+    assert gallery.tune(GALLERY["maml"](), 5, tuple(runs), (16,), (0, 1))[1] == "2, B=16"
+
+
+def test_the_gallerys_cells():
+    values = (0.2271, 0.0297, -0.012, 1.623e-07, 4e-13, -2e-12, 2.4)
+    assert [gallery.fraction(v) for v in values] == ["23 %", "3.0 %", "-1.2 %", "1.6e-7", "<1e-9", "<1e-9", "240 %"]
+    runs = [(0.5, 10.0, True), (0.2, 100.0, False), (0.1, 20.0, True)]
+    entry = gallery.summary(runs)
+    assert (entry["shortfall"], entry["passes"]) == ([0.2, 0.5], [20.0, 100.0])
+    assert gallery.shortfall_cell(entry) == "20 % / 50 % (2 of 3 warned)"
+    assert gallery.shortfall_cell(gallery.summary(runs[:1])) == "50 % (warned)"
+    assert gallery.shortfall_cell(gallery.summary(runs[1:2])) == "20 %"

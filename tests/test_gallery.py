@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gallery import GALLERY, average_precision, digits, rank_digits, shortfall
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.gallery_problems import GALLERY, average_precision, digits, rank_digits, shortfall
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.engine import ALL, Oracle, start
 from sk_stormc.problems import PortfolioProblem, check_problem

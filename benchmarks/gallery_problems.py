@@ -1,4 +1,4 @@
-"""Eight compositional problems of the literature, for tests of the default rule: ``GALLERY`` maps names to makers.
+"""Eight compositional problems of the literature: ``GALLERY`` maps names to makers. `docs/gallery.md` describes them.
 
 Each maker takes the seed of its data and returns a `Case`. The data are scikit-learn's or made here; each Phi has
 more than 1024 components, so that the default samples.
@@ -260,16 +260,16 @@ def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
     return Case("policy evaluation", problem)
 
 
-def badly_scaled(seed=0, n=2000, d=10, spread=3.0):
-    """Mean-deviation regression through tanh with columns of sizes from 1 to 1e-3, a condition number of about 1e6.
-
-    The objective is that of `semideviation`, of residuals that tanh bounds, so g is not linear or quadratic in x.
-    Nocedal & Wright, "Numerical Optimization", 2006, section 2.2, on scaling.
-    """
+def scaled_columns(seed=0, n=2000, d=10, spread=3.0):
+    """Normal features whose columns have sizes from 1 to 10^-spread, and targets that all columns matter to."""
     rng = np.random.default_rng(seed)
     A, scale = rng.normal(size=(n, d)), 10 ** -np.linspace(0, spread, d)
     b = np.tanh(A @ rng.normal(size=d) / np.sqrt(d)) + 0.3 * rng.normal(size=n)
-    A = A * scale
+    return A * scale, b
+
+
+def bounded_deviation(A, b, metric=None):
+    """Mean of the losses (tanh(<a, x>) - b)^2 plus the mean square of what of them is above the mean."""
 
     def losses(x, j):
         return (np.tanh(A[j] @ x) - b[j]) ** 2
@@ -286,16 +286,25 @@ def badly_scaled(seed=0, n=2000, d=10, spread=3.0):
         values = losses(x, slice(None))
         return np.mean(values + np.maximum(values - u, 0) ** 2)
 
-    problem = FiniteSumComposition(
+    return FiniteSumComposition(
         lambda x, j: losses(x, j).mean(keepdims=True),
         lambda x, j: slopes(x, j).mean(0, keepdims=True),
         outer_gradient,
         outer,
-        n,
-        n,
-        d,
+        len(b),
+        len(b),
+        A.shape[1],
+        metric=metric,
     )
-    return Case("badly scaled", problem)
+
+
+def badly_scaled(seed=0):
+    """Risk-averse regression through tanh with columns of sizes from 1 to 1e-3, a condition number of about 1e6.
+
+    The objective is close to that of `semideviation`, of residuals that tanh bounds, so g is not linear or quadratic in
+    x. Nocedal & Wright, "Numerical Optimization", 2006, section 2.2, on scaling.
+    """
+    return Case("badly scaled", bounded_deviation(*scaled_columns(seed)))
 
 
 GALLERY = {

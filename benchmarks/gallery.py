@@ -1,0 +1,155 @@
+"""Eight problems of the literature: the default rule, SARAH-C as it is and tuned, and L-BFGS.
+
+A run is judged by its shortfall (Phi_end - best) / (Phi_0 - best): the part of L-BFGS' decrease of the objective that
+is missing at the end, where best is what a long run of L-BFGS finds (`benchmarks.gallery_problems.reference`). All runs
+have the library's budget of 100 passes and its tol.
+
+SARAH-C is tuned by learning rate and batch size: the rate is a power of two times the automatic one of the first tuning
+seed. The setting with the least median shortfall over the tuning seeds is run with the reporting seeds. Shortfalls
+below `ALIKE` count as equal, and of equal settings the one with the fewest passes is taken.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks._measure import a_pass
+from benchmarks._tables import markdown
+from benchmarks.gallery_problems import GALLERY, Case, bounded_deviation, reference, scaled_columns, shortfall
+from sk_stormc import minimize
+
+DURATION = "3 minutes"
+NEEDS_DATA = False
+LIMIT = 100  # passes, as the solvers' own budget
+FACTORS = tuple(2.0**k for k in range(-3, 6))  # times the automatic learning rate
+BATCHES = (16, 64)
+TUNING, REPORTING = (0, 1), (100, 101, 102, 103, 104)
+ALIKE = 1e-6
+QUICK = ("maml", "policy evaluation")
+METHODS = {
+    "storm-c": "storm-c, default",
+    "sarah-c": "sarah-c, default",
+    "tuned": "sarah-c, tuned",
+    "lbfgs": "L-BFGS, default",
+}
+
+
+def badly_scaled_with_metric():
+    """The badly scaled problem with the inverse squares of its columns as metric."""
+    A, b = scaled_columns()
+    return Case("badly scaled, with a metric", bounded_deviation(A, b, metric=1 / np.mean(A**2, axis=0)))
+
+
+def measure(case, solver, seed, limit, **params):
+    """One run.
+
+    Returns
+    -------
+    tuple
+        The shortfall, the passes used, and whether there was a ConvergenceWarning.
+    """
+    n = a_pass(case.problem)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # the shorter budget of a quick run is given; the solvers' own is not, since they warn where theirs ends a run
+        budget = {} if limit == LIMIT else {"max_ifo": limit * n}
+        result = minimize(case.problem, solver, random_state=seed, **budget, **params)
+    warned = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    return shortfall(case, result.fun), result.ifo[-1] / n, warned
+
+
+def summary(runs):
+    """Of several runs: shortfall and passes, each median and worst, and how many warned of how many."""
+    missing, passes, warned = (np.array(values) for values in zip(*runs, strict=True))
+    return {
+        "shortfall": [np.median(missing), missing.max()],
+        "passes": [np.median(passes), passes.max()],
+        "warned": [int(warned.sum()), len(runs)],
+    }
+
+
+def automatic_rate(problem, batch, seed):
+    """The learning rate that SARAH-C takes by itself."""
+    result = minimize(problem, "sarah-c", random_state=seed, batch_size=batch, max_iter=1)
+    return result.state.state.rule.learning_rate
+
+
+def tune(case, limit, factors, batches, seeds):
+    """The best setting of SARAH-C: its parameters, a short text, and whether its rate is at an end of the grid."""
+    found = []
+    for batch in batches:
+        automatic = automatic_rate(case.problem, batch, seeds[0])
+        for factor in factors:
+            params = {"learning_rate": factor * automatic, "batch_size": batch}
+            runs = [measure(case, "sarah-c", seed, limit, **params) for seed in seeds]
+            missing, passes = np.median([run[:2] for run in runs], axis=0)
+            edge = factor in (factors[0], factors[-1])
+            found.append(((max(missing, ALIKE), passes), params, f"{factor:g}, B={batch}", edge))
+    return min(found, key=lambda entry: entry[0])[1:]
+
+
+def compare(case, limit, factors, batches, tuning, reporting):
+    """All methods on one problem: a `summary` for each, and the setting that tuning chose."""
+    params, text, edge = tune(case, limit, factors, batches, tuning)
+    return {
+        "storm-c": summary([measure(case, "storm-c", seed, limit) for seed in reporting]),
+        "sarah-c": summary([measure(case, "sarah-c", seed, limit) for seed in reporting]),
+        "tuned": summary([measure(case, "sarah-c", seed, limit, **params) for seed in reporting]),
+        "lbfgs": summary([measure(case, "lbfgs", 0, limit)]),
+        "setting": [text, edge],
+    }
+
+
+def run(quick, data):
+    """Measure: for each problem what `compare` returns, and its sizes and reference."""
+    settings = {"limit": LIMIT, "factors": FACTORS, "batches": BATCHES, "tuning": TUNING, "reporting": REPORTING}
+    makers = [*GALLERY.values(), badly_scaled_with_metric]
+    if quick:
+        settings = {"limit": 5, "factors": (0.5, 1.0, 2.0), "batches": (64,), "tuning": (0,), "reporting": (100, 101)}
+        makers = [GALLERY[name] for name in QUICK]
+    results = {}
+    for maker in makers:
+        case = maker()
+        results[case.name] = {"best": reference(case), "start": case.start, **compare(case, **settings)}
+        print(f"{case.name}: done", flush=True)
+    return {"settings": {**settings, "alike": ALIKE}, "results": results}
+
+
+def fraction(value):
+    """A shortfall as a cell has it.
+
+    Examples
+    --------
+    >>> fraction(0.2271), fraction(1.623e-07), fraction(4e-13), fraction(-2e-12), fraction(-0.012)
+    ('23 %', '1.6e-7', '<1e-9', '<1e-9', '-1.2 %')
+    """
+    if abs(value) < 1e-9:
+        return "<1e-9"
+    if abs(value) >= 1e-3:
+        return f"{100 * value:.{0 if abs(value) >= 0.1 else 1}f} %"
+    return f"{value:.1e}".replace("e-0", "e-")
+
+
+def shortfall_cell(entry):
+    """Median / worst (one number where they agree), and in brackets how many runs warned, where any did."""
+    text = " / ".join(dict.fromkeys(fraction(value) for value in entry["shortfall"]))
+    warned, runs = entry["warned"]
+    if not warned:
+        return text
+    return f"{text} (warned)" if warned == runs else f"{text} ({warned} of {runs} warned)"
+
+
+def tables(stored):
+    """Shortfalls with warnings, and passes with the chosen settings; a * marks a rate at an end of the grid."""
+    results = stored["results"]
+    shortfalls = [[name, *(shortfall_cell(row[method]) for method in METHODS)] for name, row in results.items()]
+    passes = []
+    for name, row in results.items():
+        cells = [" / ".join(dict.fromkeys(f"{value:.0f}" for value in row[method]["passes"])) for method in METHODS]
+        text, edge = row["setting"]
+        passes.append([name, *cells, text + (" *" if edge else "")])
+    return {
+        "shortfalls": markdown(["shortfall", *METHODS.values()], shortfalls),
+        "passes": markdown(["passes", *METHODS.values(), "tuned: times the automatic rate, batch"], passes),
+    }
