@@ -249,7 +249,7 @@ def test_rows_on_disk(tmp_path, monkeypatch):
     problem, x = portfolio(1e3, weighted=True), np.full(4, 0.25)
     np.save(tmp_path / "returns.npy", problem.returns)
     rows = np.load(tmp_path / "returns.npy", mmap_mode="r")
-    monkeypatch.setattr("sk_stormc.problems._mapped.BLOCK", 1000)  # bytes
+    monkeypatch.setattr("sk_stormc.problems._mapped.BLOCK_BYTES", 1000)  # bytes
     weights = np.where(np.arange(200) < 40, 0.0, problem.weights)  # zeros stay in a file: whole blocks without weight
     mapped, held = (
         PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=weights) for R in (rows, problem.returns)
