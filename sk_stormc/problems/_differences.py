@@ -7,7 +7,7 @@ import numpy as np
 __all__ = ["MANY", "RANDOM", "directions", "worst", "wrong_slope"]
 
 MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared by entry, and along RANDOM directions
-SECOND_LOOK = 0.15  # of the step: a kink between the points of one difference is not between those of another
+SECOND_LOOK = 0.15  # part of the step for a second difference, whose points do not enclose the same kink
 
 
 def directions(rng, size):
@@ -91,7 +91,7 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
     step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
 
     def compare(ways):
-        """The worst of the changes along some ways: its place, found, expected, tolerance, and the way."""
+        """The worst of the changes along some ways: its index, found, expected, tolerance, and the way."""
         change, way, tolerance = differences(function, point, ways)
         if combine is not None:
             change, tolerance = change @ combine.T, tolerance @ np.abs(combine.T)

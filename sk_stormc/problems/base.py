@@ -143,7 +143,7 @@ class CompositionalProblem(ABC):
         Returns
         -------
         list
-            The generators; a stream has places in it instead.
+            The generators; for a stream, positions in it instead.
         """
         return generators
 

@@ -9,14 +9,14 @@ from sklearn.utils import check_random_state
 from sk_stormc._validation import check_int, short
 from sk_stormc.problems._attributes import check_attributes, require, require_plain
 from sk_stormc.problems._differences import RANDOM, differences, directions, worst, wrong_slope
-from sk_stormc.problems._places import evaluate_g, find_places, in_domain
+from sk_stormc.problems._points import evaluate_g, find_points, in_domain, in_unit
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.problems.streaming import StreamingProblem
 
 __all__ = ["check_problem"]
 
 SIDES = ("inner", "outer")
-FEW = 4  # size of the batches that are not single components
+BATCH_SIZE = 4  # of the batches that are not single components
 MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
@@ -72,9 +72,10 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         check = _Check(problem, x, rng)
         check.shapes()
         check.plain_jacobian()
-        check.place(move=x is None)
+        check.choose_points(move=x is None)
         check.repeatable()
         check.derivatives()
+        check.units()
         check.declared_jacobian()
         check.batches()
         if repeated is not None:
@@ -97,6 +98,7 @@ class _Check:
         self.x = np.array(x, dtype=self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
+        self.problem = problem = in_unit(problem, self.x)
         metric = np.ones_like(own) if problem.metric is None else problem.metric
         good = np.result_type(metric, own) == own.dtype
         self.require(good, "metric", f"is {metric.dtype}, but must keep the {own.dtype} of initial_point")
@@ -160,9 +162,9 @@ class _Check:
     def shapes(self):
         """Draws, and what the methods return for all components and for one."""
         for name in ("draw_inner", "draw_outer"):
-            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, FEW)) for _ in range(2)]
-            good = np.shape(draws[0])[:2] == (3, FEW)
-            self.require(good, name, f"must have the leading axes (3, {FEW}), got {np.shape(draws[0])}")
+            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
+            good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
+            self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
             self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
@@ -185,19 +187,19 @@ class _Check:
         """A state holds J, so it must be picklable, and drag no problem with its data along."""
         require_plain(self.problem, self.problem.jacobian(self.x, self.problem.inner_batch(None)))
 
-    def place(self, move):
-        """Find the points to look at, and move x to the main one."""
-        self.places, self.points = find_places(self.problem, self.x, self.unit, self.rng, move)
-        self.x = self.places[0].x
+    def choose_points(self, move):
+        """Choose the points at which derivatives are compared, and move x to the main one."""
+        self.points, self.line = find_points(self.problem, self.x, self.unit, self.rng, move)
+        self.x = self.points[0].x
         self.u = self.g(self.x)
         good = in_domain(self.problem, self.x)
         self.require(good, "inner", f"must be finite and > inner_floor, got {self.u.min()}")
 
     def repeatable(self):
         """Same x, same batch, same bits; and nothing that was returned or given is written into."""
-        x, u, other = self.x, self.u, self.points[1]
+        x, u, other = self.x, self.u, self.line[1]
         given = pickle.dumps((x, u))
-        for size in (None, FEW):
+        for size in (None, BATCH_SIZE):
             batches, first, kept = self.gather(size), {}, {}
             for name, value in self.evaluate(x, u, *batches):
                 self.require(pickle.dumps((x, u)) == given, name, "writes into x or u")
@@ -234,60 +236,77 @@ class _Check:
             self.fail(name, f"{symbol} and central differences of {of}", where, got, expected, tolerance)
 
     def derivatives(self):
-        """Those of g and of f, at all points; then the main one is x again."""
-        for place in reversed(self.places):
-            self.x, self.u = place.x, self.g(place.x)
-            self.derivatives_of_g(place, few=place is self.places[0])
-            self.derivatives_of_f(place)
-        self.beside = self.places[0].beside
+        """Compare the derivatives of g and of f at all points, at the main one last, so that it is x again."""
+        for point in reversed(self.points):
+            self.problem = in_unit(self.problem, point.x)
+            self.x, self.u = point.x, self.g(point.x)
+            self.derivatives_of_g(point, on_a_batch=point is self.points[0])
+            self.derivatives_of_f(point)
+        self.beside = self.points[0].beside
 
-    def derivatives_of_g(self, place, few):
+    def units(self):
+        """In another unit of the inner value u and J are another multiple of themselves, F and Phi the same."""
+        problem, x, everything = self.problem, self.x, self.problem.inner_batch(None)
+        if problem.log_scale(x, everything) is None:
+            return
+        other, u = problem.scaled(1.0), self.g(x)
+        found = other.inner(x, everything)
+        self.compare("scaled", "u in a unit larger by e, and u / e", found, u / math.e, self.rounding(u))
+        F, f = problem.gradient(x), problem.outer(x, u)
+        self.compare("scaled", "the gradients in two units", other.gradient(x), F, self.rounding(F))
+        J = other.jacobian(x, everything)
+        found = other.compositional_gradient(x, (u / math.e).astype(self.dtype), J, other.outer_batch(None))
+        self.compare("scaled", "F in two units", found, F, self.rounding(F))
+        found = other.outer(x, (u / math.e).astype(self.dtype))
+        self.compare("scaled", "f in two units", found, f, self.rounding(f, problem.objective(x)))
+
+    def derivatives_of_g(self, point, on_a_batch):
         """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
         problem, x, u = self.problem, self.x, self.u
         V = directions(self.rng, u.size).astype(self.dtype)
         # an operator's batch may be another estimate than the derivative of the batch's g
-        batches = [self.gather(FEW)[0]] if few and problem.jacobian_kind != "operator" else []
+        batches = [self.gather(BATCH_SIZE)[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
         for batch in (*batches, problem.inner_batch(None)):
             J = problem.jacobian(x, batch)
             products, of = self.products(problem, J, V), (lambda z, b=batch: problem.inner(z, b))
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
-                self.slopes("jacobian", "J", "inner", J, of, x, place.scale)
+                self.slopes("jacobian", "J", "inner", J, of, x, point.scale)
                 bound = 1000 * self.eps * (np.abs(V) @ np.abs(J))
                 self.compare("vjp", "vjp(J, v) and J.T @ v", products, V @ J, bound)
             else:
-                self.slopes("jacobian", "vjp(J, v)", "inner", products, of, x, place.scale, combine=V)
+                self.slopes("jacobian", "vjp(J, v)", "inner", products, of, x, point.scale, combine=V)
         # its changes over the scale of x, within the domain of f
-        step = self.eps**0.2 * place.scale * self.rng.standard_normal((2 * RANDOM, x.size))
+        step = self.eps**0.2 * point.scale * self.rng.standard_normal((2 * RANDOM, x.size))
         change = differences(lambda z: problem.inner(z, problem.inner_batch(None)), x, step)[0]
         spread = np.abs(change).max(0) / self.eps**0.2
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
-        place.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
-        place.beside = (u + place.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        point.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
+        point.beside = (u + point.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
         self.V = V[-RANDOM:]  # for the products that are compared often
 
-    def scattered(self, place):
+    def scattered(self, point):
         """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
         problem, x, u = self.problem, self.x, self.u
-        draws = self.draw("inner", (2 * FEW, 1))
+        draws = self.draw("inner", (2 * BATCH_SIZE, 1))
         away = np.mean([np.abs(problem.inner(x, problem.inner_batch(draw)) - u) for draw in draws], axis=0, dtype=float)
         if problem.inner_floor is not None:
             away = np.minimum(away, u - problem.inner_floor)
-        if not (np.isfinite(away).all() and (away > 100 * place.spread).any()):
+        if not (np.isfinite(away).all() and (away > 100 * point.spread).any()):
             return
-        away = np.maximum(away, place.spread)
+        away = np.maximum(away, point.spread)
         far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
         values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
         if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
             yield far, away
 
-    def derivatives_of_f(self, place):
+    def derivatives_of_f(self, point):
         """f_x and f_u against differences of outer, then the gradient against those of the objective."""
         problem, x, R = self.problem, self.x, self.problem.penalty
-        for u, spread in (*self.scattered(place), (place.beside, place.spread), (self.u, place.spread)):
+        for u, spread in (*self.scattered(point), (point.beside, point.spread), (self.u, point.spread)):
             f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
             f_x = np.zeros_like(x) if f_x is None else f_x
             in_x, in_u = (lambda z, u=u: problem.outer(z, u)), (lambda z: problem.outer(x, z))
-            self.slopes("outer_gradient", "f_x", "outer in x", f_x[None], in_x, x, place.scale)
+            self.slopes("outer_gradient", "f_x", "outer in x", f_x[None], in_x, x, point.scale)
             self.slopes("outer_gradient", "f_u", "outer in u", f_u[None], in_u, u, spread)
 
         def phi(z):
@@ -297,7 +316,7 @@ class _Check:
         noise = self.rounding(f, np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x), problem.objective(x))
         self.compare("objective", "objective(x) - R(x) and outer(x, g(x))", phi(x), f, noise)
         self.slopes(
-            "gradient", "gradient(x)", "objective without R", F[None], phi, x, place.scale, noise=0.01 * noise
+            "gradient", "gradient(x)", "objective without R", F[None], phi, x, point.scale, noise=0.01 * noise
         )
 
     # batches
@@ -314,8 +333,8 @@ class _Check:
 
     def declared_jacobian(self):
         """A "constant" Jacobian is one, and Jacobians that step 9 tracks can be combined."""
-        problem, (x, other), kind = self.problem, self.points[:2], self.problem.jacobian_kind
-        batches = [problem.inner_batch(draws) for draws in (None, *self.draw("inner", (2, FEW)))]
+        problem, (x, other), kind = self.problem, self.line[:2], self.problem.jacobian_kind
+        batches = [problem.inner_batch(draws) for draws in (None, *self.draw("inner", (2, BATCH_SIZE)))]
         if kind == "constant":
             for batch in batches:
                 a, b = (self.products(problem, problem.jacobian(z, batch), self.V) for z in (x, other))
@@ -329,12 +348,12 @@ class _Check:
 
     def batches(self):
         """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
-        problem, (inner, outer) = self.problem, (self.draw(s, (1, FEW))[0] for s in SIDES)
-        singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(FEW)]
+        problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
+        singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
         if getattr(problem, "by_differences", False):  # the rounding of inner is in J, divided by the step
             self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
         for name, value in self.values(problem, inner, outer).items():
-            parts, what = np.array([v[name] for v in singles], float), f"a batch of {FEW} and their mean"
+            parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"
             self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
         own, default = type(problem), CompositionalProblem
         inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
@@ -351,7 +370,7 @@ class _Check:
             "gradient": lambda p, x: p.gradient(x),
         }
         for name, of in everywhere.items():
-            ours, theirs = (np.array([of(p, x) for x in self.points]) for p in (self.problem, repeated))
+            ours, theirs = (np.array([of(p, x) for x in self.line]) for p in (self.problem, repeated))
             if ours.shape != theirs.shape:
                 raise ValueError(f"repeated.{name} must have shape {ours.shape[1:]}, got {theirs.shape[1:]}")
             bound = max(1e-10, 1000 * self.eps) * np.abs(theirs).max()
@@ -360,7 +379,7 @@ class _Check:
     def draws(self, reference, n_draws):
         """The means over drawn batches are those of the reference, a problem, over all components."""
         full = self.values(reference, None, None)
-        for size in (1, FEW):
+        for size in (1, BATCH_SIZE):
             wrong = list(self.wrong_means(full, size, n_draws))
             if wrong:  # few draws may have missed a rare component: what counts is what many draws show
                 wrong = list(self.wrong_means(full, size, MORE * n_draws))

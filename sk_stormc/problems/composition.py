@@ -8,7 +8,7 @@ from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["FiniteSumComposition"]
 
-FEW = 8  # components on which differences are compared with those of twice the step
+COMPARED = 8  # components on which differences are compared with those of twice the step
 
 
 class FiniteSumComposition(CompositionalProblem):
@@ -262,11 +262,11 @@ class FiniteSumComposition(CompositionalProblem):
     def _check_differences(self):
         """Compare slopes and bends with those of twice the step: a bend is twice as large there, a kink is not."""
         x, eps = self._x0, float(np.finfo(self._x0.dtype).eps)
-        few = np.unique(np.linspace(0, self.n_inner - 1, FEW).astype(np.intp))
+        some = np.unique(np.linspace(0, self.n_inner - 1, COMPARED).astype(np.intp))
         with np.errstate(all="ignore"):
-            u = self.inner(x, few)
-            (up, down), way = self._around(x, few, 1)
-            (up_2, down_2), way_2 = self._around(x, few, 2)
+            u = self.inner(x, some)
+            (up, down), way = self._around(x, some, 1)
+            (up_2, down_2), way_2 = self._around(x, some, 2)
             slope, bend = (up - down) / way, (up + down - 2 * u) / way
             slope_2, bend_2 = (up_2 - down_2) / way_2, (up_2 + down_2 - 2 * u) / way_2
             error = np.maximum(np.abs(slope_2 - slope), 2 * np.abs(bend_2 - 2 * bend)).max(1)

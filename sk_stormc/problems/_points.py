@@ -1,32 +1,39 @@
-"""The points at which `check_problem` looks at a problem: of the sizes at which something happens."""
+"""The points at which `check_problem` compares derivatives, of several sizes."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Place", "evaluate_g", "find_places", "in_domain"]
+__all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_unit"]
 
-LENGTHS = 10.0 ** np.arange(-10, 11)
-COMPONENTS = 8  # single components that say how large gradients are where their mean may vanish
-FLAT, STEEP = 3, 30  # growth of a change from one length to ten times that: 10 is linear, below it levels off
-VANISHING = 1e-6  # of the reach by components: below this F was only its own rounding
-APART = 3  # points of sizes nearer to each other say the same
+LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
+COMPONENTS = 8  # single components that tell the size of gradients where the mean of all may vanish
+# By how much a change may grow from one length to the next, which is ten times as long: a linear change grows tenfold.
+FLAT, STEEP = 3, 30
+VANISHING = 1e-6  # of the reach by components: where the reach is shorter, F consisted of rounding only
+APART = 3  # least ratio of the sizes of two points
 
 
 @dataclass
-class Place:
-    """A point, the scale of its variables there, and what is found out about u when g is compared."""
+class Point:
+    """A point x with the scales of its variables, and with those of u, which are found when g is checked."""
 
     x: np.ndarray
     scale: np.ndarray
     u: np.ndarray = None
     spread: np.ndarray = None  # the scale of u
-    beside: np.ndarray = None  # a value of u near g(x), where f_u does not vanish as that of a variance does
+    beside: np.ndarray = None  # a value of u near g(x): at g(x) itself f_u may vanish, as that of a variance does
 
 
 def evaluate_g(problem, x):
     """u = g(x), over all components."""
     return problem.inner(x, problem.inner_batch(None))
+
+
+def in_unit(problem, x):
+    """The problem with its inner value in the unit that fits x; itself where it needs none."""
+    c = problem.log_scale(x, problem.inner_batch(None))
+    return problem if c is None else problem.scaled(c)
 
 
 def in_domain(problem, x):
@@ -35,13 +42,13 @@ def in_domain(problem, x):
     return bool(np.isfinite(u).all() and (floor is None or u.min() > floor))
 
 
-def find_places(problem, start, unit, rng, move):
-    """Points of the sizes that matter, the main one first.
+def find_points(problem, start, unit, rng, move):
+    """Points at several distances from the start, the main one first.
 
-    The main one is as far from the start as it takes to change F or J by half. Where F nearly vanishes at the start,
-    that is next to nothing, and a wrong derivative would be lost in the rounding. So there are points where the change
-    is half of what F and J of single components are, and at the size of x and of 1, if F and J change about linearly
-    on the way there.
+    The main point is as far from the start as it takes to change F or J by half. Where F nearly vanishes at the start,
+    that distance is so short that a wrong derivative would be lost in the rounding. So there are further points: one
+    where the change is half as large as F and J of single components, one as far away as the start is from 0, and one
+    at the distance 1. They are used if F and J change about linearly on the way there.
 
     Parameters
     ----------
@@ -55,9 +62,9 @@ def find_places(problem, start, unit, rng, move):
 
     Returns
     -------
-    places : list of Place
-    points : list of ndarray
-        The main point, one half the way to the start, or away from it, and the third.
+    points : list of Point
+    line : list of ndarray
+        Three x at equal distances on a line: the start, and two further on. The main one is first.
     """
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     way = unit * rng.standard_normal(start.size)
@@ -66,10 +73,10 @@ def find_places(problem, start, unit, rng, move):
     typical = look.reach(start, way, look.of_components(start, rng))
     typical = (size or 1.0) if typical is None else min(typical, tame or typical)
     reach = look.reach(start, way) or 0.0
-    # where F vanishes, or is only its own rounding, single components say how far is near
+    # where F vanishes, or consists of rounding only, the reach is found from single components
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, 1e-3 * size)
-    points = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
-    places = [Place(points[0], reach * unit)]
+    line = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
+    points = [Point(line[0], reach * unit)]
     furthest, used = max(reach, typical, tame), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
@@ -77,9 +84,9 @@ def find_places(problem, start, unit, rng, move):
         way = unit * rng.standard_normal(start.size)
         x = (start + t * way).astype(start.dtype)
         if look.finite(x):
-            places.append(Place(x, max(1e-3 * t, min(t, look.reach(x, way) or t)) * unit))
+            points.append(Point(x, max(1e-3 * t, min(t, look.reach(x, way) or t)) * unit))
             used.append(t)
-    return places, points
+    return points, line
 
 
 class _Slopes:
@@ -128,7 +135,7 @@ class _Slopes:
         return None if reach in (0.0, LENGTHS[-1]) else reach
 
     def tame(self, start, way):
-        """How far along the way F and J change about linearly: neither explode nor level off."""
+        """How far along the way F and J change about linearly, and neither explode nor level off."""
         here, last, far = self.at(start), None, 0.0
         rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
         for t in LENGTHS:
