@@ -30,9 +30,9 @@ def evaluate_g(problem, x):
     return problem.inner(x, problem.inner_batch(None))
 
 
-def in_unit(problem, x):
-    """The problem with its inner value in the unit that fits x; itself where it needs none."""
-    c = problem.log_scale(x, problem.inner_batch(None))
+def in_unit(problem, x, draws=None):
+    """The problem with its inner value in the unit that fits x on these draws (None: all); itself if it needs none."""
+    c = problem.log_scale(x, problem.inner_batch(draws))
     return problem if c is None else problem.scaled(c)
 
 

@@ -79,8 +79,9 @@ def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=
         check.declared_jacobian()
         check.batches()
         if repeated is not None:
+            repeated = in_unit(repeated, check.x)
             check.same_as(repeated)
-        check.draws(problem if repeated is None else repeated, n_draws)
+        check.draws(check.problem if repeated is None else repeated, n_draws)
 
 
 class _Check:
@@ -258,17 +259,19 @@ class _Check:
         found = other.compositional_gradient(x, (u / math.e).astype(self.dtype), J, other.outer_batch(None))
         self.compare("scaled", "F in two units", found, F, self.rounding(F))
         found = other.outer(x, (u / math.e).astype(self.dtype))
-        self.compare("scaled", "f in two units", found, f, self.rounding(f, problem.objective(x)))
+        f_u = problem.outer_gradient(x, u, problem.outer_batch(None))[1]
+        self.compare("scaled", "f in two units", found, f, self.rounding(f, problem.objective(x), f_u * u))
 
     def derivatives_of_g(self, point, on_a_batch):
         """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
         problem, x, u = self.problem, self.x, self.u
         V = directions(self.rng, u.size).astype(self.dtype)
         # an operator's batch may be another estimate than the derivative of the batch's g
-        batches = [self.gather(BATCH_SIZE)[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
-        for batch in (*batches, problem.inner_batch(None)):
-            J = problem.jacobian(x, batch)
-            products, of = self.products(problem, J, V), (lambda z, b=batch: problem.inner(z, b))
+        few = [self.draw("inner", (1, BATCH_SIZE))[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
+        for draws in (*few, None):
+            own, batch = in_unit(problem, x, draws), problem.inner_batch(draws)
+            J = own.jacobian(x, batch)
+            products, of = self.products(problem, J, V), (lambda z, p=own, b=batch: p.inner(z, b))
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
                 self.slopes("jacobian", "J", "inner", J, of, x, point.scale)
                 bound = 1000 * self.eps * (np.abs(V) @ np.abs(J))
