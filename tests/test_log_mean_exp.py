@@ -313,7 +313,7 @@ def descend(problem, n_steps, renew):
     for _ in range(n_steps):
         u, J = scaled.inner(z, everything), scaled.jacobian(z, everything)
         value, F = scaled.outer(z, u), scaled.compositional_gradient(z, u, J, None)
-        inverse *= 1.1
+        inverse = min(1.1 * inverse, 1e9)
         for _ in range(60):  # a shorter step where the quadratic bound does not hold
             new = penalty.prox(z - inverse * F, inverse).astype(dtype)
             way = new - z

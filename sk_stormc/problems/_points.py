@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_unit"]
+__all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_two_units", "in_unit"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
 COMPONENTS = 8  # single components that tell the size of gradients where the mean of all may vanish
@@ -34,6 +34,20 @@ def in_unit(problem, x, draws=None):
     """The problem with its inner value in the unit that fits x on these draws (None: all); itself if it needs none."""
     c = problem.log_scale(x, problem.inner_batch(draws))
     return problem if c is None else problem.scaled(c)
+
+
+def in_two_units(problem, x):
+    """(what, its value in a unit larger by e, what that should be, terms it is the sum of), where u has a unit."""
+    everything, outer = problem.inner_batch(None), problem.outer_batch(None)
+    if problem.log_scale(x, everything) is None:
+        return
+    other, u, F = problem.scaled(1.0), problem.inner(x, everything), problem.gradient(x)
+    smaller = (u / np.e).astype(u.dtype)
+    yield "u", other.inner(x, everything), smaller, ()
+    yield "the gradient", other.gradient(x), F, ()
+    yield "F", other.compositional_gradient(x, smaller, other.jacobian(x, everything), outer), F, ()
+    terms = problem.objective(x), problem.outer_gradient(x, u, outer)[1] * u
+    yield "f", other.outer(x, smaller), problem.outer(x, u), terms
 
 
 def in_domain(problem, x):

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sk_stormc._validation import check_int, short
 from sk_stormc.problems._attributes import check_attributes, require, require_plain
 from sk_stormc.problems._differences import RANDOM, differences, directions, worst, wrong_slope
-from sk_stormc.problems._points import evaluate_g, find_points, in_domain, in_unit
+from sk_stormc.problems._points import evaluate_g, find_points, in_domain, in_two_units, in_unit
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.problems.streaming import StreamingProblem
 
@@ -247,20 +247,8 @@ class _Check:
 
     def units(self):
         """In another unit of the inner value u and J are another multiple of themselves, F and Phi the same."""
-        problem, x, everything = self.problem, self.x, self.problem.inner_batch(None)
-        if problem.log_scale(x, everything) is None:
-            return
-        other, u = problem.scaled(1.0), self.g(x)
-        found = other.inner(x, everything)
-        self.compare("scaled", "u in a unit larger by e, and u / e", found, u / math.e, self.rounding(u))
-        F, f = problem.gradient(x), problem.outer(x, u)
-        self.compare("scaled", "the gradients in two units", other.gradient(x), F, self.rounding(F))
-        J = other.jacobian(x, everything)
-        found = other.compositional_gradient(x, (u / math.e).astype(self.dtype), J, other.outer_batch(None))
-        self.compare("scaled", "F in two units", found, F, self.rounding(F))
-        found = other.outer(x, (u / math.e).astype(self.dtype))
-        f_u = problem.outer_gradient(x, u, problem.outer_batch(None))[1]
-        self.compare("scaled", "f in two units", found, f, self.rounding(f, problem.objective(x), f_u * u))
+        for what, found, expected, terms in in_two_units(self.problem, self.x):
+            self.compare("scaled", f"{what} in two units", found, expected, self.rounding(expected, *terms))
 
     def derivatives_of_g(self, point, on_a_batch):
         """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
