@@ -204,7 +204,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
         objective, reason = self._choose(np.bincount(state, visits))
-        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0    # of other features no transition says anything
+        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
         alpha = np.full(len(columns), float(self.alpha))
