@@ -94,8 +94,8 @@ class MarkovRewardProcess:
     def transitions(self, n_transitions, random_state=None):
         """Independent transitions, for `BellmanValueEstimator.fit`.
 
-        A state that leads to itself only and without reward is an end: transitions into it are terminal, and none
-        starts there (unless all states are ends). Otherwise starts are uniform among the states.
+        A state that leads only to itself, without reward, is an end. Transitions into it are terminal, and none starts
+        there (unless all states are ends). Otherwise starts are uniform among the states.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Assets that are nearly combinations of others: what a gradient that has become small does not tell."""
+"""A warning about assets that are nearly combinations of others, along which a small gradient says little."""
 
 import warnings
 

@@ -71,7 +71,7 @@ class CompositionalEstimator(BaseEstimator):
         Returns
         -------
         SolverResult or None
-            None where the rows do not do for an iteration; at the first call that of no iteration.
+            None where there are too few rows for an iteration; at the first call, the result without an iteration.
         """
         solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self.__dict__.get("_stream") is None

@@ -187,7 +187,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         probe = clone(self)
         states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
-        states, y = states + 0.0, y.astype(float)  # -0.0 is no other state
+        states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
@@ -204,7 +204,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
         objective, reason = self._choose(np.bincount(state, visits))
-        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # other features no left state has
+        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
         alpha = np.full(len(columns), float(self.alpha))

@@ -152,7 +152,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         solver = self._make_solver()
         check_choice("warm_start", self.warm_start, (True, False, np.True_, np.False_))
         returns = _check_returns(X, ensure_min_samples=2)
-        validate_data(clone(self), X, skip_check_array=True)  # column names that will not do, found out now
+        validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
         solver.accept(problem)
         x0 = None

@@ -25,7 +25,7 @@ RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
 
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
-    """Embed points in few dimensions, near ones near: SNE and t-SNE by stochastic compositional optimisation.
+    """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
 
     Minimises KL(P || Q), P the affinities of the data at a given perplexity and Q those of the embedding. The
     normalisers of Q are the inner value: each iteration takes the pairs that are neighbours in the data exactly and
@@ -170,7 +170,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         X_checked = check_array(
             X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
         )
-        validate_data(clone(self), X, skip_check_array=True)  # column names that will not do, found out now
+        validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         k = check_perplexity(self.perplexity, n, 3 if self.kernel == "gaussian" else 2)
         rng = check_random_state(self.random_state)
@@ -178,7 +178,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         search = nearest_neighbors(
             X_checked, k, metric=self.metric, metric_params=self.metric_params, n_jobs=self.n_jobs
         )
-        # the exact reference follows the objective below float32's rounding
+        # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         P = affinities(search, self.perplexity)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
@@ -334,7 +334,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def _place(self, distances, neighbors, embedding):
         """Where new samples with these neighbours go."""
         p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
-        mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]  # a product for each sample: no other's matters
+        # a product for each sample, whose rounding does not depend on the others
+        mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]
         return mean if self.kernel == "student-t" else place_among(mean, embedding)
 
 

@@ -155,7 +155,7 @@ def _run(case, method, params, seed, max_ifo, show):
         watching += time.perf_counter() - began
 
     began = time.perf_counter()
-    with warnings.catch_warnings():  # stop_reason says it, and that Phi has a minimum is known
+    with warnings.catch_warnings():  # stop_reason has the same information, and Phi is known to have a minimum
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = minimize(
             case.problem, method, case.x0, random_state=seed, max_ifo=max_ifo, on_record=on_record, **params

@@ -41,8 +41,8 @@ class LinearValue(CompositionalProblem):
     def metric(self):
         """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
 
-        Directions whose curvature is rounding keep the scale of the steepest one: F has nothing but rounding there.
-        Computed when first asked for.
+        Directions whose curvature is only rounding get the scale of the steepest one, since F is only rounding there
+        too. Computed when first asked for.
         """
         if self._automatic and self._metric is None:
             A, d = self._least_squares()[0], self.n_variables

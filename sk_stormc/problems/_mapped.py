@@ -11,9 +11,10 @@ BLOCK_BYTES = 2**24  # bytes read at a time
 
 
 class MappedRows:
-    """The rows of a memmap, read from its file: through the mapping, the system keeps a megabyte around each in memory.
+    """The rows of a memmap, read from its file. Through the mapping, each would leave a megabyte in memory.
 
-    Has what is used of an array with two axes: slices, rows and `take` give arrays, ``@`` a number for each row.
+    It has the part of an array's interface that is used here: slices, rows and `take` give arrays, ``@`` a number for
+    each row.
     """
 
     ndim = 2
@@ -23,7 +24,7 @@ class MappedRows:
 
     @classmethod
     def of(cls, X):
-        """Those of X, or X itself where it is not a memmap of floats with rows one behind the other."""
+        """The rows of X, or X itself if it is not a memmap of floats whose rows lie one behind the other."""
         floats = isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and X.dtype.isnative
         if not floats or X.ndim != 2 or not X.size or not X.flags.c_contiguous:
             return X

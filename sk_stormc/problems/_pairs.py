@@ -5,7 +5,7 @@ from scipy import sparse
 
 __all__ = ["BLOCK_POINTS", "Edges", "block_sums", "column_sums", "columns", "curve_order", "masked_positions"]
 
-COARSE = 0.02  # rounding of a squared distance from which it may come out negative
+COARSE = 0.02  # if squared distances are rounded by more than this, the sums guard against negative ones
 FEW_COORDINATES = 3  # up to so many coordinates forces are summed one by one, which is faster then
 ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
 BLOCK_POINTS = 64  # points in a row on the curve that are near to each other and to those of the blocks beside
@@ -34,7 +34,7 @@ class Edges:
         self.i = np.repeat(np.arange(self.n), np.diff(self._by_row.indptr))
         self.j = self._by_row.indices.astype(np.intp)
         self._buffers = {}
-        self.last = None  # for the caller: what it found from the last differences
+        self.last = None  # the caller keeps here what it computed from the last differences
 
     def buffer(self, name, dtype):
         """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
@@ -185,7 +185,7 @@ def column_sums(x, chosen, pattern):
 
 
 def curve_order(x):
-    """The points in the order of a space-filling (Z-order) curve: those near on it are near.
+    """The points in the order of a space-filling (Z-order) curve: neighbours on the curve are near to each other.
 
     Parameters
     ----------
@@ -237,8 +237,8 @@ def block_sums(x, positions, pattern):
     M[:n, :d] = x[order]
     M[:n, :d] -= M[:n, :d].mean(axis=0)
     M[:n, d] = np.einsum("ij,ij->i", M[:n, :d], M[:n, :d])
-    # the points that are not there are so far that w is nothing and w^2 is 0: infinity must not be in a product, whose
-    # kernels (those of AVX-512, say) may multiply it by the zeros beside it
+    # the last block is filled up with points so far away that w is nearly 0 and w^2 is 0. They are not at infinity,
+    # because kernels of matrix products (those of AVX-512, for example) may multiply infinity by zeros beside it
     nowhere = np.finfo(dtype).max / 64
     M[n:, d], M[:, d + 1] = nowhere, 1
     coarse = np.finfo(dtype).eps * M[:n, d].max() > COARSE

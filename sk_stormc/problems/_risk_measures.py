@@ -4,9 +4,9 @@ __all__ = ["ByRiskMeasure"]
 
 
 class ByRiskMeasure:
-    """Calling a subclass with ``risk_measure=name`` makes an object of its own subclass for that name, if there is one.
+    """Calling a subclass with ``risk_measure=name`` makes an object of the class for that measure, if there is one.
 
-    Such a class says so where it is defined: ``class Other(Problem, risk_measure="other")``.
+    A class is declared for a risk measure by ``class Other(Problem, risk_measure="other")``.
     """
 
     classes = {}  # by risk measure

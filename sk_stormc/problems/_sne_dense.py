@@ -1,4 +1,4 @@
-"""The Jacobian of the normalisers as an array: for few points, where somebody wants step 9 to track it."""
+"""The Jacobian of the normalisers as an array, which step 9 can track. It is only for few points."""
 
 import os
 
@@ -11,7 +11,7 @@ SHARE = 0.25  # of the machine's memory that it may take
 
 def check_memory(size, n, d):
     """A ValueError where a tracked Jacobian of so many bytes would take too much of the machine's memory."""
-    # the estimate, the batch's values at both points, and a product are held at a time
+    # held at the same time: the estimate, the batch's Jacobians at both points, and a product
     needed, there = 4 * size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > SHARE * there:
         raise ValueError(

@@ -48,7 +48,7 @@ def defaults(kernel, n, d, alpha, n_iter, n_near, n_edges, census):
         limit = 0.5 * math.sqrt(2)  # of a point's step, in the metric 1 / (2 r) with r about 1
         momentum = 0.1
     else:
-        # few points leave their neighbours at long steps; and far-sampling noise grows with n
+        # with few points, long steps tear neighbours apart; with many, the noise of the sampled pairs is larger
         rate, early, batch = 2 * min(25.0, max(10.0, n / 40), 20 * math.sqrt(20_000 / n)), 20.0, 100
         horizon = n_iter or (500 if n <= 2500 else 750 if n <= 10_000 else 400)
         limit = 5 * math.sqrt(4 * alpha / n)

@@ -372,7 +372,7 @@ class _Check:
         full = self.values(reference, None, None)
         for size in (1, BATCH_SIZE):
             wrong = list(self.wrong_means(full, size, n_draws))
-            if wrong:  # few draws may have missed a rare component: what counts is what many draws show
+            if wrong:  # few draws may have missed a rare component, so look at many before failing
                 wrong = list(self.wrong_means(full, size, MORE * n_draws))
             for failure in wrong:
                 self.fail(*failure)
@@ -389,7 +389,7 @@ class _Check:
             z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
             bound = z * deviation.std(0) / math.sqrt(n_draws)
             bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws) + self.rounding(sample, name=name)
-            # an entry that is the same in all draws may lack a rare one: judged within the random directions only
+            # an entry that is equal in all draws may lack a rare component: only the random directions judge it
             bound[: len(bound) - RANDOM][np.ptp(sample[:, :-RANDOM], axis=0) == 0] = np.inf
             expected = entries @ wanted
             if (k := worst(mean, expected, bound)) is not None:

@@ -260,7 +260,7 @@ class FiniteSumComposition(CompositionalProblem):
         return ((up - down) / way).T
 
     def _check_differences(self):
-        """Compare slopes and bends with those of twice the step: a bend is twice as large there, a kink is not."""
+        """Compare slopes and second differences with those of twice the step, which show a kink."""
         x, eps = self._x0, float(np.finfo(self._x0.dtype).eps)
         some = np.unique(np.linspace(0, self.n_inner - 1, COMPARED).astype(np.intp))
         with np.errstate(all="ignore"):

@@ -92,7 +92,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         weights = None
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(R), "for period")
-            if not weights.all() and isinstance(R, np.ndarray):  # a period without weight is not there
+            if not weights.all() and isinstance(R, np.ndarray):  # periods without weight are left out
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = with_sum_one(weights)
         self.returns, self.weights = R, weights
@@ -164,12 +164,12 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return float(total / self.n_inner if self.weights is None else total)
 
     def unbounded_below(self):
-        """Whether mean return is to be had without risk: a constant asset, or no more periods than assets."""
+        """Whether some portfolio has mean return without risk: a constant asset, or no more periods than assets."""
         R, penalty = self.returns, self.penalty
         free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
         if penalty is not None and not free:
             return None
-        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and but for an accident a mean
+        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and almost always a mean
             return bool(self.mean.any())
         if free:
             return None
@@ -181,7 +181,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     # means
 
     def _row(self, size, value):
-        """A constant row of shape (1, size), kept: a product with it is the fastest sum."""
+        """A constant row of shape (1, size), kept for the next call. A product with it is the fastest way to sum."""
         if (size, value) not in self._kept:
             self._kept[size, value] = np.full((1, size), value, self.returns.dtype)
         return self._kept[size, value]
@@ -232,6 +232,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         for rows, weight in self._chunks():  # both in one reading
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        # a constant asset, but for rounding, has no curvature to respect: its size is its scale
+        # an asset that is constant up to rounding has no curvature, so its size is taken for its scale
         scale = np.where(variance <= 1e-12 * second, second, variance)
         return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)

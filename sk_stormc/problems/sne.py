@@ -49,7 +49,7 @@ class _Batch:
 class SNEProblem(CompositionalProblem):
     """Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
 
-    Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence but for a constant:
+    Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence up to a constant:
 
     - "gaussian", the paper's SNE: p_ij = p_{j|i}, phi(D) = D, u_i = Z_i = sum_{j != i} exp(-D_ij);
     - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
@@ -144,7 +144,7 @@ class SNEProblem(CompositionalProblem):
         # what sampled columns leave out: the near field, and each point's pair with itself
         self._left_out = sparse.eye_array(n, format="csr", dtype=np.int8)
         self.near_field = bool(near_field)
-        # a spread-out embedding has near pairs that are no edges; they would be most of the sampling noise
+        # a spread-out embedding has near pairs that are no edges; if sampled, they would cause most of the noise
         self._in_blocks = near_field and not self.per_point and jacobian == "operator"
         self.n_near = 0  # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
         if near_field:
@@ -186,7 +186,7 @@ class SNEProblem(CompositionalProblem):
         return x.astype(self.dtype)
 
     def batch_sizes(self, size):
-        """All of f whatever the size: it is one sparse product, and sampled it would be most of the noise."""
+        """The size for g and its Jacobian, and all of f: it is one sparse product, and most noise if sampled."""
         return size, size, None
 
     def price(self, kind, size):
@@ -194,9 +194,9 @@ class SNEProblem(CompositionalProblem):
         return size if kind == "outer" else size + self.n_near
 
     def draw_inner(self, rng, shape):
-        """Draws of columns: spread evenly, one from each of batch_size stretches; without a near field independent.
+        """Draws of columns, one from each of batch_size equal stretches; without a near field they are independent.
 
-        A column is drawn by its place, for "student-t" along a space-filling curve through the embedding.
+        A draw is a position in the order of the points, which for "student-t" is that of a space-filling curve.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class SNEProblem(CompositionalProblem):
     def _far(self, x, batch):
         """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, outside)."""
         if batch.x is not x:
-            batch.x = batch.far = None  # its memory first
+            batch.x = batch.far = None  # free the memory of the last ones first
             if batch.chosen is None:
                 batch.far = self._all_columns(x)
             elif self._in_blocks:

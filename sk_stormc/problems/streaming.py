@@ -23,12 +23,12 @@ class StreamingProblem(CompositionalProblem):
     """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
 
     Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for: the rows that f has now, the
-    Jacobian has an iteration later and g two. So no row is wasted on independence (docs/streams.md has the gaps with
-    three batches of their own, and with one for all).
+    Jacobian has one iteration later and g two iterations later. The batches of an iteration are independent, and yet
+    every row serves all three (docs/streams.md compares this with separate batches, and with one batch for all).
 
     The end of the stream stops a run with ``stop_reason`` "exhausted"; with ``state=`` of its result a run goes on as
     soon as there are more rows (`feed`). How the rows were cut into batches makes no difference, as long as a component
-    is that of its own row: a weight that is relative to the other rows of a block depends on the block.
+    depends on its own row only. A weight that is relative to the other rows of a block depends on the block.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class StreamingProblem(CompositionalProblem):
     -----
     A constant Jacobian is tracked like any other: its mean over all components is not known. Methods that need all
     components raise a ValueError (L-BFGS, anchors, checkpoints without a size). An error that the iterator raises ends
-    the run without a result, and rows that all kinds have had are gone: let it end instead, and `feed` what
-    comes later.
+    the run without a result, and rows that g, its Jacobian and f have all had are lost. Let it end instead, and `feed`
+    the rows that come later.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class StreamingProblem(CompositionalProblem):
     def inner_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
         problem, draws = self._locate(draws)
-        if self.jacobian_kind == "operator":  # of these alone: the Jacobian outlives the other rows
+        if self.jacobian_kind == "operator":  # these rows alone: the Jacobian is kept longer
             problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
             draws = draws - draws[0]
         return problem, problem.inner_batch(draws)
