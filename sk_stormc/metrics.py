@@ -215,11 +215,10 @@ def as_metric(metric, n_variables):
     if metric is None:
         return Identity()
     if isinstance(metric, Metric):
-        values = getattr(metric, "values", None)
-        if isinstance(metric, Diagonal):
-            check_metric("metric", values, n_variables)
-        if values is not None and len(values) != n_variables:
-            raise ValueError(f"metric must be of {n_variables} variables, got {len(values)}")
+        if type(metric) is Diagonal:
+            check_metric("metric", metric.values, n_variables)
+        if type(metric) is Matrix and len(metric.values) != n_variables:
+            raise ValueError(f"metric must be of {n_variables} variables, got {len(metric.values)}")
         return metric
     values = check_metric("metric", metric, n_variables)
     return Diagonal(values) if values.ndim == 1 else Matrix(values)

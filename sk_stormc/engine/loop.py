@@ -17,6 +17,7 @@ from sk_stormc.schedules import at
 __all__ = ["Loop", "falls_for_ever"]
 
 SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to, at the least
+STILL = 1e-6  # |F| at a point of rest over |F| a thousandth of x away
 SAVE_AT = 16  # iterations after which the clock is looked at
 
 
@@ -144,38 +145,67 @@ class Loop:
         run, tol = self.run, self.solver.tol
         if s.t == 0 or run.measured is None or run.measured[0] != s.t:
             return False
-        if run.measured[1] > tol * run.first_residual and not self._at_rounding(s):
+        far = run.measured[1] > tol * run.first_residual
+        # steps that do not move x tell of its rounding, or of a learning rate far too small
+        still = s.at_anchor and s.rule is not None and self._is_rounding(s, s.residual)
+        if still and (far or self._is_rounding(s, run.first_residual)):
+            return self.at_rest(s)
+        if far:
             return False
         if s.at_anchor or self.oracle.streaming or not self.solver.confirms:
             return True
         return self._confirmed(s)
 
-    def _at_rounding(self, s):
-        """Whether a step would only move x by its rounding: a start at the optimum has nothing to fall from."""
-        if not s.at_anchor or s.rule is None:
-            return False
+    def _is_rounding(self, s, residual):
+        """Whether a step of that residual would only move x by its rounding."""
         rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where a step says nothing
         size = self.oracle.metric.at(s.x, s.t).size(s.x)
-        return rate > 0 and rate * s.residual <= 4 * self.eps * size
+        return rate > 0 and rate * residual <= 4 * self.eps * size
+
+    def at_rest(self, s):
+        """Whether steps that move x by a thousandth are far longer there than here: else only the rate is tiny."""
+        problem, metric = self.oracle.problem, self.oracle.metric.at(s.x, s.t)
+        signs = np.where(np.arange(s.x.size) % 2, -1e-3, 1e-3).astype(s.x.dtype)
+        y = s.x + signs * abs(s.x)
+        y = y if problem.penalty is None else problem.penalty.project(y)
+        found = self._full_gradients(s, [s.x, y])
+        if found is None:
+            return False
+        here, there = found
+        length = math.sqrt(max(float(there @ metric.apply(there)), 0.0))
+        rate = 1e-3 * metric.size(s.x) / length if length else 0.0
+        if not 0 < rate < math.inf:
+            return False
+        here, there = (direction(problem, metric, x, F, rate).length for x, F in ((s.x, here), (y, there)))
+        return here <= STILL * there
 
     def _confirmed(self, s):
-        """Whether one full gradient, which is charged, agrees with estimates that say that the run is at its end.
+        """Whether a full gradient agrees with estimates that say that the run is at its end."""
+        found = self._full_gradients(s, [s.x])
+        if found is None:
+            return False
+        rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        metric = self.oracle.metric.at(s.x, s.t)
+        length = direction(self.oracle.problem, metric, s.x, found[0], rate).length
+        if length <= self.solver.tol * self.run.first_residual:
+            return True
+        self.run.denied = length / self.run.first_residual
+        return False
 
-        Where it does not, it is asked for again after as many passes as there have been.
+    def _full_gradients(self, s, points):
+        """F at some points on all data, charged; None where that would exceed max_ifo.
+
+        None, too, until there have been twice the IFO of the time before.
         """
         run, oracle = self.run, self.oracle
         size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None
-        if oracle.ifo < run.ask_again or oracle.ifo + oracle.cost(size) > self.max_ifo:
-            return False
-        rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        F = start(oracle, s.x, size).F
+        if oracle.ifo < run.ask_again or oracle.ifo + len(points) * oracle.cost(size) > self.max_ifo:
+            return None
+        found = [start(oracle, x, size).F for x in points]
         if s.log_scale != oracle.log_scale:  # all components may show that u has left the range of its unit
             s.to_unit(oracle.log_scale)
-        length = direction(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, rate).length
-        if length <= self.solver.tol * run.first_residual:
-            return True
-        run.ask_again, run.denied = 2 * oracle.ifo, length / run.first_residual
-        return False
+        run.ask_again = 2 * oracle.ifo
+        return found
 
     # interrupts
 
@@ -195,7 +225,7 @@ class Loop:
 
     @contextmanager
     def listening(self):
-        """Let Ctrl-C end the run after the present iteration; a second one raises KeyboardInterrupt at once."""
+        """Let Ctrl-C end the run after the present iteration; a second one goes back to the last state saved."""
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield

@@ -33,7 +33,7 @@ class CompositionalProblem(ABC):
     defaults : dict
         What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
         "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
-        "precision" and "inertia" hold for the steps of every method.
+        "precision" and "inertia" hold for the steps of every method (inertia not for the anchored rule and L-BFGS).
     paper : dict
         STORM-C's published constants for this problem, by parameter name.
     """

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_int, short
+from sk_stormc.metrics import as_metric
 from sk_stormc.problems._attributes import check_attributes, require, require_plain
 from sk_stormc.problems._differences import RANDOM, differences, directions, worst, wrong_slope
 from sk_stormc.problems._points import evaluate_g, find_points, in_domain, in_two_units, in_unit
@@ -100,11 +101,11 @@ class _Check:
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         self.problem = problem = in_unit(problem, self.x)
-        metric = np.ones_like(own) if problem.metric is None else problem.metric
-        good = np.result_type(metric, own) == own.dtype
-        self.require(good, "metric", f"is {metric.dtype}, but must keep the {own.dtype} of initial_point")
-        diagonal = metric if metric.ndim == 1 else metric.diagonal()
-        self.unit = np.sqrt(diagonal.astype(float))  # the scales of the variables, up to one factor
+        metric = as_metric(problem.metric, own.size).at(own, 0)
+        found, root = metric.apply(own).dtype, metric.root()
+        self.require(found == own.dtype, "metric", f"is {found}, but must keep the {own.dtype} of initial_point")
+        root = 1.0 if root is None else np.linalg.norm(root, axis=1) if np.ndim(root) == 2 else root
+        self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
 
     def require(self, good, name, message):
         require(good, self.problem, name, message)

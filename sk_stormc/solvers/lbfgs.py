@@ -119,7 +119,8 @@ class LBFGS(CompositionalSolver):
                 options=options,
             )
         if loop.reason is None:  # scipy finds no step that lowers the objective any further: mostly, at rounding
-            at_rest = run.length <= 1e-3 * run.first_length
+            s.residual = run.length
+            at_rest = run.length <= 1e-3 * run.first_length or loop.at_rest(s)
             loop.reason = StopReason.CONVERGED if at_rest else StopReason.MAX_IFO
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE

@@ -45,7 +45,7 @@ class SketchySTORM(STORMCompositional):
     sketch_batch_size : int, default=256
         Components in the minibatch of the sketch; all where batches are full.
     max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
+        Budgets; both None mean 100 passes, with full batches and automatic anchors 10,000 iterations.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta, in the metric, has fallen to tol times its first value at an anchor.
 

@@ -62,7 +62,7 @@ class STORMCompositional(CompositionalSolver):
     anchor : int, "auto" or None, default="auto"
         A full refresh of (u, J, F) every so many iterations; None for never.
     max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
+        Budgets; both None mean 100 passes, with full batches and automatic anchors 10,000 iterations.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its first value, at an anchor where there are
         anchors, else on its average over one pass. 0 means never.

@@ -1,0 +1,13 @@
+"""What all tests have."""
+
+import signal
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def python_answers_to_ctrl_c():
+    """Workers of pytest-xdist leave SIGINT to their parent; tests of Ctrl-C need Python's own handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
