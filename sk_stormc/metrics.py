@@ -22,7 +22,8 @@ class Metric:
         Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
         combined.
     has_prox : bool
-        Whether a penalty's proximal step has a closed form, which it has for a diagonal M.
+        Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
+        ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
     """
 
     stays = True
@@ -56,7 +57,7 @@ class Metric:
         raise NotImplementedError
 
     def size(self, x):
-        """A lower bound of sqrt(x^T M^-1 x), the length of x in the norm of the inverse.
+        """sqrt(x^T M^-1 x), or a lower bound where that is dear: it says whether a step is below rounding.
 
         Parameters
         ----------
@@ -163,7 +164,7 @@ class Matrix(Metric):
         return self.values @ F
 
     def size(self, x):
-        """max_j |x_j| / sqrt(M_jj), which the Cauchy-Schwarz inequality keeps below sqrt(x^T M^-1 x)."""
+        """max_j |x_j| / sqrt(M_jj), a lower bound by the Cauchy-Schwarz inequality."""
         return float(np.max(np.abs(x) / np.sqrt(self.values.diagonal())))
 
     def root(self):

@@ -493,7 +493,7 @@ def test_an_unbounded_objective_is_told(name, case):
     assert np.isfinite(portfolio.weights_).all()
     assert portfolio.loss_curve_[-1] < portfolio.loss_curve_[0]
     if name in ("storm-c", "sketchy-storm") and len(R) <= 1024:  # full batches, whose budget is in iterations
-        assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 10_000)
+        assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 100)
     else:
         assert portfolio.stop_reason_ == "max_ifo"
         assert portfolio.ifo_[-1] <= 101 * 3 * len(R)

@@ -249,7 +249,7 @@ def test_fewer_passes_on_daily_returns(region):
         R = file["returns_bp"] / 1e4
     median, worst = compared(PortfolioProblem(R, metric="variance"), minimum(R), seeds=5)
     few = region.startswith("Asia")  # "storm-c" needs hardly more than the sketch costs there
-    assert (median <= (1 if few else 0.8)).all()
+    assert (median <= (1.05 if few else 0.8)).all()
     assert (worst <= (1.5 if few else 1)).all()
 
 

@@ -160,9 +160,12 @@ def test_minimize_says_it_of_its_own_budget_only():
 
 
 def test_the_safety_net_of_full_batches_is_10_000_iterations():
-    R = make_gaussian_returns(20, 30, random_state=0)  # no minimum
+    R = make_gaussian_returns(100, 3, random_state=0)
+    result, warned = said(lambda: minimize(PortfolioProblem(R), random_state=0, learning_rate=1e-9))
+    assert (result.stop_reason, result.n_iter) == ("max_iter", 10_000) and "has not converged" in warned[0]
+    R = make_gaussian_returns(20, 30, random_state=0)  # known to have no minimum
     result, warned = said(lambda: minimize(PortfolioProblem(R), random_state=0))
-    assert (result.stop_reason, result.n_iter) == ("max_iter", 10_000) and "unbounded" in warned[0]
+    assert (result.stop_reason, result.n_iter) == ("max_iter", 100) and "unbounded" in warned[0]
 
 
 # what is returned
@@ -279,6 +282,54 @@ def test_a_state_of_another_problem_is_refused():
             minimize(of[measure], state=state)
     with pytest.raises(ValueError, match="state must come from a run on"):
         minimize(PortfolioProblem(RETURNS[:50]), state=state)
+
+
+def test_what_is_no_state_or_no_solver_is_told():
+    problem = PortfolioProblem(RETURNS)
+    result = minimize(problem, random_state=0, max_iter=3)
+    with pytest.raises(ValueError, match="state must come from a run of .* got one of SolverResult: give its state"):
+        minimize(problem, state=result)
+    with pytest.raises(ValueError, match=r"solver must be an instance, SCGD\(\)"):
+        minimize(problem, SCGD)
+
+
+def test_a_run_that_overflowed_has_nothing_to_go_on_from():
+    problem = PortfolioProblem(RETURNS)
+    broken, _ = said(lambda: minimize(problem, SCGD(learning_rate=1e30), random_state=0))
+    again, warned = said(lambda: minimize(problem, SCGD(learning_rate=1e30), state=broken.state))
+    assert broken.stop_reason == again.stop_reason == "non_finite" and warned
+    assert again.n_iter == broken.n_iter and (again.x == broken.x).all()
+
+
+def test_a_converged_run_is_not_charged_again():
+    problem = PortfolioProblem(np.random.default_rng(0).normal(0.3, 1.0, size=(400, 4)))
+    done = minimize(problem, "asc-pg", random_state=0)
+    again = minimize(problem, "asc-pg", state=done.state)
+    assert done.stop_reason == again.stop_reason == "converged"
+    assert (again.ifo == done.ifo).all() and (again.x == done.x).all()
+
+
+def test_lbfgs_is_resumed_in_the_same_units():
+    problem = PortfolioProblem(100 * heavy_tails(), 0.05, risk_measure="entropic")
+    whole = minimize(problem, "lbfgs")
+    part, _ = said(lambda: minimize(problem, "lbfgs", max_ifo=int(0.6 * whole.ifo[-1])))
+    assert (minimize(problem, "lbfgs", state=part.state).x == whole.x).all()
+
+
+def test_a_learning_rate_far_too_small_is_not_taken_for_rest():
+    """Steps that rounding swallows leave x where it is, which was called converged."""
+    problem = PortfolioProblem(heavy_tails(), penalty=Simplex())
+    for solver in ("sarah-c", "vrsc-pg", "storm-c"):
+        result, warned = said(lambda solver=solver: minimize(problem, solver, random_state=0, learning_rate=1e-40))
+        assert result.stop_reason != "converged" and warned
+    best = minimize(problem, random_state=0, tol=1e-10).x
+    assert minimize(problem, "sarah-c", best, random_state=0).stop_reason == "converged"
+
+
+def test_the_early_stage_of_an_embedding_warns_of_nothing():
+    points = np.random.default_rng(0).normal(size=(150, 4))
+    _, warned = said(lambda: SNEEmbedding(kernel="student-t", perplexity=10, random_state=0).fit(points))
+    assert not warned
 
 
 # Ctrl-C

@@ -9,7 +9,9 @@ FREE = ("objective", "log_scale")  # Phi for the records, and the unit of u
 
 
 class Ledger:
-    """What a run draws and evaluates: on a copy of the problem, and for full batches, that are kept, at the oracle.
+    """Counts what a run draws and evaluates.
+
+    Sampled batches are counted on a copy of the problem; full batches, which the oracle keeps, at the oracle.
 
     Attributes
     ----------

@@ -22,8 +22,8 @@ def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
 
     A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
     and draws what `cost` has announced; the same seed gives the same bits, however often it is recorded, stopped and
-    resumed; budgets are kept; a learning rate may be a schedule; nothing that a state or a record holds is written
-    into, nor of another float type than x.
+    resumed; budgets are kept; a learning rate may be a schedule. Arrays in a state or a record are not written into,
+    and they have the float type of x.
 
     Parameters
     ----------
@@ -116,7 +116,8 @@ class _Check:
             self.require(
                 drawn == announced + once,
                 f"step must draw the {announced} IFO that cost(oracle, s) announces, got {drawn} with batches of "
-                f"{getattr(s, 'batch_size', None)}; a Jacobian's batch comes from oracle.draw_jacobian",
+                f"{getattr(s, 'batch_size', None)}; override cost where a step draws other batches, and take a "
+                "Jacobian's batch from oracle.draw_jacobian",
             )
             good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
             self.require(good, "step writes into an array of the state; bind a new one to the field")

@@ -38,12 +38,11 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     confirms = True
 
-    # set by the subclasses' __init__, which only store
-    learning_rate: object
-    batch_size: object
-    max_iter: int | None
-    max_ifo: int | None
-    tol: float
+    # for methods that do not have the parameter; else __init__ stores the user's
+    learning_rate = "auto"
+    batch_size = "auto"
+    max_iter = max_ifo = None
+    tol = 1e-4
 
     # what a method is
 
@@ -127,6 +126,10 @@ class CompositionalSolver(BaseEstimator, ABC):
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )
+        check_int(f"{type(problem).__name__}.n_variables", problem.n_variables, low=1)
+        check_choice(
+            f"{type(problem).__name__}.jacobian_kind", problem.jacobian_kind, ("sampled", "constant", "operator")
+        )
         check_penalty(problem.penalty, problem.n_variables)
         metric = problem.metric
         has_prox = metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2
@@ -165,7 +168,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         verbose : {0, 1}, default=0
             1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
         first_residual : float, default=None
-            What tol is relative to; None means |x~ - x| / eta at x0. For a start near the optimum.
+            What tol is relative to; None means |x~ - x| / eta at x0. Give that of an earlier run (``first_residual`` of
+            its state) where x0 is near the optimum already.
 
         Returns
         -------
@@ -315,6 +319,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         ndarray of shape (n_variables,)
         """
         problem, rule = oracle.problem, s.rule
+        if rule is None:
+            raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
         x = s.x if x is None else x
         eta, precision = at(rule.learning_rate, s.t), at(rule.precision, s.t)
         way = direction(problem, oracle.metric.at(x, s.t), x, F, eta)

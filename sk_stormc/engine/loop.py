@@ -17,7 +17,8 @@ from sk_stormc.schedules import at
 __all__ = ["Loop", "falls_for_ever"]
 
 SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to, at the least
-STILL = 1e-6  # |F| at a point of rest over |F| a thousandth of x away
+STILL = {8: 1e-6, 4: 1e-2}  # |F| at a point of rest over |F| a thousandth of x away, by the bytes of a float
+IN_VAIN = 100  # iterations after which an objective known to have no minimum is left, without a budget of the user's
 SAVE_AT = 16  # iterations after which the clock is looked at
 
 
@@ -93,6 +94,8 @@ class Loop:
         if self.unlimited:
             self.max_iter, passes = self.solver.safety_net(self.oracle, s)
             self.max_ifo = passes * self.a_pass
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
+                self.max_iter = IN_VAIN
         if self.reason is None and s.t >= self.max_iter:
             self.reason = StopReason.MAX_ITER
         if self.reason is None:
@@ -149,12 +152,15 @@ class Loop:
         # steps that do not move x tell of its rounding, or of a learning rate far too small
         still = s.at_anchor and s.rule is not None and self._is_rounding(s, s.residual)
         if still and (far or self._is_rounding(s, run.first_residual)):
-            return self.at_rest(s)
-        if far:
+            agreed = run.confirmed == s.t or self.at_rest(s)
+        elif far:
             return False
-        if s.at_anchor or self.oracle.streaming or not self.solver.confirms:
+        elif s.at_anchor or self.oracle.streaming or not self.solver.confirms:
             return True
-        return self._confirmed(s)
+        else:
+            agreed = run.confirmed == s.t or self._confirmed(s)
+        run.confirmed = s.t if agreed else -1
+        return agreed
 
     def _is_rounding(self, s, residual):
         """Whether a step of that residual would only move x by its rounding."""
@@ -177,7 +183,7 @@ class Loop:
         if not 0 < rate < math.inf:
             return False
         here, there = (direction(problem, metric, x, F, rate).length for x, F in ((s.x, here), (y, there)))
-        return here <= STILL * there
+        return here <= STILL[s.x.dtype.itemsize] * there
 
     def _confirmed(self, s):
         """Whether a full gradient agrees with estimates that say that the run is at its end."""

@@ -196,7 +196,7 @@ class Oracle:
         x : ndarray of shape (n_variables,)
         batch : Batch
         fresh : bool, default=False
-            Whether the value is combined with none from before, so that it may come in a unit of its own.
+            True where no earlier value is added to it, so that its unit may be chosen anew.
         """
         self.n_evaluations["inner"] += batch.size
         if not self._moving:
@@ -218,7 +218,7 @@ class Oracle:
         return self._scaled.jacobian(x, batch.data)
 
     def exact_jacobian(self, x):
-        """The constant Jacobian over all components: charged at its first use, then free."""
+        """The constant Jacobian over all components: charged at its first use, then free, after a resumption too."""
         if self._exact is None:
             charged, evaluated = self.ifo, self.n_evaluations["jacobian"]
             self._exact = self.jacobian(x, self.draw("jacobian", None))
@@ -282,6 +282,11 @@ class Oracle:
         """Look at an estimate of u, which `follow_unit` goes by."""
         if self._moving:
             self._drift = self._out_of_range(u)
+
+    def forget_unit(self):
+        """Find the unit anew at the next batch of g."""
+        if self._moving:
+            self.log_scale = None
 
     def follow_unit(self, s):
         """Between iterations: take the last estimate of u for the unit, where it has left the present one's range."""

@@ -18,7 +18,7 @@ class StopReason:
     CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    NON_FINITE = "non_finite"  #: a value was infinite or NaN, or on its way there; x is the best iterate recorded
+    NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration
@@ -44,7 +44,7 @@ class MethodState:
     residual : float or None
         |x~ - x| / eta where it was last measured, for the stopping rule.
     at_anchor : bool or None
-        Whether it was measured with full gradients; None for a method that never takes them.
+        Whether ``residual`` was measured with full gradients; None for a method that never takes them.
     log_scale : float or None
         The unit of ``u`` and ``J``, which the loop keeps.
     """
@@ -101,11 +101,13 @@ class RunState:
     next_record: float = 0
     last_checked: int = -1  # the last iteration that the loop took stock of
     measured: tuple = None  # (iteration, residual) as last compared with tol
-    first_residual: float | None = None
-    first_length: float = 0.0  # the first residual that is not 0
+    first_residual: float | None = None  # what tol is relative to
+    first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
     window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
     ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
     denied: float | None = None  # what the full gradient said instead, over the first residual
+    confirmed: int = -1  # the iteration at which it agreed
+    overflowed: bool = False  # nothing is left to go on from
 
 
 @dataclass

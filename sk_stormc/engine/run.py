@@ -42,6 +42,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.restore(whole.oracle)
             solver.prepare(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
+            loop.reason = StopReason.NON_FINITE if whole.overflowed else None
         with loop.listening():
             _iterate(solver, oracle, loop)
         return _result(solver, problem, oracle, loop)
@@ -59,6 +60,8 @@ def _iterate(solver, oracle, loop):
                 raise
             oracle.restore(before)
             loop.reason = StopReason.EXHAUSTED if oracle.streaming else StopReason.INTERRUPTED
+        if not isinstance(whole.state, MethodState):
+            raise ValueError(f"init_state must return a MethodState, got {type(whole.state).__name__}")
     if loop.reason is None:
         try:
             solver.iterate(oracle, whole.state, loop)
@@ -81,7 +84,8 @@ def _start_point(problem, oracle, x0):
 def _check_state(solver, problem, state):
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
         found = getattr(state, "method", type(state).__name__)
-        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}")
+        hint = ": give its state" if isinstance(state, SolverResult) else ""
+        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}{hint}")
     if state.state.x.shape != (problem.n_variables,):
         raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
     if state.problem != problem.description():
@@ -95,7 +99,8 @@ def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot()
     records, t = list(whole.records), whole.state.t  # the last record belongs to this stop, not to the state
-    if reason == StopReason.NON_FINITE:
+    whole.overflowed = reason == StopReason.NON_FINITE
+    if whole.overflowed:
         x, fun = whole.best_x, whole.best_fun
         records = [r for r in records if math.isfinite(r[2])]
     else:
@@ -141,16 +146,20 @@ def _warn_if_above(solver, result):
     """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
     start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
+    estimated = result.stop_reason == StopReason.CONVERGED and result.state.state.at_anchor is None
     if result.fun > start + rounding:
-        above, known = "the start's", start
+        found = f"above the start's, {start:.6g}"
     elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
-        above, known = "one that it had recorded", best
+        found = f"above one that it had recorded, {best:.6g}"
+    elif estimated and not solver.confirms and result.fun >= start - rounding:
+        found = "that of the start: only its estimates say that it is at its end"
     else:
         return
+    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
     _warn(
         solver,
-        f"returns its last point, whose objective {result.fun:.6g} is above {above}, {known:.6g}. Use "
-        "solver='storm-c', a smaller learning_rate or larger batches.",
+        f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {advice}a smaller learning_rate "
+        "or larger batches.",
     )
 
 

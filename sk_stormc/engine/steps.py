@@ -76,7 +76,8 @@ def direction(problem, metric, x, F, eta):
 def land(problem, x, way, eta, normalization=None, precision=None):
     """Step 6 of Algorithm 1: x_t + gamma_t (x~ - x_t) with gamma_t = min(eta eps / |x~ - x|, 1/2).
 
-    One gamma with "global", that of each block of x with "block", 1 with None. ``way`` is a `Direction`.
+    ``normalization`` "global" has one gamma for all x, "block" one for each block; None goes all the way, gamma = 1.
+    ``way`` is a `Direction`.
     """
     if normalization is None:
         return x - eta * way.q if way.target is None else way.target  # x~ itself: its zeros are exact

@@ -1,5 +1,6 @@
 """Stochastic neighbour embedding with scikit-learn's interface."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -313,7 +315,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         if not n_early:
             return problem, self._run(clone(solver).set_params(max_iter=n_iter), problem, x, random_state=rng)
         stage = clone(solver).set_params(max_iter=n_early)
-        first = self._run(stage, problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
+        with warnings.catch_warnings():
+            # points that begin together are near the minimum of the early objective, which is another one
+            warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
+            first = self._run(stage, problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
         problem = problem.stage(n_iter - n_early)
         if first.stop_reason == StopReason.INTERRUPTED:
             return problem, first

@@ -89,6 +89,10 @@ class LBFGS(CompositionalSolver):
             f"solver='lbfgs' takes bounds and an l1 norm, not a budget or the simplex, got {found}; use 'storm-c'"
         )
 
+    def prepare(self, oracle, s):
+        """A resumed run repeats the way from its start, in the units of then."""
+        oracle.forget_unit()
+
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
         return LBFGSState(x, x_start=x, at_anchor=True)
