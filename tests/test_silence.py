@@ -289,7 +289,7 @@ def test_what_is_no_state_or_no_solver_is_told():
     result = minimize(problem, random_state=0, max_iter=3)
     with pytest.raises(ValueError, match="state must come from a run of .* got one of SolverResult: give its state"):
         minimize(problem, state=result)
-    with pytest.raises(ValueError, match=r"solver must be an instance, SCGD\(\)"):
+    with pytest.raises(ValueError, match=r"got the class: give an instance, SCGD\(\)"):
         minimize(problem, SCGD)
 
 

@@ -146,13 +146,10 @@ def _warn_if_above(solver, result):
     """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
     start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
-    estimated = result.stop_reason == StopReason.CONVERGED and result.state.state.at_anchor is None
     if result.fun > start + rounding:
         found = f"above the start's, {start:.6g}"
     elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
         found = f"above one that it had recorded, {best:.6g}"
-    elif estimated and not solver.confirms and result.fun >= start - rounding:
-        found = "that of the start: only its estimates say that it is at its end"
     else:
         return
     advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "

@@ -63,6 +63,14 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         self.scale = 1 / self.risk_aversion
         self.inner_floor = float(np.finfo(self.returns.dtype).tiny)
 
+    def unbounded_below(self):
+        """Whether an asset only wins or only loses: the more of it is held or sold short, the better."""
+        known = super().unbounded_below()
+        if known is not None or self.penalty is not None:
+            return known
+        least, most = (f([f(rows, axis=0) for _, rows in self.blocks()], axis=0) for f in (np.min, np.max))
+        return True if ((least > 0) | (most < 0)).any() else None
+
     def gather(self, draws):
         """Returns of some periods."""
         return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")

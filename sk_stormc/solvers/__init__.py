@@ -82,10 +82,10 @@ def get_solver(solver):
     """
     if isinstance(solver, CompositionalSolver):
         return clone(solver)
-    if isinstance(solver, type) and issubclass(solver, CompositionalSolver):
-        raise ValueError(f"solver must be an instance, {solver.__name__}(), got the class")
     if not isinstance(solver, str) or solver not in SOLVERS:
-        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {solver!r}")
+        a_class = isinstance(solver, type) and issubclass(solver, CompositionalSolver)
+        found = f"the class: give an instance, {solver.__name__}()" if a_class else repr(solver)
+        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {found}")
     return SOLVERS[solver]()
 
 
