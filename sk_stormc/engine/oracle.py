@@ -34,7 +34,7 @@ class Batch:
 
     __slots__ = ("anew", "data", "full", "size")
 
-    def __init__(self, data, size, full, anew=False):
+    def __init__(self, data, size, full=False, anew=False):
         self.data, self.size, self.full, self.anew = data, size, full, anew
 
 
@@ -84,7 +84,7 @@ class Oracle:
         self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
         self.streaming = math.isinf(problem.n_inner)
         self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
-        self._prices = {}  # (kind, size) -> IFO
+        self._known = {}  # (kind, size) -> how it is gathered, and its IFO
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = 0
@@ -137,20 +137,20 @@ class Oracle:
         -------
         Batch
         """
-        if size is None or size == self._all[kind]:
-            return self._draw_all(kind)
         key = kind, size
         ahead = self._ahead.get(key)
         if not ahead:
+            if size is None or size == self._all[kind]:
+                return self._draw_all(kind)
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
             blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
             ahead = self._ahead[key] = list(draw(self._generators[kind], (blocks, size)))[::-1]
-        gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-        if key not in self._prices:
-            self._prices[key] = self.price(kind, size)
-        price = self._prices[key]
+        if key not in self._known:
+            gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+            self._known[key] = gather, self.price(kind, size)
+        gather, price = self._known[key]
         self.ifo += price
-        return Batch(gather(ahead.pop()), price, False)
+        return Batch(gather(ahead.pop()), price)
 
     def draw_jacobian(self, size, inner, same=False):
         """The batch to take a Jacobian on, counted.
