@@ -44,6 +44,7 @@ def closed_form(R):
     return PortfolioProblem(R).objective(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("metric", [None, "variance"])
 def test_passes(name, metric):
@@ -55,6 +56,7 @@ def test_passes(name, metric):
         assert fine <= 35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_units_do_not_matter(name):
     R = load(name)
@@ -89,6 +91,7 @@ PENALTIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("kind", PENALTIES)
 def test_constrained(name, kind):
@@ -118,6 +121,7 @@ def test_constrained(name, kind):
         assert (x[clear] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["generated", *FRENCH])
 @pytest.mark.parametrize("measure", ["semivariance", "entropic"])
 def test_no_closed_form(name, measure):

@@ -85,6 +85,7 @@ def test_published_numbers():
     assert 400 * problem.objective(np.zeros(100)) == pytest.approx(100.0195, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("momentum", [0.1, 0.02])
 def test_published_run(momentum):
     """The paper's constants, with an independent successor for every state, over 360 n IFO."""

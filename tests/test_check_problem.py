@@ -247,6 +247,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RIGHT)
 def test_no_false_alarm(kind):
     for seed in range(5 if kind.startswith(("gaussian", "student")) else 20):  # those take longest

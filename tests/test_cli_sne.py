@@ -18,6 +18,7 @@ def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_table_and_the_pictures(capsys, tmp_path):
     np.savez("iris.npz", X=X, y=Y)
     assert main(["reproduce", "sne", "--data", "iris.npz", "--ifo", "40000", "--seeds", "1", "--out", "a.png"]) == 0
@@ -32,6 +33,7 @@ def test_the_table_and_the_pictures(capsys, tmp_path):
         assert min(picture.shape[:2]) > 300 and picture.std() > 0.05
 
 
+@pytest.mark.slow
 def test_runs_at_equal_ifo():
     runs = run_sne(X, n_components=2, max_ifo=60_000, n_seeds=2)
     assert [run.method for run in runs if run.seed == 0] == [*METHODS, RANK_ONE]

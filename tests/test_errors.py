@@ -639,6 +639,7 @@ def test_a_learning_rate_too_large_is_never_a_quiet_disaster(name, magnitude):
 
 
 # judged at anchors; the other methods know |F| by their estimates only
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["storm-c", "sarah-c", "vrsc-pg"])
 @pytest.mark.parametrize("risk_measure", ["variance", "semivariance", "entropic"])
 def test_what_is_worse_than_the_start_has_not_converged(name, risk_measure):

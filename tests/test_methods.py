@@ -307,6 +307,7 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
     return np.polyfit(*np.array(points).T, 1)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "params", "order"),
     [
@@ -324,6 +325,7 @@ def test_polynomial_rates(portfolio, name, params, order):
     assert -1.4 < slope < -order  # the bounds are not sharp here: all are near -1
 
 
+@pytest.mark.slow
 def test_the_slope_tells_a_schedule_that_is_too_slow(portfolio):
     slope = slope_of(portfolio, "scgd", range(4), learning_rate=Power(0.3, -0.4), beta=Power(1.0, -0.3))
     assert -0.6 < slope < -0.2
@@ -340,6 +342,7 @@ LINEAR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), LINEAR, ids=lambda value: value if isinstance(value, str) else len(value))
 @pytest.mark.parametrize("which", ["portfolio", "curved"])
 def test_linear_rates(portfolio, curved, name, params, which):

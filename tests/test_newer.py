@@ -241,6 +241,7 @@ def test_fewer_passes_than_the_anchored_rule(returns, metric):
     assert (worst <= 1.05).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", REGIONS)
 def test_fewer_passes_on_daily_returns(region):
     if not DATA.is_dir():
@@ -253,6 +254,7 @@ def test_fewer_passes_on_daily_returns(region):
     assert (worst <= (1.5 if few else 1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["semivariance", "entropic"])
 def test_fewer_passes_where_curvature_varies(measure):
     R = factor_returns(2000, 10)

@@ -800,6 +800,7 @@ def test_a_fit_does_not_touch_the_global_generators():
 # --- what a run leaves behind --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risk_measure", MEASURES)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("n", [SMALL, LARGE])

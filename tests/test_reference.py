@@ -64,12 +64,14 @@ def test_baselines(name, solver):
             assert gaps(load(name), solver, ifo, 1, **params)[0] == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STORM)
 def test_storm_on_the_gaussian_sets(name):
     for ifo, (low, high) in zip(IFO, STORM[name], strict=True):
         assert low <= np.median(gaps(load(name), "storm-c-paper", ifo, 3)) <= high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", FRENCH)
 def test_storm_on_the_french_sets(region):
     R = load(f"french25_{region}_OP")

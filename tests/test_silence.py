@@ -87,6 +87,7 @@ def test_entropic_risk_in_any_unit(unit, dtype, lam):
         assert lam * unit >= 50 or not warned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constraint", ["long_only", (0.0, 0.2)])
 def test_entropic_risk_of_real_returns_in_basis_points(constraint):
     """At risk_aversion 1 exponents are near 1000: the objective rose from its start."""
@@ -171,6 +172,7 @@ def test_the_safety_net_of_full_batches_is_10_000_iterations():
 # what is returned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("lam", [1.0, 3.0])
 def test_never_worse_than_a_known_point_in_silence(solver, lam):

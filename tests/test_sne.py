@@ -417,6 +417,7 @@ def test_affinities_are_tsnes():
 # --- quality ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "least"), [(2, 0.957), (5, 0.997), (10, 0.9985)])
 def test_gaussian_digits(d, least):
     model = SNEEmbedding(d, random_state=0).fit(DIGITS)
@@ -427,6 +428,7 @@ def test_gaussian_digits(d, least):
     assert constant == pytest.approx(-np.log(30), abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "above"), [(2, 0.01), (5, 0.01)])
 def test_gaussian_beside_lbfgs(d, above):
     exact = SNEEmbedding(d, solver="lbfgs", random_state=0).fit(DIGITS)
@@ -435,6 +437,7 @@ def test_gaussian_beside_lbfgs(d, above):
     assert -0.005 < model.kl_divergence_ - exact.kl_divergence_ < above
 
 
+@pytest.mark.slow
 def test_student_digits_beside_tsne():
     model = SNEEmbedding(kernel="student-t", random_state=0).fit(DIGITS)
     assert trustworthiness(DIGITS, model.embedding_, n_neighbors=5) >= 0.994
@@ -447,6 +450,7 @@ def test_student_digits_beside_tsne():
     assert ours < 1.05 * theirs
 
 
+@pytest.mark.slow
 def test_student_in_five_dimensions():
     X, _ = make_augmented_digits(5000, random_state=0)
     Z = SNEEmbedding(5, kernel="student-t", random_state=0).fit_transform(X)
@@ -462,6 +466,7 @@ def test_few_points(kernel):
     assert trustworthiness(X, model.embedding_) > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["scgd", "acc-scgd", "asc-pg", "sarah-c", "civr", "vrsc-pg", "scvr"])
 def test_competitors_arrive_too(solver):
     X, _ = make_augmented_digits(1200, random_state=0)
@@ -478,6 +483,7 @@ def test_the_papers_literal_step_hardly_moves():
 # --- transform ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "d", "least"), [("gaussian", 2, 0.95), ("gaussian", 5, 0.97), ("student-t", 2, 0.965)]
 )

@@ -1042,6 +1042,7 @@ MEASURE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
 def test_memory_of_a_200_mb_file(tmp_path):
     n, d = 500_000, 100
