@@ -5,7 +5,10 @@ Two well-conditioned strongly convex problems with known minima, batches of 8: m
 f_i(u) = 1/2 <u - b_i, w_i * (u - b_i)>. `tests/test_methods.py` asserts bounds on the same rates.
 """
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import a_pass
 from benchmarks._tables import markdown
@@ -103,6 +106,7 @@ def linear_rate(problem, best, name, params, seeds, passes):
 
 def run(quick, data):
     """Measure slopes in groups of seeds, and linear rates on both problems."""
+    warnings.simplefilter("ignore", ConvergenceWarning)  # of methods that keep the noise of their batches
     T, groups, seeds, passes = (400, 2, 1, 40) if quick else (10_000, GROUPS, SEEDS, 80)
     problem, best, S = portfolio()
     slopes = {}

@@ -117,7 +117,8 @@ def examples():
 
 def solvers():
     """Each by name with its defaults, and with small batches if it has batches."""
-    small = [(name, 32) for name, solver in SOLVERS.items() if "batch_size" in solver().get_params()]
+    sampled = [name for name, solver in SOLVERS.items() if "batch_size" in solver().get_params()]
+    small = [pytest.param(name, 32, marks=pytest.mark.slow) for name in sampled]
     return [(name, "auto") for name in SOLVERS] + small
 
 
