@@ -48,7 +48,7 @@ class Loop:
         self.eps = float(np.finfo(run.state.x.dtype).eps)
         self.reason = None
         self.interrupted = False
-        self.saved, self._saved_at = None, -math.inf
+        self.saved, self._saved_at = None, time.monotonic()  # the run and a function that gives its oracle's snapshot
         self._report = Report(self.a_pass) if verbose else None
 
     # records
@@ -221,12 +221,13 @@ class Loop:
         if now - self._saved_at >= SAVE_EVERY and not self.oracle.streaming:
             run = copy.copy(self.run)
             run.state, run.records = copy.deepcopy(run.state), list(run.records)
-            self.saved, self._saved_at = (run, self.oracle.snapshot()), now
+            snapshot = self.oracle.snapshot()
+            self.saved, self._saved_at = (run, lambda: snapshot), now
 
     def go_back(self):
         """Return to the run as it was last saved: an iteration was left half done."""
         self.run, snapshot = self.saved
-        self.oracle.restore(snapshot)
+        self.oracle.restore(snapshot())
         self.reason = StopReason.INTERRUPTED
 
     @contextmanager

@@ -37,12 +37,18 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             whole.first_residual = first_residual
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.record(x)
+            first = copy.copy(whole)
+            first.records = list(whole.records)
+            loop.saved = first, lambda: Oracle(problem, seed).snapshot()
         else:
             whole = _check_state(solver, problem, state)
             oracle.restore(whole.oracle)
             solver.prepare(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
+            first = copy.copy(whole)
+            first.state, first.records = state.state, list(whole.records)
+            loop.saved = first, lambda: state.oracle
         with loop.listening():
             _iterate(solver, oracle, loop)
         return _result(solver, problem, oracle, loop)
@@ -51,24 +57,24 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
 def _iterate(solver, oracle, loop):
     """Begin where nothing was done yet, and iterate until there is a reason to end."""
     whole = loop.run
-    if loop.reason is None and type(whole.state) is MethodState:
-        before = oracle.snapshot()
-        try:
-            whole.state = solver.init_state(oracle, whole.state.x)
-        except (EOFError, KeyboardInterrupt) as error:  # a stream has too few rows as yet, or Ctrl-C
-            if oracle.streaming != isinstance(error, EOFError):
-                raise
-            oracle.restore(before)
-            loop.reason = StopReason.EXHAUSTED if oracle.streaming else StopReason.INTERRUPTED
-        if not isinstance(whole.state, MethodState):
-            raise ValueError(f"init_state must return a MethodState, got {type(whole.state).__name__}")
-    if loop.reason is None:
-        try:
+    try:
+        if loop.reason is None and type(whole.state) is MethodState:
+            before = oracle.snapshot() if oracle.streaming else None
+            try:
+                whole.state = solver.init_state(oracle, whole.state.x)
+            except EOFError:  # a stream has too few rows as yet
+                if before is None:
+                    raise
+                oracle.restore(before)
+                loop.reason = StopReason.EXHAUSTED
+            if not isinstance(whole.state, MethodState):
+                raise ValueError(f"init_state must return a MethodState, got {type(whole.state).__name__}")
+        if loop.reason is None:
             solver.iterate(oracle, whole.state, loop)
-        except KeyboardInterrupt:
-            if loop.saved is None:
-                raise
-            loop.go_back()
+    except KeyboardInterrupt:
+        if oracle.streaming:
+            raise
+        loop.go_back()
 
 
 def _start_point(problem, oracle, x0):
