@@ -313,13 +313,18 @@ class Oracle:
 
     # resuming
 
-    def snapshot(self):
-        """Generators, draws ahead and counters: all that a resumed run needs, without the problem."""
-        kept = ("rng", "_generators", "_ahead", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
-        return copy.deepcopy({name: getattr(self, name) for name in kept})
+    def snapshot(self, last=False):
+        """Generators, draws ahead and counters: all that a resumed run needs, without the problem.
+
+        Nothing is copied for the ``last`` one, after which the oracle is not used any more.
+        """
+        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
+        taken = {name: getattr(self, name) for name in kept}
+        return (taken if last else copy.deepcopy(taken)) | {"_ahead": {key: list(draws) for key, draws in self._ahead.items()}}  # no draw is written into
 
     def restore(self, snapshot):
         """Take the state of a `snapshot`."""
-        self.__dict__.update(copy.deepcopy(snapshot))
+        self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
+        self._ahead = {key: list(draws) for key, draws in snapshot["_ahead"].items()}
         if self.log_scale is not None:
             self._express(self.log_scale)
