@@ -110,7 +110,8 @@ class Loop:
 
     def _look(self, s):
         run = self.run
-        self.oracle.follow_unit(s)
+        if self.oracle.log_scale is not None:
+            self.oracle.follow_unit(s)
         if s.t and s.residual is not None:
             run.first_length = run.first_length or s.residual
             if not s.residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
