@@ -14,6 +14,7 @@ def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_table_and_the_picture(capsys, tmp_path):
     assert main(["reproduce", "bellman", "--ifo", "3000", "--seeds", "1", "--out", "b.png"]) == 0
     out, _ = capsys.readouterr()
@@ -23,6 +24,7 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     assert image.imread(tmp_path / "b.png").std() > 0.05
 
 
+@pytest.mark.slow
 def test_cases():
     model = make_bellman_problem(40, 10, random_state=0)
     runs = run_bellman(model, max_ifo=20_000, n_seeds=2)

@@ -575,6 +575,7 @@ def test_rounding_is_not_called_unbounded():
     assert honest(*fit(solver, returns, constraint="long_only", max_iter=200))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize(
     "params",
@@ -594,6 +595,7 @@ def test_constraints_bound_the_unbounded(name, params):
             assert honest(*fit(name, R, **params, **budget))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOLVERS)
 def test_other_risk_measures_with_a_minimum_are_not_called_unbounded(name):
     for risk_measure in ("semivariance", "entropic"):

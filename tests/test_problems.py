@@ -404,6 +404,7 @@ def test_check_finds_a_wrong_operator():
         check_problem(Wrong())
 
 
+@pytest.mark.slow
 def test_check_compares_with_repeated_rows():
     R, weights = make_returns(), np.random.default_rng(0).integers(1, 4, 200)
     problem, repeated = PortfolioProblem(R, sample_weight=weights), PortfolioProblem(np.repeat(R, weights, 0))

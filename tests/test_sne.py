@@ -134,6 +134,7 @@ def test_the_printed_repulsion_is_wrong():
 # --- the problem ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exaggeration", [1.0, 4.0])
 @pytest.mark.parametrize("jacobian", ["operator", "dense"])
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -145,6 +146,7 @@ def test_contract_and_gradient(kernel, jacobian, exaggeration):
     assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * np.abs(numeric).max()
 
 
+@pytest.mark.slow
 def test_contract_with_several_blocks():
     problem, _ = small_problem(3 * BLOCK_POINTS + 20, kernel="student-t")
     check_problem(problem, somewhere(problem, scale=3.0))
@@ -707,6 +709,7 @@ def test_safety(seed):
                 assert np.isfinite(model.transform(X[:5])).all() and model.n_guarded_ >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_safety_of_sampled_batches(kernel):
     X = points(1300)

@@ -211,6 +211,7 @@ def test_linear_convergence(problem, returns, name):
     assert result.fun - best < 1e-10 * abs(best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("solver", "within"),
     [
@@ -238,6 +239,7 @@ def test_no_closed_form(returns, name, measure):
     assert -1e-9 < gap < (1e-6 if name in EXACT else 0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [L1(0.05), Box(-0.05, 0.1), Box(0, 0.4, budget=1.0), Simplex()])
 @pytest.mark.parametrize("name", [*EXACT, "scgd", "acc-scgd", "asc-pg"])
 def test_penalties(returns, penalty, name):

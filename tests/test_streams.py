@@ -170,6 +170,7 @@ def test_a_pickle_leaves_the_estimator_as_it_was_and_the_two_part():
     assert bits(fed(other, RETURNS[1000:], 50)) == bits(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [37, 20_000])
 def test_the_pickle_does_not_grow_with_rows(size):
     estimator, sizes = portfolio(), []
