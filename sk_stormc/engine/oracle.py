@@ -320,7 +320,10 @@ class Oracle:
         """
         kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
         taken = {name: getattr(self, name) for name in kept}
-        return (taken if last else copy.deepcopy(taken)) | {"_ahead": {key: list(draws) for key, draws in self._ahead.items()}}  # no draw is written into
+        if not last:
+            taken = copy.deepcopy(taken)
+        taken["_ahead"] = {key: list(draws) for key, draws in self._ahead.items()}  # no draw is written into
+        return taken
 
     def restore(self, snapshot):
         """Take the state of a `snapshot`."""
