@@ -99,7 +99,9 @@ class Loop:
         if self.reason is None and s.t >= self.max_iter:
             self.reason = StopReason.MAX_ITER
         if self.reason is None:
-            self.reserve(self.solver.cost(self.oracle, s))
+            price = self.solver.cost(self.oracle, s)
+            if self.oracle.streaming or self.oracle.ifo + price > self.max_ifo:
+                self.reserve(price)
 
     def reserve(self, ifo):
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""

@@ -182,16 +182,17 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     def _row(self, size, value):
         """A constant row of shape (1, size), kept for the next call. A product with it is the fastest way to sum."""
-        if (size, value) not in self._kept:
-            self._kept[size, value] = np.full((1, size), value, self.returns.dtype)
-        return self._kept[size, value]
+        row = self._kept.get((size, value))
+        if row is None:
+            row = self._kept[size, value] = np.full((1, size), value, self.returns.dtype)
+        return row
 
     def _weight(self, rows):
         return 1.0 / len(rows) if self.weights is None else self.weights.astype(rows.dtype)
 
     def _weighted_sum(self, c, rows):
         """c @ rows; over many rows in float64."""
-        if isinstance(rows, np.ndarray) and (rows.dtype == np.float64 or len(rows) <= CHUNK // 16):
+        if isinstance(rows, np.ndarray) and (len(rows) <= CHUNK // 16 or rows.dtype == np.float64):
             return c.dot(rows)
         total = np.zeros(rows.shape[1])
         for start, block in blocks(rows):
