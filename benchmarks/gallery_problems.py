@@ -143,6 +143,21 @@ def robust_logistic_sharp(seed=0):
     return Case("robust logistic, temperature 0.1", robust_logistic(*labels(seed), 0.1))
 
 
+def of_mean_loss(losses, slopes, outer_gradient, outer, A, metric=None):
+    """A composition whose inner value is the mean loss over the rows of A."""
+    n, d = A.shape
+    return FiniteSumComposition(
+        lambda x, j: losses(x, j).mean(keepdims=True),
+        lambda x, j: slopes(x, j).mean(0, keepdims=True),
+        outer_gradient,
+        outer,
+        n,
+        n,
+        d,
+        metric=metric,
+    )
+
+
 def deviation(A, b, weight=1.0, width=0.1):
     """Mean of the squared losses plus a weight times their mean deviation above the mean, smoothed within a width."""
 
@@ -162,15 +177,7 @@ def deviation(A, b, weight=1.0, width=0.1):
         t = values - u
         return np.mean(values + weight * (t + np.hypot(t, width)) / 2)
 
-    return FiniteSumComposition(
-        lambda x, j: losses(x, j).mean(keepdims=True),
-        lambda x, j: slopes(x, j).mean(0, keepdims=True),
-        outer_gradient,
-        outer,
-        len(b),
-        len(b),
-        A.shape[1],
-    )
+    return of_mean_loss(losses, slopes, outer_gradient, outer, A)
 
 
 def semideviation(seed=0):
@@ -286,16 +293,7 @@ def bounded_deviation(A, b, metric=None):
         values = losses(x, slice(None))
         return np.mean(values + np.maximum(values - u, 0) ** 2)
 
-    return FiniteSumComposition(
-        lambda x, j: losses(x, j).mean(keepdims=True),
-        lambda x, j: slopes(x, j).mean(0, keepdims=True),
-        outer_gradient,
-        outer,
-        len(b),
-        len(b),
-        A.shape[1],
-        metric=metric,
-    )
+    return of_mean_loss(losses, slopes, outer_gradient, outer, A, metric)
 
 
 def badly_scaled(seed=0):

@@ -8,6 +8,7 @@ import numpy as np
 __all__ = [
     "as_numbers",
     "check_batch_size",
+    "check_bool",
     "check_choice",
     "check_int",
     "check_metric",
@@ -78,6 +79,12 @@ def check_int(name, value, low, words=()):
         return
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
         _fail(name, value, f"an integer >= {low}{_words(words)}")
+
+
+def check_bool(name, value):
+    """True or False, NumPy's too."""
+    if not isinstance(value, (bool, np.bool_)):
+        _fail(name, value, "True or False")
 
 
 def check_choice(name, value, choices):

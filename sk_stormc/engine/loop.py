@@ -99,9 +99,7 @@ class Loop:
         if self.reason is None and s.t >= self.max_iter:
             self.reason = StopReason.MAX_ITER
         if self.reason is None:
-            price = self.solver.cost(self.oracle, s)
-            if self.oracle.streaming or self.oracle.ifo + price > self.max_ifo:
-                self.reserve(price)
+            self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""

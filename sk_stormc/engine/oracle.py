@@ -298,9 +298,7 @@ class Oracle:
     # streams
 
     def lasts(self, ifo):
-        """Whether there are components for a step of so many IFO: a stream may be at its end."""
-        if not self.streaming:
-            return True
+        """Whether a stream has components for a step of so many IFO."""
         kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
         return self.problem.lasts(self._generators.values(), ifo // kinds)
 

@@ -5,7 +5,7 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc._validation import check_choice, check_number
+from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -397,8 +397,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
-        if not isinstance(self.fit_intercept, (bool, np.bool_)):
-            raise ValueError(f"fit_intercept must be True or False, got {self.fit_intercept!r}")
+        check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
 

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from sk_stormc._validation import check_choice, check_number
+from sk_stormc._validation import check_bool, check_number
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
@@ -150,7 +150,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             Where the budget ended before tol was met, and as `minimize` does.
         """
         solver = self._make_solver()
-        check_choice("warm_start", self.warm_start, (True, False, np.True_, np.False_))
+        check_bool("warm_start", self.warm_start)
         returns = _check_returns(X, ensure_min_samples=2)
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
