@@ -1,6 +1,7 @@
 """Mean-risk portfolios: utility against variance or semivariance."""
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,15 @@ from sk_stormc.problems._weighted import WeightedComponents, with_sum_one
 __all__ = ["PortfolioProblem"]
 
 CHUNK = 4096  # rows whose products are summed in the returns' own precision
+
+
+class Factors(NamedTuple):
+    """What a batch is multiplied with. A product with a constant row is the fastest way to sum."""
+
+    mean: np.ndarray | None  # a row of 1 / B
+    minus: np.ndarray  # a row of -1
+    weight: np.ndarray | float  # of each period: without axes in a drawn batch, faster than a number
+    slope: np.ndarray | float  # 2 lambda weight
 
 
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
@@ -116,14 +126,13 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The batch's mean return, of shape (1, n_assets): all that g needs."""
         if draws is None:
             return self.mean[None]
-        size = len(draws)
-        return self._row(size, 1 / size).dot(self.returns.take(draws, 0, mode="clip"))
+        return self._factors(len(draws)).mean.dot(self.returns.take(draws, 0, mode="clip"))
 
     def outer_batch(self, draws):
-        """(rows, weight), weight a number or one for each row."""
+        """The rows, and what sums over them are taken with."""
         if draws is None:
-            return self.returns, self._weight(self.returns)
-        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
+            return self.returns, self._all_factors()
+        return self.returns.take(draws, 0, mode="clip"), self._factors(len(draws))
 
     def description(self):
         """Sizes, risk measure and risk aversion."""
@@ -141,14 +150,14 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     def outer_gradient(self, x, u, batch):
         """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
-        rows, weight = batch
+        rows, factors = batch
         d = rows.dot(x)  # dot is a third faster than @ on arrays as small as a batch
-        d -= u
+        d -= u[..., 0]  # and an array without axes three times as fast as one of shape (1,)
         if self.semi:
             np.minimum(d, 0, out=d)
-        d *= 2 * self.risk_aversion * weight
-        f_u = self._row(len(d), -1.0).dot(d)
-        d -= weight
+        d *= factors.slope
+        f_u = factors.minus.dot(d)
+        d -= factors.weight
         return self._weighted_sum(d, rows), f_u
 
     def outer(self, x, u):
@@ -180,15 +189,22 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     # means
 
-    def _row(self, size, value):
-        """A constant row of shape (1, size), kept for the next call. A product with it is the fastest way to sum."""
-        row = self._kept.get((size, value))
-        if row is None:
-            row = self._kept[size, value] = np.full((1, size), value, self.returns.dtype)
-        return row
+    def _factors(self, size):
+        """The `Factors` of a drawn batch, kept for the next one of this size."""
+        key = size, self.risk_aversion
+        factors = self._kept.get(key)
+        if factors is None:
+            dtype, weight = self.returns.dtype, 1 / size
+            mean, minus = (np.full((1, size), value, dtype) for value in (weight, -1.0))
+            slope = np.array(2 * self.risk_aversion * weight, dtype)
+            factors = self._kept[key] = Factors(mean, minus, np.array(weight, dtype), slope)
+        return factors
 
-    def _weight(self, rows):
-        return 1.0 / len(rows) if self.weights is None else self.weights.astype(rows.dtype)
+    def _all_factors(self):
+        """The `Factors` of all periods."""
+        dtype = self.returns.dtype
+        weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(dtype)
+        return Factors(None, np.full((1, self.n_inner), -1.0, dtype), weight, 2 * self.risk_aversion * weight)
 
     def _weighted_sum(self, c, rows):
         """c @ rows; over many rows in float64."""
