@@ -104,7 +104,8 @@ def advance(oracle, old, x, momentum, size):
     -------
     Estimate
     """
-    return advance_outer(oracle, old, x, *advance_inner(oracle, old, x, momentum, size), momentum[2], size[2])
+    u, J, old_J = advance_inner(oracle, old, x, momentum, size)
+    return advance_outer(oracle, old, x, u, J, old_J, momentum[2], size[2])
 
 
 def advance_inner(oracle, old, x, momentum, size):

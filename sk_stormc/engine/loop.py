@@ -96,10 +96,11 @@ class Loop:
             self.max_ifo = passes * self.a_pass
             if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
                 self.max_iter = IN_VAIN
-        if self.reason is None and s.t >= self.max_iter:
-            self.reason = StopReason.MAX_ITER
         if self.reason is None:
-            self.reserve(self.solver.cost(self.oracle, s))
+            if s.t >= self.max_iter:
+                self.reason = StopReason.MAX_ITER
+            else:
+                self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
@@ -109,21 +110,21 @@ class Loop:
             self.reason = StopReason.EXHAUSTED
 
     def _look(self, s):
-        run = self.run
-        if self.oracle.log_scale is not None:
-            self.oracle.follow_unit(s)
-        if s.t and s.residual is not None:
-            run.first_length = run.first_length or s.residual
-            if not s.residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
-                self.reason = StopReason.NON_FINITE
-                return
-        if s.residual is not None:
+        run, oracle, t, residual = self.run, self.oracle, s.t, s.residual
+        if oracle.log_scale is not None:
+            oracle.follow_unit(s)
+        if residual is not None:
+            if t:
+                run.first_length = run.first_length or residual
+                if not residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
+                    self.reason = StopReason.NON_FINITE
+                    return
             self._measure(s)
-        if s.t and self.oracle.ifo >= run.next_record:
+        if t and oracle.ifo >= run.next_record:
             self.record(s.x)
-        if s.t & (s.t - 1) == 0:
+        if t & (t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
-        if s.t % SAVE_AT == 0:
+        if t % SAVE_AT == 0:
             self._save()
 
     # the stopping rule

@@ -35,7 +35,20 @@ class Batch:
     __slots__ = ("anew", "data", "full", "size")
 
     def __init__(self, data, size, full=False, anew=False):
-        self.data, self.size, self.full, self.anew = data, size, full, anew
+        self.data = data
+        self.size = size
+        self.full = full
+        self.anew = anew
+
+
+class Ahead(list):
+    """Draws of up to AHEAD batches of one kind and size, the next one last; how one is gathered, and its IFO."""
+
+    __slots__ = ("gather", "price")
+
+    def __init__(self, oracle, kind, size, draws=()):
+        super().__init__(draws)
+        self.gather, self.price = oracle.gatherer(kind), oracle.price(kind, size)
 
 
 class Oracle:
@@ -83,8 +96,7 @@ class Oracle:
         self.rng = generators.pop()
         self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
         self.streaming = math.isinf(problem.n_inner)
-        self._ahead = {}  # (kind, size) -> draws of up to AHEAD batches, the next one last
-        self._known = {}  # (kind, size) -> how it is gathered, and its IFO
+        self._ahead = {}  # (kind, size) -> Ahead
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = 0
@@ -115,6 +127,10 @@ class Oracle:
             size = size[0], size[0], size[2]
         return sum(self.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
 
+    def gatherer(self, kind):
+        """What gathers batches of a kind: the problem's method."""
+        return self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+
     def is_full(self, size):
         """Whether batches of these sizes leave nothing to estimate."""
         slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
@@ -137,20 +153,17 @@ class Oracle:
         -------
         Batch
         """
-        key = kind, size
-        ahead = self._ahead.get(key)
+        ahead = self._ahead.get((kind, size))
         if not ahead:
             if size is None or size == self._all[kind]:
                 return self._draw_all(kind)
+            if ahead is None:
+                ahead = self._ahead[kind, size] = Ahead(self, kind, size)
             draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
             blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
-            ahead = self._ahead[key] = list(draw(self._generators[kind], (blocks, size)))[::-1]
-        if key not in self._known:
-            gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-            self._known[key] = gather, self.price(kind, size)
-        gather, price = self._known[key]
-        self.ifo += price
-        return Batch(gather(ahead.pop()), price)
+            ahead[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+        self.ifo += ahead.price
+        return Batch(ahead.gather(ahead.pop()), ahead.price)
 
     def draw_jacobian(self, size, inner, same=False):
         """The batch to take a Jacobian on, counted.
@@ -176,8 +189,7 @@ class Oracle:
     def _draw_all(self, kind):
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
-            gather = self.problem.outer_batch if side == "outer" else self.problem.inner_batch
-            self._full[side] = Batch(gather(None), self.n_components(kind), True)
+            self._full[side] = Batch(self.gatherer(kind)(None), self.n_components(kind), True)
         batch = self._full[side]
         self.ifo += batch.size
         return batch
@@ -326,6 +338,6 @@ class Oracle:
     def restore(self, snapshot):
         """Take the state of a `snapshot`."""
         self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
-        self._ahead = {key: list(draws) for key, draws in snapshot["_ahead"].items()}
+        self._ahead = {key: Ahead(self, *key, draws) for key, draws in snapshot["_ahead"].items()}
         if self.log_scale is not None:
             self._express(self.log_scale)

@@ -14,7 +14,8 @@ from sk_stormc.problems._weighted import WeightedComponents, with_sum_one
 
 __all__ = ["PortfolioProblem"]
 
-CHUNK = 4096  # rows whose products are summed in the returns' own precision
+CHUNK = 4096  # rows that are taken to float64 at a time
+PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
 
 
 class Factors(NamedTuple):
@@ -24,6 +25,20 @@ class Factors(NamedTuple):
     minus: np.ndarray  # a row of -1
     weight: np.ndarray | float  # of each period: without axes in a drawn batch, faster than a number
     slope: np.ndarray | float  # 2 lambda weight
+
+
+class BySize(dict):
+    """The `Factors` of drawn batches by their size, each made when first asked for."""
+
+    def __init__(self, dtype, risk_aversion):
+        self.dtype, self.risk_aversion = dtype, risk_aversion
+
+    def __missing__(self, size):
+        weight = 1 / size
+        mean, minus = (np.full((1, size), value, self.dtype) for value in (weight, -1.0))
+        weight, slope = (np.array(value, self.dtype) for value in (weight, 2 * self.risk_aversion * weight))
+        factors = self[size] = Factors(mean, minus, weight, slope)
+        return factors
 
 
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
@@ -106,13 +121,21 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = with_sum_one(weights)
         self.returns, self.weights = R, weights
-        self._kept = {}
         self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
         self.semi = risk_measure == "semivariance"
         self.n_inner, self.n_variables = R.shape
         self.n_outer = self.n_inner
         self.penalty = penalty
         self._metric = self._check_metric(metric)
+
+    @property
+    def risk_aversion(self):
+        """lambda."""
+        return self._risk_aversion
+
+    @risk_aversion.setter
+    def risk_aversion(self, value):
+        self._risk_aversion, self._factors = value, BySize(self.returns.dtype, value)
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
@@ -126,13 +149,13 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The batch's mean return, of shape (1, n_assets): all that g needs."""
         if draws is None:
             return self.mean[None]
-        return self._factors(len(draws)).mean.dot(self.returns.take(draws, 0, mode="clip"))
+        return self._factors[len(draws)].mean.dot(self.returns.take(draws, 0, mode="clip"))
 
     def outer_batch(self, draws):
         """The rows, and what sums over them are taken with."""
         if draws is None:
             return self.returns, self._all_factors()
-        return self.returns.take(draws, 0, mode="clip"), self._factors(len(draws))
+        return self.returns.take(draws, 0, mode="clip"), self._factors[len(draws)]
 
     def description(self):
         """Sizes, risk measure and risk aversion."""
@@ -189,17 +212,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     # means
 
-    def _factors(self, size):
-        """The `Factors` of a drawn batch, kept for the next one of this size."""
-        key = size, self.risk_aversion
-        factors = self._kept.get(key)
-        if factors is None:
-            dtype, weight = self.returns.dtype, 1 / size
-            mean, minus = (np.full((1, size), value, dtype) for value in (weight, -1.0))
-            slope = np.array(2 * self.risk_aversion * weight, dtype)
-            factors = self._kept[key] = Factors(mean, minus, np.array(weight, dtype), slope)
-        return factors
-
     def _all_factors(self):
         """The `Factors` of all periods."""
         dtype = self.returns.dtype
@@ -208,12 +220,12 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     def _weighted_sum(self, c, rows):
         """c @ rows; over many rows in float64."""
-        if isinstance(rows, np.ndarray) and (len(rows) <= CHUNK // 16 or rows.dtype == np.float64):
+        if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
             return c.dot(rows)
         total = np.zeros(rows.shape[1])
         for start, block in blocks(rows):
-            for i in range(0, len(block), CHUNK // 16):
-                piece = block[i : i + CHUNK // 16]
+            for i in range(0, len(block), PIECE):
+                piece = block[i : i + PIECE]
                 total += c[start + i : start + i + len(piece)] @ piece
         return total.astype(rows.dtype)
 
