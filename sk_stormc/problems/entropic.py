@@ -5,7 +5,7 @@ import numpy as np
 from sk_stormc._validation import check_choice
 from sk_stormc.problems._mapped import blocks
 from sk_stormc.problems.log_mean_exp import LogMeanExpProblem
-from sk_stormc.problems.portfolio import PortfolioProblem
+from sk_stormc.problems.portfolio import PortfolioProblem, combine
 
 __all__ = ["EntropicPortfolioProblem"]
 
@@ -85,4 +85,4 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
 
     def exponent_gradient(self, x, rows, p):
         """-lambda sum_k p_k r_k."""
-        return -self.risk_aversion * self._weighted_sum(p, rows)
+        return -self.risk_aversion * combine(p, rows)

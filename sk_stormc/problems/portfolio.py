@@ -1,5 +1,6 @@
 """Mean-risk portfolios: utility against variance or semivariance."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Factors(NamedTuple):
     minus: np.ndarray  # a row of -1
     weight: np.ndarray | float  # of each period: without axes in a drawn batch, faster than a number
     slope: np.ndarray | float  # 2 lambda weight
+    combine: Callable  # `combine`, or the method dot where that does the same
 
 
 class BySize(dict):
@@ -37,8 +39,21 @@ class BySize(dict):
         weight = 1 / size
         mean, minus = (np.full((1, size), value, self.dtype) for value in (weight, -1.0))
         weight, slope = (np.array(value, self.dtype) for value in (weight, 2 * self.risk_aversion * weight))
-        factors = self[size] = Factors(mean, minus, weight, slope)
+        whole = size <= PIECE or self.dtype == np.float64
+        factors = self[size] = Factors(mean, minus, weight, slope, np.ndarray.dot if whole else combine)
         return factors
+
+
+def combine(c, rows):
+    """c @ rows; over many rows in float64."""
+    if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
+        return c.dot(rows)
+    total = np.zeros(rows.shape[1])
+    for start, block in blocks(rows):
+        for i in range(0, len(block), PIECE):
+            piece = block[i : i + PIECE]
+            total += c[start + i : start + i + len(piece)] @ piece
+    return total.astype(rows.dtype)
 
 
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
@@ -181,7 +196,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         d *= factors.slope
         f_u = factors.minus.dot(d)
         d -= factors.weight
-        return self._weighted_sum(d, rows), f_u
+        return factors.combine(d, rows), f_u
 
     def outer(self, x, u):
         """f(x, u) over all periods."""
@@ -216,18 +231,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The `Factors` of all periods."""
         dtype = self.returns.dtype
         weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(dtype)
-        return Factors(None, np.full((1, self.n_inner), -1.0, dtype), weight, 2 * self.risk_aversion * weight)
-
-    def _weighted_sum(self, c, rows):
-        """c @ rows; over many rows in float64."""
-        if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
-            return c.dot(rows)
-        total = np.zeros(rows.shape[1])
-        for start, block in blocks(rows):
-            for i in range(0, len(block), PIECE):
-                piece = block[i : i + PIECE]
-                total += c[start + i : start + i + len(piece)] @ piece
-        return total.astype(rows.dtype)
+        minus = np.full((1, self.n_inner), -1.0, dtype)
+        return Factors(None, minus, weight, 2 * self.risk_aversion * weight, combine)
 
     def _chunks(self):
         """Rows in float64 with their weights as a column."""

@@ -256,10 +256,11 @@ class STORMCompositional(CompositionalSolver):
                 self.reckon(oracle, s)
         else:
             x = self.move(oracle, s, s.now.F)
-            s.at_anchor = None if s.anchor is None else s.since_anchor == 0
             s.now = self._estimate(oracle, s, x)
-            s.since_anchor = 0 if s.refresh else s.since_anchor + 1
-            s.refresh = s.anchor is not None and s.since_anchor == s.anchor - 1
+            if s.anchor is not None:
+                s.at_anchor = s.since_anchor == 0
+                s.since_anchor = 0 if s.refresh else s.since_anchor + 1
+                s.refresh = s.since_anchor == s.anchor - 1
         s.x = s.now.x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # x-hat, step 12
             s.x_hat = s.x
