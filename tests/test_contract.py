@@ -327,7 +327,7 @@ class MakesItsOwnBatch(Breach):
 
     def breach(self, oracle, s):
         batch = oracle.draw("outer", 8)
-        batch.data = (batch.data[0], 1 / 8)
+        batch.data = (batch.data[0], batch.data[1])
         oracle.gradient(s.x, s.u, None, batch)
 
 
