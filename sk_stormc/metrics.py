@@ -69,6 +69,22 @@ class Metric:
         """
         raise NotImplementedError
 
+    def block_lengths(self, q, p, n_blocks):
+        """Lengths of the blocks of a direction, which step 6 of Algorithm 1 limits one by one.
+
+        Parameters
+        ----------
+        q : ndarray of shape (n_variables,)
+        p : ndarray of shape (n_variables,)
+            M^-1 q.
+        n_blocks : int
+
+        Returns
+        -------
+        ndarray of shape (n_blocks,)
+        """
+        return np.sqrt(np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1)))
+
     def root(self):
         """R with R R^T = M: a vector for a diagonal M, else lower triangular; None where it is not to be had.
 

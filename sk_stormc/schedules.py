@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sk_stormc._validation import check_number
 
-__all__ = ["Decay", "Power", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = ["Decay", "Geometric", "Power", "at", "constant", "decay_to", "inverse", "power"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,40 @@ class Decay:
     def __call__(self, t):
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
         return self.end + (self.start - self.end) * left
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """From ``start`` by equal factors to ``end``, where it stays.
+
+    Parameters
+    ----------
+    start, end : float
+        Greater than 0.
+    horizon : int
+        Iterations until ``end``.
+
+    Raises
+    ------
+    ValueError
+        For a horizon below 1.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Geometric
+    >>> [Geometric(1.0, 0.01, horizon=4)(t) for t in (0, 2, 4, 5)]
+    [1.0, 0.1, 0.01, 0.01]
+    """
+
+    start: float
+    end: float
+    horizon: int
+
+    def __post_init__(self):
+        check_number("horizon", self.horizon, low=1)
+
+    def __call__(self, t):
+        return self.start * (self.end / self.start) ** min(1.0, t / self.horizon)
 
 
 def constant(value):

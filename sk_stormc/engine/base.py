@@ -323,16 +323,18 @@ class CompositionalSolver(BaseEstimator, ABC):
             raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
         x = s.x if x is None else x
         eta, precision = at(rule.learning_rate, s.t), at(rule.precision, s.t)
-        way = direction(problem, oracle.metric.at(x, s.t), x, F, eta)
+        metric = oracle.metric.at(x, s.t)
+        way = direction(problem, metric, x, F, eta)
         s.residual = way.length
         if not rule.inertia:
-            return land(problem, x, way, eta, rule.normalization, precision)
+            return land(problem, metric, x, way, eta, rule.normalization, precision)
+        a = 1 - rule.inertia
+        q, p = a * way.q, a * way.p
         if s.velocity is not None:
-            a = 1 - rule.inertia
-            q, p = s.velocity[0] + a * (way.q - s.velocity[0]), s.velocity[1] + a * (way.p - s.velocity[1])
-            way = Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
+            q, p = q + rule.inertia * s.velocity[0], p + rule.inertia * s.velocity[1]
+        way = Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
         s.velocity = way.q, way.p
-        x = land(problem, x, replace(way, target=None), eta, rule.normalization, precision)
+        x = land(problem, metric, x, replace(way, target=None), eta, rule.normalization, precision)
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def proximal_point(self, oracle, s, F):

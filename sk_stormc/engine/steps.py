@@ -73,17 +73,16 @@ def direction(problem, metric, x, F, eta):
     return Direction(math.sqrt(square) if square >= 0 else math.nan, q, p, target)
 
 
-def land(problem, x, way, eta, normalization=None, precision=None):
+def land(problem, metric, x, way, eta, normalization=None, precision=None):
     """Step 6 of Algorithm 1: x_t + gamma_t (x~ - x_t) with gamma_t = min(eta eps / |x~ - x|, 1/2).
 
     ``normalization`` "global" has one gamma for all x, "block" one for each block; None goes all the way, gamma = 1.
-    ``way`` is a `Direction`.
+    ``way`` is a `Direction` found in ``metric``.
     """
     if normalization is None:
         return x - eta * way.q if way.target is None else way.target  # x~ itself: its zeros are exact
     if normalization == "global":
         return x - (eta * (min(0.5, precision / way.length) if way.length else 0.5)) * way.q
-    q, p = (part.reshape(problem.n_blocks, -1) for part in (way.q, way.p))
-    lengths = np.sqrt(np.einsum("ij,ij->i", q, p))
+    lengths = metric.block_lengths(way.q, way.p, problem.n_blocks)
     gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-    return x - eta * (gamma[:, None] * q).ravel()
+    return x - eta * (gamma[:, None] * way.q.reshape(problem.n_blocks, -1)).ravel()

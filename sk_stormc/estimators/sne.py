@@ -22,6 +22,7 @@ __all__ = ["SNEEmbedding"]
 
 CHUNK = 2**23  # numbers held at a time by transform
 START = {"gaussian": 3.0, "student-t": 1e-4}
+EARLY = {"gaussian": 1.0, "student-t": 3.0}
 NEAREST = 3.0  # perplexity of new samples
 RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
@@ -307,11 +308,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """The early stage and the main one; the problem of the latter, and both results as one."""
         early = self.early_exaggeration
         if early == "auto":
-            early = 12.0 if self.kernel == "student-t" else 1.0
+            early = EARLY[self.kernel]
 
         problem = SNEProblem(P, self.n_components, kernel=self.kernel, n_iter=solver.max_iter, dtype=dtype)
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
-        n_early = n_iter // 10 if early > 1 else 0
+        n_early = n_iter // 5 if early > 1 else 0
         if not n_early:
             return problem, self._run(clone(solver).set_params(max_iter=n_iter), problem, x, random_state=rng)
         stage = clone(solver).set_params(max_iter=n_early)

@@ -1,21 +1,25 @@
 """Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
 
 import copy
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.affinities import check_affinities
-from sk_stormc.problems._pairs import BLOCK_POINTS, Edges, block_sums, column_sums, columns, curve_order
+from sk_stormc.problems._laplacian import Aggregates, GraphLaplacian
+from sk_stormc.problems._mesh import Mesh
+from sk_stormc.problems._pairs import Edges, column_sums, columns
 from sk_stormc.problems._sne_dense import check_memory, dense_jacobian
-from sk_stormc.problems._sne_steps import PAPER, defaults
+from sk_stormc.problems._sne_steps import PAPER, SMALL, defaults, regularization
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["SNEProblem"]
 
-EXACT = 10_000  # up to so many points the reported Phi is over all pairs
+EXACT = 10_000  # up to so many points the reported Phi is over all pairs, where there is no mesh
 CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
+FINE = 1 / 3  # spacing of the mesh for the divergence that is reported
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
@@ -23,18 +27,16 @@ FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 class _Gaussian:
     """k(D) = exp(-D) of D = |x_i - x_j|^2, attraction phi(D) = D, a normaliser Z_i = sum_j k for each point."""
 
-    phi = staticmethod(lambda D: D)
     k = staticmethod(lambda D: np.exp(np.negative(D, out=D), out=D))  # in place
-    attraction = staticmethod(lambda s, k: s)  # s phi'
+    attraction = staticmethod(lambda s, k, out=None: s)  # s phi'
     repulsion = staticmethod(lambda k: k)  # -k'
 
 
 class _StudentT:
     """k(D) = 1 / (1 + D), attraction phi(D) = log(1 + D), one normaliser Z = sum_ij k."""
 
-    phi = staticmethod(np.log1p)
     k = staticmethod(lambda D: np.reciprocal(np.add(D, 1, out=D), out=D))
-    attraction = staticmethod(lambda s, k: s * k)
+    attraction = staticmethod(lambda s, k, out=None: np.multiply(s, k, out=out))
     repulsion = staticmethod(lambda k: k * k)
 
 
@@ -55,8 +57,11 @@ class SNEProblem(CompositionalProblem):
     - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
 
     The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
-    subtracts it again); the outer component f_j is n times column j of P. Pairs that are edges of P's graph are near:
-    they are taken exactly, and sampled columns stand for the others (``near_field``).
+    subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of P's
+    graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All components
+    are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them there
+    (problems/_mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's graph
+    (problems/_laplacian.py).
 
     Parameters
     ----------
@@ -69,8 +74,7 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 500, for "student-t" 750 from 2,500 points, and 400 from
-        10,000.
+        Horizon of the automatic learning rate; None means HORIZON_WORDS.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -87,8 +91,9 @@ class SNEProblem(CompositionalProblem):
 
     Notes
     -----
-    Up to 10,000 points the reported Phi is over all pairs. Above, its normalisers come from 2048 columns, evenly
-    spaced along a space-filling curve through the embedding: the relative error of Z is about 1e-3.
+    The mesh's Z is right to about 1e-3; `divergence` takes it from a finer one, right to 2e-4. Where there is no mesh,
+    Phi is over all pairs up to 10,000 points, and above its normalisers come from 2048 columns, evenly spaced among
+    the points.
 
     References
     ----------
@@ -141,19 +146,29 @@ class SNEProblem(CompositionalProblem):
         self.P = P if self.per_point else P / n  # joint probabilities sum to 1
         S = (self.P + self.P.T).tocsr()
         self.edges = Edges(S)
-        # what sampled columns leave out: the near field, and each point's pair with itself
-        self._left_out = sparse.eye_array(n, format="csr", dtype=np.int8)
         self.near_field = bool(near_field)
-        # a spread-out embedding has near pairs that are no edges; if sampled, they would cause most of the noise
-        self._in_blocks = near_field and not self.per_point and jacobian == "operator"
-        self.n_near = 0  # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
-        if near_field:
-            self._left_out = (self._left_out + S.astype(bool).astype(np.int8)).tocsr()
-            self.n_near = -(-S.nnz // n) + (3 * BLOCK_POINTS if self._in_blocks else 0)
-        self._weight = {}  # of the edges, by dtype
+        # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
+        self.n_near = -(-S.nnz // n) if near_field else 0
+        meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
+        self._fine = Mesh(FINE) if meshed else None
+        self._mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
         self.inner_floor = FLOOR
-        self._degree = S.sum(axis=1)  # r
+        self._weight, self._buffers = {}, {}  # of the edges
+        self._at = {}  # what was computed at the last point
         self._set_steps(n_iter)
+
+    @cached_property
+    def aggregates(self):
+        """Groups of points, the coarse level of the metric's linear system."""
+        return Aggregates(self.edges)
+
+    @cached_property
+    def _left_out(self):
+        """What sampled columns leave out: each point's pair with itself, and the near field."""
+        itself = sparse.eye_array(self.n_inner, format="csr", dtype=np.int8)
+        if not self.near_field:
+            return itself
+        return (itself + (self.P + self.P.T).astype(bool).astype(np.int8)).tocsr()
 
     def stage(self, n_iter, exaggeration=1.0):
         """The same problem with another horizon and exaggeration; the graph is shared.
@@ -167,18 +182,17 @@ class SNEProblem(CompositionalProblem):
         -------
         SNEProblem
         """
+        self.aggregates  # found once for both
         other = copy.copy(self)
-        other.exaggeration, other._weight = float(exaggeration), {}
+        other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
         other._set_steps(n_iter)
         return other
 
     def _set_steps(self, n_iter):
-        n, alpha = self.n_inner, self.exaggeration
-        scale = 1 / (2 * self._degree) if self.per_point else np.full(n, n / (4 * alpha))
-        self.metric = np.repeat(scale, self.n_components).astype(self.dtype)  # about the attraction's inverse Hessian
-        census = CENSUS if n > EXACT else n
-        edges = len(self.edges.i) / n
-        self.defaults = defaults(self.kernel, n, self.n_components, alpha, n_iter, self.n_near, edges, census)
+        n, d, early = self.n_inner, self.n_components, self.exaggeration > 1
+        total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
+        self.defaults = defaults(self.kernel, n, d, early, n_iter, self.n_near, self._mesh is not None)
+        self.metric = GraphLaplacian(self, regularization(self.kernel, early, self.defaults["max_iter"], total))
 
     def initial_point(self, rng):
         """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
@@ -195,8 +209,6 @@ class SNEProblem(CompositionalProblem):
 
     def draw_inner(self, rng, shape):
         """Draws of columns, one from each of batch_size equal stretches; without a near field they are independent.
-
-        A draw is a position in the order of the points, which for "student-t" is that of a space-filling curve.
 
         Parameters
         ----------
@@ -229,25 +241,57 @@ class SNEProblem(CompositionalProblem):
         return x.reshape(self.n_inner, self.n_components)
 
     def _near(self, x):
-        """Differences along the edges, and k there; kept for the last x."""
-        last = self.edges.last  # with the edges, since stages share them
-        if last is None or last[0] is not x:
-            parts, D = self.edges.differences(self._points(x))
-            last = self.edges.last = x, parts, self._kernel.k(D)
-        return last[1:]
+        """The coordinates as rows, and k along the edges; kept for the last x."""
+        if self._at.get("x") is not x:
+            rows = np.ascontiguousarray(self._points(x).T)
+            k = self._kernel.k(self.edges.squares(rows, self._buffer("k", x.dtype)))
+            self._at = {"x": x, "near": (rows, k)}
+        return self._at["near"]
+
+    def attraction_at(self, x):
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        c : ndarray of shape (n_edges,)
+            Overwritten at the next point.
+        sums : ndarray of shape (n_points,)
+        """
+        k = self._near(x)[1]
+        if "attraction" not in self._at:
+            if k.dtype not in self._weight:
+                self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
+            c = self._kernel.attraction(self._weight[k.dtype], k, self._buffer("attraction", k.dtype))
+            self._at["attraction"] = c, self.edges.sums(c)
+        return self._at["attraction"]
+
+    def _buffer(self, name, dtype):
+        """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
+        key = name, np.dtype(dtype)
+        if key not in self._buffers:
+            self._buffers[key] = np.empty(len(self.edges.i), dtype)
+        return self._buffers[key]
 
     def _far(self, x, batch):
-        """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, outside)."""
+        """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, whole).
+
+        ``whole`` says that the near field is among them.
+        """
         if batch.x is not x:
             batch.x = batch.far = None  # free the memory of the last ones first
-            if batch.chosen is None:
-                batch.far = self._all_columns(x)
-            elif self._in_blocks:
-                batch.far = self._blocks_and_columns(x, batch.chosen)
-            else:
+            if batch.chosen is not None:
                 sums, far = self._columns(x, batch.chosen)
                 weight = x.dtype.type(self.n_inner / len(batch.chosen))
-                batch.far = weight * sums, (x, weight, far, None)
+                batch.far = weight * sums, (x, weight, far, False)
+            elif self._mesh is not None:
+                total, forces = self._mesh(self._points(x))
+                batch.far = total, (x, x.dtype.type(1), forces, True)
+            else:
+                batch.far = self._all_columns(x)
             batch.x = x
         return batch.far
 
@@ -257,38 +301,32 @@ class SNEProblem(CompositionalProblem):
         E, sums = columns(self._points(x), chosen, self._left_out)
         return sums, (chosen, E)
 
-    def _blocks_and_columns(self, x, positions):
-        total, far, block = block_sums(self._points(x), positions, self._left_out)
-        outside = self.edges.apart(block)  # the other edges are in the blocks' sums
-        return total, (x, x.dtype.type(1), far, outside)
-
     def _blocks(self):
         n = self.n_inner
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
     def _all_columns(self, x):
         """All columns, block by block."""
+        one = x.dtype.type(1)
         if not self.per_point:
             total, forces = 0.0, 0.0
             for block in self._blocks():  # none of their forces is kept
                 of_block, part = self._columns(x, block)
                 total, forces = total + of_block, forces + part
-            return total, (x, x.dtype.type(1), forces, None)
+            return total, (x, one, forces, False)
         if self.n_inner**2 * x.dtype.itemsize <= KEPT:
             sums, far = self._columns(x, np.arange(self.n_inner))
         else:
             sums, far = sum(self._columns(x, block)[0] for block in self._blocks()), None
-        return sums, (x, x.dtype.type(1), far, None)
+        return sums, (x, one, far, False)
 
     def inner(self, x, batch):
         """u: the normalisers, Z_i of each point or one Z."""
-        far, (_, _, _, outside) = self._far(x, batch)
-        if not self.near_field:
-            return far if self.per_point else np.array([far], x.dtype)
-        k = self._near(x)[1]
+        far, (_, _, _, whole) = self._far(x, batch)
         if self.per_point:
-            return np.add(*self.edges.sums(k)) + far
-        return np.array([far + 2 * self.edges.total(k, outside)], x.dtype)
+            return far + self.edges.sums(self._near(x)[1]) if self.near_field else far
+        near = 2 * float(self._near(x)[1].sum(dtype=float)) if self.near_field and not whole else 0.0
+        return np.array([far + near], x.dtype)
 
     def jacobian(self, x, batch):
         """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
@@ -301,15 +339,15 @@ class SNEProblem(CompositionalProblem):
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
         F = self._far_forces(J, v)
-        if self.near_field:
-            parts, k = self._near(J[0])
-            F += self.edges.forces(self._near_repulsion(v, k, J[3]), parts, self._points(J[0]))
+        if self.near_field and not J[3]:
+            rows, k = self._near(J[0])
+            F += self.edges.forces(self._near_repulsion(v, k), rows).T
         return F.ravel()
 
-    def _near_repulsion(self, v, k, outside):
-        c = self.edges.buffer("force", k.dtype)
+    def _near_repulsion(self, v, k):
+        c = self._buffer("force", k.dtype)
         np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
-        return c if outside is None else np.multiply(c, outside, out=c)
+        return c
 
     def _far_forces(self, J, v):
         x, weight, far, _ = J
@@ -331,13 +369,9 @@ class SNEProblem(CompositionalProblem):
         """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
         if batch is not None:
             return self._sampled_outer_gradient(x, u, batch)
-        parts, k = self._near(x)
-        return self.edges.forces(self._near_attraction(k), parts, self._points(x)).ravel(), 1 / u
-
-    def _near_attraction(self, k):
-        if k.dtype not in self._weight:
-            self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
-        return self._kernel.attraction(self._weight[k.dtype], k)
+        rows, _ = self._near(x)
+        c, sums = self.attraction_at(x)
+        return self.edges.forces(c, rows, sums).T.ravel(), 1 / u
 
     def _sampled_outer_gradient(self, x, u, batch):
         i, j, p = batch
@@ -353,15 +387,14 @@ class SNEProblem(CompositionalProblem):
 
     def compositional_gradient(self, x, u, J, batch):
         """F; attraction and near repulsion are one sum over the edges."""
-        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and J[0] is x
+        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and J[0] is x and not J[3]
         if not fused:
             return super().compositional_gradient(x, u, J, batch)
         v = 1 / u
-        parts, k = self._near(x)
-        c = self._near_repulsion(v, k, J[3])
-        c += self._near_attraction(k)
-        F = self.edges.forces(c, parts, self._points(x))
-        F += self._far_forces(J, v)
+        rows, k = self._near(x)
+        c = self._near_repulsion(v, k)
+        c += self.attraction_at(x)[0]
+        F = self.edges.forces(c, rows).T + self._far_forces(J, v)
         return F.ravel()
 
     def outer(self, x, u):
@@ -371,19 +404,22 @@ class SNEProblem(CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        _, D = self.edges.differences(self._points(x))
-        return float(self.edges.weight @ self._kernel.phi(D))
+        rows, k = self._near(x)
+        if not self.per_point:
+            return -float(self.edges.weight @ np.log(k))
+        return float(self.edges.weight @ self.edges.squares(rows, self._buffer("phi", x.dtype)))
 
     def objective(self, x):
-        """Phi(x); above 10,000 points with normalisers from 2048 columns."""
+        """Phi(x), Z from the mesh; without one its normalisers come from 2048 columns above 10,000 points."""
         n = self.n_inner
-        if n <= EXACT:
+        if self._mesh is not None:
+            return float(self.outer(x, np.array([self._mesh.total(self._points(x))])))
+        if n <= EXACT or not self.near_field:
             return super().objective(x)
-        spaced = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
-        chosen = curve_order(self._points(x))[spaced]
+        chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
         far = sum(self._columns(x, block)[0] for block in np.array_split(chosen, -(-n * CENSUS // 2**23)))
         batch = _Batch(chosen)
-        batch.x, batch.far = x, (x.dtype.type(n / CENSUS) * far, (x, None, None, None))
+        batch.x, batch.far = x, (x.dtype.type(n / CENSUS) * far, (x, None, None, False))
         return float(self.outer(x, self.inner(x, batch)))
 
     def divergence(self, x):
@@ -399,6 +435,9 @@ class SNEProblem(CompositionalProblem):
             "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
         """
         fun = self.objective(x)
+        if self._fine is not self._mesh:
+            coarse, fine = (mesh.total(self._points(x)) for mesh in (self._mesh, self._fine))
+            fun += float(np.log(fine / coarse))
         if self.exaggeration > 1:
             fun += (1 - self.exaggeration) * self._attraction(x)
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2

@@ -77,7 +77,7 @@ class AnchorRule:
                 self.way = direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
         if not self.stay:
-            x = land(problem, x, self.way, eta, rule.normalization, at(rule.precision, s.t))
+            x = land(problem, metric, x, self.way, eta, rule.normalization, at(rule.precision, s.t))
         s.now = estimate(oracle, s, x)
         self.way = direction(problem, metric, x, s.now.F, eta)
         s.since_anchor += 1
