@@ -136,6 +136,8 @@ class SolverResult:
         Entries of estimates of u that had left the domain of f and were put back.
     state : RunState
         For ``state=`` of another run; picklable, free of the data.
+    record_iterations : ndarray of shape (n_records,)
+        Iterations at the records.
     """
 
     x: np.ndarray
@@ -148,6 +150,7 @@ class SolverResult:
     residual: float
     n_guarded: int
     state: RunState = field(repr=False)
+    record_iterations: np.ndarray = None
 
 
 @dataclass(frozen=True)

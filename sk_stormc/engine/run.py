@@ -115,7 +115,7 @@ def _result(solver, problem, oracle, loop):
         fun = records[-1][2] if known else problem.objective(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
-    _, ifo, curve = zip(*records, strict=True)
+    iterations, ifo, curve = zip(*records, strict=True)
     result = SolverResult(
         x,
         fun,
@@ -127,6 +127,7 @@ def _result(solver, problem, oracle, loop):
         loop.residual(),
         oracle.n_guarded,
         whole,
+        np.array(iterations),
     )
     if reason == StopReason.NON_FINITE:
         _warn(

@@ -16,7 +16,7 @@ from sk_stormc._validation import as_numbers, check_choice, check_int, check_num
 from sk_stormc.affinities import affinities, check_perplexity, conditional_probabilities, nearest_neighbors
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
-from sk_stormc.solvers import LBFGS, StopReason, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
 
 __all__ = ["SNEEmbedding"]
 
@@ -24,6 +24,7 @@ CHUNK = 2**23  # numbers held at a time by transform
 START = {"gaussian": 3.0, "student-t": 1e-4}
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
 NEAREST = 3.0  # perplexity of new samples
+PROBE, MOVING = 3, 5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
 RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
 
@@ -40,9 +41,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Dimension of the embedding.
     perplexity : float, default=30.0
         Effective number of neighbours; at least 1, less than the number of samples.
-    kernel : {"gaussian", "student-t"}, default="gaussian"
-        Of the embedding. "gaussian" is the paper's SNE, with a map for new points; in two dimensions it crowds.
-        "student-t" is t-SNE.
+    kernel : {"auto", "student-t", "gaussian"}, default="auto"
+        Of the embedding. "student-t" is t-SNE, and "gaussian" the paper's SNE, which crowds in two dimensions. "auto" is
+        "student-t" up to three dimensions, and "gaussian" above.
     solver : str or CompositionalSolver, default="storm-c"
         "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "civr",
         "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or
@@ -54,10 +55,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         of neighbours such as `sklearn.neighbors.KNeighborsTransformer` makes.
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
-        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 500, for
-        "student-t" 750 from 2,500 samples, and 400 from 10,000.
+        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 120, above
+        10,000 samples 75 in one or two dimensions with "student-t", and 60 otherwise.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
+        Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
         Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
     verbose : {0, 1}, default=0
@@ -73,16 +74,18 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         float32 for float32 data.
     kl_divergence_ : float
         "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+    kernel_ : {"student-t", "gaussian"}
+        The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the start, at records after the early iterations, and at the end: the divergence (for
-        "gaussian" n times it) but for a constant.
+        The divergence at the start, at up to 20 records after the early iterations, and at the end. (Elsewhere a loss
+        curve is Phi, which is the divergence, "gaussian" n times it, but for a constant.)
+    record_iterations_ : ndarray of shape (n_records,)
+        Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
         Oracle calls (Lemma 3.1) there; the near field is charged by its part.
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    n_guarded_ : int
-        Estimates of normalisers that were not positive and were put back.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
@@ -116,7 +119,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         n_components=2,
         *,
         perplexity=30.0,
-        kernel="gaussian",
+        kernel="auto",
         solver="storm-c",
         init="pca",
         metric="euclidean",
@@ -175,7 +178,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         )
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
-        k = check_perplexity(self.perplexity, n, 3 if self.kernel == "gaussian" else 2)
+        k = check_perplexity(self.perplexity, n, 3 if self._kernel() == "gaussian" else 2)
         rng = check_random_state(self.random_state)
         start = self._start(X_checked, rng)
         search = nearest_neighbors(
@@ -193,9 +196,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.embedding_[order] = result.x.reshape(n, -1)
         self._n_features_out = self.n_components
         self.kl_divergence_ = problem.divergence(result.x)
-        self.n_guarded_ = result.n_guarded
         self._keep(solver, result)
+        self.loss_curve_ = problem.divergence_of(result.loss_curve)
+        self.loss_curve_[-1] = self.kl_divergence_
+        self.record_iterations_ = result.record_iterations
+        self.kernel_ = problem.kernel
         self._conclude(solver, result)
+        if solver.tol == 0 and result.stop_reason == StopReason.MAX_ITER:
+            self._warn_if_moving(problem, result.x)
         return self
 
     def fit_transform(self, X, y=None):
@@ -259,7 +267,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
-        check_choice("kernel", self.kernel, ("gaussian", "student-t"))
+        check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
         if isinstance(self.init, str) or self.init is None:
             check_choice("init", self.init, ("pca", "random"))
@@ -286,7 +294,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def _start(self, X, rng):
         """The start: principal components, the first with a standard deviation of 3 ("student-t": 1e-4), or noise."""
         n, d = X.shape[0], self.n_components
-        size = START[self.kernel]
+        size = START[self._kernel()]
         if not isinstance(self.init, str):
             start = as_numbers("init", self.init)
             if start.shape != (n, d) or not np.isfinite(start).all():
@@ -304,13 +312,17 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             start[:, :found] = components * (size / deviation)
         return start
 
+    def _kernel(self):
+        """The kernel to use."""
+        if self.kernel != "auto":
+            return self.kernel
+        return "student-t" if self.n_components <= 3 else "gaussian"
+
     def _solve(self, P, start, solver, rng, dtype):
         """The early stage and the main one; the problem of the latter, and both results as one."""
-        early = self.early_exaggeration
-        if early == "auto":
-            early = EARLY[self.kernel]
-
-        problem = SNEProblem(P, self.n_components, kernel=self.kernel, n_iter=solver.max_iter, dtype=dtype)
+        kernel, early = self._kernel(), self.early_exaggeration
+        early = EARLY[kernel] if early == "auto" else early
+        problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=solver.max_iter, dtype=dtype)
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 5 if early > 1 else 0
         if not n_early:
@@ -332,10 +344,25 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             last,
             loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
             ifo=np.concatenate([[0], last.ifo + used]),
+            record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
             n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
             n_iter=first.n_iter + last.n_iter,
-            n_guarded=first.n_guarded + last.n_guarded,
         )
+
+    def _warn_if_moving(self, problem, x):
+        """Warn where steps as long as the first ones would still lower the divergence by a notable part of itself."""
+        probe = problem.stage(PROBE, early=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            on = STORMCompositional(max_iter=PROBE, tol=0).solve(probe, x, random_state=0)
+        before, after = problem.divergence_of(on.loss_curve[[0, -1]])
+        if before - after > MOVING * before:
+            warnings.warn(
+                f"the map was still moving after {self.n_iter_} iterations: {PROBE} more would lower its divergence, "
+                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
     def _place(self, distances, neighbors, embedding):
         """Where new samples with these neighbours go."""

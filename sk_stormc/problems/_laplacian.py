@@ -17,8 +17,7 @@ from sk_stormc.schedules import at
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-ITERATIONS = 5  # of the conjugate gradients
-AGGREGATE, MOST = 50, 1500  # points of an aggregate about, and how many aggregates there are at most
+FEW, AGGREGATE, MOST = 300, 50, 1500  # aggregates where they cost nothing, points of one, aggregates at most
 ROUNDS = 10
 
 
@@ -40,7 +39,7 @@ class Aggregates:
 
     def __init__(self, edges):
         n = edges.n
-        m = min(MOST, max(1, n // AGGREGATE))
+        m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
         label[(np.arange(m) * n) // m] = np.arange(m)
         S = edges.symmetric()
@@ -96,6 +95,8 @@ class GraphLaplacian(Metric):
         Its ``attraction_at(x)`` gives the weights c of the edges and their sums for each point.
     mu : float or callable
         Regularisation, or a function of the iteration.
+    iterations : int
+        Of the conjugate gradients.
 
     Notes
     -----
@@ -105,8 +106,8 @@ class GraphLaplacian(Metric):
 
     stays = False
 
-    def __init__(self, problem, mu):
-        self.problem, self.mu = problem, mu
+    def __init__(self, problem, mu, iterations):
+        self.problem, self.mu, self.iterations = problem, mu, iterations
         self.c = self.degree = None
 
     def at(self, x, t):
@@ -130,7 +131,7 @@ class GraphLaplacian(Metric):
 
         q, z = np.zeros_like(R), precondition(R)
         p, rz = z, np.einsum("ij,ij->i", R, z)
-        for left in reversed(range(ITERATIONS)):
+        for left in reversed(range(self.iterations)):
             A_p = diagonal * p - edges.product(self.c, p)
             length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
             q += length * p

@@ -1,11 +1,14 @@
 """What "auto" means for neighbour embedding: rates, limits, batches and horizons (docs/sne.md has the measurements)."""
 
+import math
+
 from sk_stormc.schedules import Geometric, decay_to
 
-__all__ = ["PAPER", "SMALL", "defaults", "regularization"]
+__all__ = ["CENSUS", "CG_ITERATIONS", "PAPER", "SMALL", "defaults", "regularization"]
 
 SMALL = 1024  # up to so many points batches hold all pairs
-INERTIA = 0.8
+CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
+CG_ITERATIONS = {"gaussian": 3, "student-t": 5}  # of the metric's linear system
 
 PAPER = {
     "learning_rate": 0.1,
@@ -39,26 +42,29 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
     dict
         By parameter name; the rate is twice the step, since gamma is at most 1/2.
     """
-    horizon = n_iter or (120 if n <= 10_000 else 75)
-    batch = None if n <= SMALL or meshed else 100
+    horizon = n_iter or (120 if n <= 10_000 else 75 if meshed else 60)
+    batch = None if n <= SMALL or meshed else min(1000, max(300, n // 5))
     if kernel == "gaussian":
-        rate, limit, momentum = 2 * 2.0, 0.5, 0.1
+        rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        rate, limit, momentum = 2 * 3.0, 5.0, 1.0
-        batch = batch and min(1000, max(300, n // 20))
+        rate, inertia = 2 * 3.0, 0.8
+        limit = 5.0 * max(1.0, math.sqrt(n / 20_000))  # the map of more points is larger
     sampled = n if batch is None else batch + n_near
+    # records are to take less than a twentieth of the time; a product with the edges costs a third of the columns
+    columns = sampled if meshed else min(n, CENSUS)
+    records = min(20, max(4, int(0.05 * horizon * (sampled + 2 * n_near * d) / columns)))
     return {
         "learning_rate": rate if early else decay_to(0.0, rate, horizon, hold=0.5),
-        "inertia": INERTIA,
+        "inertia": inertia,
         "normalization": "block",
         "precision": limit / rate,
-        "momentum": momentum,
+        "momentum": 1.0,  # a tracked u would cost the sampled sums a second time and gain nothing
         "beta": 1.0,
         "batch_size": (batch, batch, None),
         "init_batch_size": (batch, batch, None),
         "anchor": None,
         "max_iter": horizon,
-        "record_every": horizon * (n + 2 * sampled) // 20,
+        "record_every": horizon * (n + 2 * sampled) // records,
     }
 
 

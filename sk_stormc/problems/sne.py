@@ -12,13 +12,12 @@ from sk_stormc.problems._laplacian import Aggregates, GraphLaplacian
 from sk_stormc.problems._mesh import Mesh
 from sk_stormc.problems._pairs import Edges, column_sums, columns
 from sk_stormc.problems._sne_dense import check_memory, dense_jacobian
-from sk_stormc.problems._sne_steps import PAPER, SMALL, defaults, regularization
+from sk_stormc.problems._sne_steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
 from sk_stormc.problems.base import CompositionalProblem
 
 __all__ = ["SNEProblem"]
 
-EXACT = 10_000  # up to so many points the reported Phi is over all pairs, where there is no mesh
-CENSUS = 2048  # columns that the normalisers in the reported Phi are taken from above
+EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
 FINE = 1 / 3  # spacing of the mesh for the divergence that is reported
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
@@ -74,7 +73,8 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means HORIZON_WORDS.
+        Horizon of the automatic learning rate; None means 120, above 10,000 points 75 in one or two dimensions with
+        "student-t", and 60 otherwise.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -91,9 +91,8 @@ class SNEProblem(CompositionalProblem):
 
     Notes
     -----
-    The mesh's Z is right to about 1e-3; `divergence` takes it from a finer one, right to 2e-4. Where there is no mesh,
-    Phi is over all pairs up to 10,000 points, and above its normalisers come from 2048 columns, evenly spaced among
-    the points.
+    The mesh's Z is right to about 1e-3. Where there is no mesh, the normalisers of the recorded Phi come from 2048
+    columns, evenly spaced among the points, where there are more. `divergence` is more exact.
 
     References
     ----------
@@ -170,13 +169,16 @@ class SNEProblem(CompositionalProblem):
             return itself
         return (itself + (self.P + self.P.T).astype(bool).astype(np.int8)).tocsr()
 
-    def stage(self, n_iter, exaggeration=1.0):
+    def stage(self, n_iter, exaggeration=1.0, early=None):
         """The same problem with another horizon and exaggeration; the graph is shared.
 
         Parameters
         ----------
         n_iter : int
         exaggeration : float, default=1.0
+        early : bool, default=None
+            Whether learning rate and metric stay as they are at the start of a run; None means: where the attraction is
+            exaggerated.
 
         Returns
         -------
@@ -185,14 +187,15 @@ class SNEProblem(CompositionalProblem):
         self.aggregates  # found once for both
         other = copy.copy(self)
         other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
-        other._set_steps(n_iter)
+        other._set_steps(n_iter, early)
         return other
 
-    def _set_steps(self, n_iter):
-        n, d, early = self.n_inner, self.n_components, self.exaggeration > 1
+    def _set_steps(self, n_iter, early=None):
+        n, d, early = self.n_inner, self.n_components, self.exaggeration > 1 if early is None else early
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
         self.defaults = defaults(self.kernel, n, d, early, n_iter, self.n_near, self._mesh is not None)
-        self.metric = GraphLaplacian(self, regularization(self.kernel, early, self.defaults["max_iter"], total))
+        mu = regularization(self.kernel, early, self.defaults["max_iter"], total)
+        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
         """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
@@ -410,11 +413,15 @@ class SNEProblem(CompositionalProblem):
         return float(self.edges.weight @ self.edges.squares(rows, self._buffer("phi", x.dtype)))
 
     def objective(self, x):
-        """Phi(x), Z from the mesh; without one its normalisers come from 2048 columns above 10,000 points."""
-        n = self.n_inner
+        """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
         if self._mesh is not None:
             return float(self.outer(x, np.array([self._mesh.total(self._points(x))])))
-        if n <= EXACT or not self.near_field:
+        return self._objective(x, CENSUS)
+
+    def _objective(self, x, exact):
+        """Phi(x), from columns above so many points."""
+        n = self.n_inner
+        if n <= exact or not self.near_field:
             return super().objective(x)
         chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
         far = sum(self._columns(x, block)[0] for block in np.array_split(chosen, -(-n * CENSUS // 2**23)))
@@ -433,13 +440,29 @@ class SNEProblem(CompositionalProblem):
         -------
         float
             "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+
+        Notes
+        -----
+        It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
+        points.
         """
-        fun = self.objective(x)
-        if self._fine is not self._mesh:
-            coarse, fine = (mesh.total(self._points(x)) for mesh in (self._mesh, self._fine))
-            fun += float(np.log(fine / coarse))
-        if self.exaggeration > 1:
-            fun += (1 - self.exaggeration) * self._attraction(x)
+        if self._mesh is None:
+            fun = self._objective(x, EXACT)
+        else:
+            fun = float(self.outer(x, np.array([self._fine.total(self._points(x))])))
+        return self.divergence_of(fun + (1 - self.exaggeration) * self._attraction(x))
+
+    def divergence_of(self, fun):
+        """KL(P || Q) where Phi, without exaggeration, is so much.
+
+        Parameters
+        ----------
+        fun : float or ndarray
+
+        Returns
+        -------
+        float or ndarray
+        """
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
         entropy = (1 if self.per_point else 2) * float(p @ np.log(p))
         return (fun + entropy) / (self.n_inner if self.per_point else 1)
