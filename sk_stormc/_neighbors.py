@@ -98,8 +98,8 @@ def _check_symmetry(X):
             i, largest = i + rows.start, float(difference.max())
     if largest > ASYMMETRY * mean:
         raise ValueError(
-            f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] = "
-            f"{X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
+            f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] "
+            f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
         )
     own = X.diagonal()
     if own.max() > ASYMMETRY * mean:
@@ -176,8 +176,8 @@ def warn_of_long_search(search, n_neighbors):
     if seconds >= LONG_SECONDS:
         amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
         warnings.warn(
-            f"the exact search for the neighbours of {n} samples will take about {amount}. An approximate graph is "
-            f"quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors={n_neighbors}, "
+            f"the exact search for the neighbours of {n} samples will take up to about {amount}. An approximate graph "
+            f"is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors={n_neighbors}, "
             f"metric={search.metric!r}), SNEEmbedding(metric='precomputed'))",
             UserWarning,
             stacklevel=4,

@@ -71,15 +71,16 @@ def _to_probabilities(D, perplexity):
 
 def _precisions(D, target, beta):
     """beta of each row, from a first guess, such that the entropy of exp(-beta D) is the target; in float32."""
-    one, space = np.ones(D.shape[1], D.dtype), np.empty_like(D)
-    found, rows = beta, np.arange(len(D))
+    space, found = np.empty_like(D), beta
+    rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
     for _ in range(MAX_ITER):
         p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
         np.exp(p, out=p)
-        total = (p @ one).astype(float)
+        # sums that do not depend on the other rows, as a product with ones would
+        total = p.sum(axis=1).astype(float)
         p *= D
-        mean, square = (p @ one) / total, np.einsum("ij,ij->i", p, D) / total
+        mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
         excess = np.log(total) + beta * mean - target  # entropy, which falls with beta
         low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
         slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
@@ -87,10 +88,11 @@ def _precisions(D, target, beta):
             newton = beta * np.exp(np.clip(excess / slope, -2, 2))
         middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
         beta = np.where((newton > low) & (newton < high), newton, middle)
-        found[rows] = beta
-        going = (np.abs(excess) > TOLERANCE) & (beta < 1e12)
+        found[rows[going]] = beta[going]
+        going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
         if 2 * going.sum() < len(going):  # the rows that are found are left out once they are the most
             D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
+            going = going[going]
             if not rows.size:
                 break
     return found
