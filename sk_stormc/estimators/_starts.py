@@ -18,8 +18,10 @@ SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors
 MANY = 30_000  # points above which fewer sweeps must do
 GUARDS = 4  # eigenvectors beside those wanted, so that those wanted are found well
 SOLVED = 100  # largest connected components that get eigenvectors of their own
-WIDEST = 100.0  # standard deviation of a given start, or the root of n_samples if that is more
-NARROWEST = 1e-8
+# standard deviations: of a start, and of a given one the least and the most from which runs arrive; a map of n points
+# may be as wide as the second number times the root of n
+SIZE = {"gaussian": 3.0, "student-t": 1e-4}
+NARROWEST, WIDEST = 1e-6, {"gaussian": (30.0, 0.3), "student-t": (50.0, 1.5)}
 
 
 def check_init(init, metric, n_samples, n_components):
@@ -59,7 +61,7 @@ def check_init(init, metric, n_samples, n_components):
     return start
 
 
-def make_start(way, X, P, n_components, size, rng):
+def make_start(way, X, P, n_components, kernel, rng):
     """The start in its own scale.
 
     Parameters
@@ -71,20 +73,20 @@ def make_start(way, X, P, n_components, size, rng):
     P : sparse array of shape (n_samples, n_samples)
         Affinities; only looked at for "spectral".
     n_components : int
-    size : float
-        Standard deviation of the widest column, except of noise, where it is at most 1, and of a given array that can
-        be started from as it is.
+    kernel : {"gaussian", "student-t"}
+        Decides the standard deviation of the widest column: 3 and 1e-4, of noise 1 and 1e-4. A given array from which a
+        run arrives stays as it is.
     rng : RandomState
 
     Returns
     -------
     ndarray of shape (n_samples, n_components)
     """
-    n = P.shape[0]
-    if isinstance(way, str) and way == "random":
-        return min(size, 1.0) * rng.standard_normal((n, n_components))
+    size = SIZE[kernel]
     if not isinstance(way, str):
-        return _given(way, size, rng)
+        return _given(way, kernel, rng)
+    if way == "random":
+        return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
     found = _principal(X, n_components, rng) if way == "pca" else spectral_coordinates(P, n_components, rng)
     return _scaled(found, size, rng)
 
@@ -103,22 +105,23 @@ def _scaled(start, size, rng):
     return start
 
 
-def _given(start, size, rng):
-    """A given start as it is, so that one can go on from an earlier embedding, unless no run would get far from it."""
+def _given(start, kernel, rng):
+    """A given start as it is, so that one can go on from an earlier embedding, unless a run would be stuck there."""
     with np.errstate(over="ignore"):
         width, centre = start.std(axis=0).max(), np.abs(start.mean(axis=0)).max()
-    limit = max(WIDEST, np.sqrt(len(start)))
+    least, growth = WIDEST[kernel]
+    limit = max(least, growth * np.sqrt(len(start)))
     if NARROWEST <= width <= limit and centre <= limit:
         flat = np.ptp(start, axis=0) == 0
         start[:, flat] += NOISE * width * rng.standard_normal((len(start), int(flat.sum())))
         return start
     warnings.warn(
-        f"init has columns with a standard deviation of up to {width:.3g} and a mean of up to {centre:.3g}, from where "
-        f"an embedding does not converge: it is centred and rescaled to a standard deviation of {size:g}",
+        f"init has columns with standard deviations up to {width:.3g} and means up to {centre:.3g}, beyond the "
+        f"{NARROWEST:g} to {limit:.3g} from which runs arrive: it is centred, and rescaled to {SIZE[kernel]:g}",
         UserWarning,
         stacklevel=4,
     )
-    return _scaled(start, size, rng)
+    return _scaled(start, SIZE[kernel], rng)
 
 
 def _principal(X, n_components, rng):

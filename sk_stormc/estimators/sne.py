@@ -21,7 +21,6 @@ from sk_stormc.solvers import LBFGS, StopReason, get_solver
 __all__ = ["SNEEmbedding"]
 
 CHUNK = 2**23  # numbers held at a time by transform
-START = {"gaussian": 3.0, "student-t": 1e-4}
 NEAREST = 3.0  # perplexity of new samples
 RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
@@ -52,9 +51,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Start. "auto" is "pca" for features, and "spectral", the slowest eigenvectors of the random walk on the
         neighbours' graph, for metric="precomputed", where "pca" is not possible. They are rescaled so that the widest
         column has a standard deviation of 3 ("student-t": 1e-4); dimensions that the data do not have begin with noise
-        of 1 % of that. An array is taken as it is, so that one can go on from an earlier ``embedding_``, unless its
-        scale is hopeless: with a standard deviation of all columns below 1e-8 or of one above the larger of 100 and
-        the root of n_samples, or a mean above that, it is centred and rescaled too, with a UserWarning.
+        of 1 % of that. "random" is noise with a standard deviation of 1 (1e-4). An array is taken as it is, so that
+        one can go on from an earlier ``embedding_``, unless a run would be stuck there: where its widest column has a
+        standard deviation below 1e-6 or above 30 ("student-t": 50), or a mean is above that, it is centred and rescaled
+        as the others, with a UserWarning. (For many points the limit is .3 (1.5) times the root of their number.)
     metric : str or callable, default="euclidean"
         Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, not squared, or a
         sparse graph of them, such as `sklearn.neighbors.KNeighborsTransformer` makes with mode="distance". A row of a
@@ -198,7 +198,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         P = affinities(search, perplexity)
-        start = make_start(init, X_checked, P, self.n_components, START[self.kernel], rng)
+        start = make_start(init, X_checked, P, self.n_components, self.kernel, rng)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
         problem, result = self._solve(P[order][:, order], start[order], solver, rng, dtype)
