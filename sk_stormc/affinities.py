@@ -1,23 +1,27 @@
 """Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
 
+import warnings
+
 import numpy as np
 from scipy import sparse
-from sklearn.neighbors import NearestNeighbors
-from sklearn.utils import check_array
+from sklearn.utils import check_array, gen_batches
 
-from sk_stormc._validation import check_number
+from sk_stormc._neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
+from sk_stormc._validation import check_int, check_number
 
 __all__ = [
     "affinities",
     "check_affinities",
-    "check_perplexity",
     "conditional_probabilities",
     "nearest_neighbors",
     "perplexity_affinities",
+    "perplexity_search",
 ]
 
-TOLERANCE = 1e-6  # of log(perplexity)
+TOLERANCE = 1e-4  # of log(perplexity), before the last step of Newton's method, which squares it
 MAX_ITER = 100
+BLOCK = 2**15  # distances looked at together: few enough to stay in the cache
+TINY = np.finfo(float).tiny
 
 
 def conditional_probabilities(distances, perplexity):
@@ -43,33 +47,55 @@ def conditional_probabilities(distances, perplexity):
     >>> round(float(np.exp(-(p * np.log(p)).sum())), 4)
     2.0
     """
-    D = np.square(distances, dtype=float)
-    D -= D.min(axis=1, keepdims=True)
-    D /= np.maximum(D.mean(axis=1, keepdims=True), np.finfo(float).tiny)  # each row in its own unit
-    n, target = len(D), np.log(float(perplexity))
-    P = np.full(D.shape, 1 / D.shape[1])
-    beta, low, high = np.ones(n), np.zeros(n), np.full(n, np.inf)
-    rows = np.arange(n)
-    for _ in range(MAX_ITER):
-        d, b = D[rows], beta[rows]
-        p = np.exp(-d * b[:, None])
-        total = p.sum(axis=1)
-        p /= total[:, None]
-        mean = np.einsum("ij,ij->i", p, d)
-        excess = np.log(total) + b * mean - target  # entropy, which falls with beta
-        P[rows] = p
-        low[rows] = np.where(excess > 0, b, low[rows])
-        high[rows] = np.where(excess > 0, high[rows], b)
-        slope = b * b * (np.einsum("ij,ij,ij->i", p, d, d) - mean * mean)  # -d entropy / d log beta
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            newton = b * np.exp(np.clip(excess / slope, -2, 2))
-        middle = np.where(np.isinf(high[rows]), 4 * b, (low[rows] + high[rows]) / 2)
-        inside = (newton > low[rows]) & (newton < high[rows])
-        beta[rows] = np.where(inside, newton, middle)
-        rows = rows[(np.abs(excess) > TOLERANCE) & (beta[rows] < 1e12)]
-        if not rows.size:
-            break
+    P = np.array(distances, dtype=float)
+    _to_probabilities(P, perplexity)
     return P
+
+
+def _to_probabilities(D, perplexity):
+    """Turn distances into probabilities, in place."""
+    n, k = D.shape
+    target = np.log(min(float(perplexity), k))
+    # squares that rise evenly have about the precision that those of data have
+    guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
+    for rows in gen_batches(n, max(1, BLOCK // k)):
+        d = D[rows]
+        d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
+        np.square(d, out=d)
+        d -= d.min(axis=1, keepdims=True)
+        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)  # each row in its own unit
+        d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
+        np.exp(d, out=d)
+        d /= d.sum(axis=1, keepdims=True)
+
+
+def _precisions(D, target, beta):
+    """beta of each row, from a first guess, such that the entropy of exp(-beta D) is the target; in float32."""
+    space, found = np.empty_like(D), beta
+    rows, going = np.arange(len(D)), np.ones(len(D), bool)
+    low, high = np.zeros(len(D)), np.full(len(D), np.inf)
+    for _ in range(MAX_ITER):
+        p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
+        np.exp(p, out=p)
+        # sums that do not depend on the other rows, as a product with ones would
+        total = p.sum(axis=1).astype(float)
+        p *= D
+        mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
+        excess = np.log(total) + beta * mean - target  # entropy, which falls with beta
+        low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
+        slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            newton = beta * np.exp(np.clip(excess / slope, -2, 2))
+        middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
+        beta = np.where((newton > low) & (newton < high), newton, middle)
+        found[rows[going]] = beta[going]
+        going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
+        if 2 * going.sum() < len(going):  # the rows that are found are left out once they are the most
+            D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
+            going = going[going]
+            if not rows.size:
+                break
+    return found
 
 
 def nearest_neighbors(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None):
@@ -77,9 +103,10 @@ def nearest_neighbors(X, n_neighbors, *, metric="euclidean", metric_params=None,
 
     Parameters
     ----------
-    X : ndarray or sparse matrix of shape (n_points, n_features)
+    X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     n_neighbors : int
+        Fewer where there are fewer; of the rows of a graph the search has as many as the shortest.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
 
@@ -90,33 +117,53 @@ def nearest_neighbors(X, n_neighbors, *, metric="euclidean", metric_params=None,
     Raises
     ------
     ValueError
-        For distances that are negative or not square, or a graph with too few neighbours.
+        For values whose squares overflow or vanish, distances that are negative, not square or not symmetric, or a
+        graph with a row without neighbours.
     """
-    if metric == "precomputed":
-        if X.shape[0] != X.shape[1]:
-            raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
-        _check_distances(X)
-        if sparse.issparse(X):
-            found = np.diff(X.indptr) - _lists_itself(X)
-            if found.min() < n_neighbors:
-                row = int(np.argmin(found))
-                raise ValueError(
-                    f"the neighbour graph X must hold {n_neighbors} neighbors of each sample for this perplexity, "
-                    f"got {found[row]} in row {row}"
-                )
-    search = NearestNeighbors(n_neighbors=n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
-    return search.fit(X)
+    fewest_neighbors(X, metric)
+    return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
 
 
-def _check_distances(X):
-    lowest = X.data.min(initial=0) if sparse.issparse(X) else X.min()
-    if lowest < 0:
-        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
+def perplexity_search(X, perplexity, factor=3, *, metric="euclidean", metric_params=None, n_jobs=None):
+    """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
 
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_points, n_features)
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+    perplexity : float
+        At least 1. Above a third of the fewest neighbours that a point has (n_points - 1, or those in the shortest row
+        of a graph) it is lowered to that, but not below 1, with a UserWarning.
+    factor : {2, 3}, default=3
+        The search is for factor * perplexity + 1 neighbours.
+    metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
 
-def _lists_itself(X):
-    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    return np.bincount(row[X.indices == row], minlength=X.shape[0])
+    Returns
+    -------
+    search : sklearn.neighbors.NearestNeighbors
+    perplexity : float
+
+    Raises
+    ------
+    ValueError
+        As for `nearest_neighbors`.
+    """
+    check_number("perplexity", perplexity, low=1)
+    fewest = fewest_neighbors(X, metric)
+    used = min(float(perplexity), max(1.0, fewest / 3))
+    if used < perplexity:
+        warnings.warn(
+            f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
+            f"{used:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
+            UserWarning,
+            stacklevel=3,
+        )
+    k = int(factor * used) + 1
+    search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+    if metric != "precomputed":
+        warn_of_long_search(search, int(np.ceil(3 * used)))
+    return search, used
 
 
 def affinities(search, perplexity):
@@ -125,7 +172,7 @@ def affinities(search, perplexity):
     Parameters
     ----------
     search : sklearn.neighbors.NearestNeighbors
-        Fitted on the points.
+        From `nearest_neighbors` or `perplexity_search`.
     perplexity : float
 
     Returns
@@ -133,10 +180,26 @@ def affinities(search, perplexity):
     sparse array of shape (n_points, n_points)
         CSR; rows sum to 1, the diagonal is empty.
     """
-    distances, neighbors = search.kneighbors()
+    if search.metric == "precomputed" and sparse.issparse(search._fit_X):
+        graph = search._fit_X
+        data, start = graph.data.astype(float), graph.indptr
+        counts = np.diff(start)
+        for k in np.unique(counts):
+            rows = np.flatnonzero(counts == k)
+            if len(rows) == len(counts):
+                _to_probabilities(data.reshape(-1, k), perplexity)
+            else:
+                entries = start[rows, None] + np.arange(k)
+                data[entries] = conditional_probabilities(data[entries], perplexity)
+        return sparse.csr_array((data, graph.indices, start), shape=graph.shape)
+    distances, neighbors = neighbors_of_each(search)
     n, k = distances.shape
-    P = conditional_probabilities(distances, min(perplexity, k))
-    return sparse.csr_array((P.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    distances = np.ascontiguousarray(distances, dtype=float)
+    _to_probabilities(distances, perplexity)
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    return sparse.csr_array(
+        (distances.ravel(), columns.ravel(), np.arange(0, n * k + 1, k, dtype=columns.dtype)), shape=(n, n)
+    )
 
 
 def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="euclidean", metric_params=None, n_jobs=None):
@@ -147,9 +210,9 @@ def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="eucli
     X : array-like or sparse matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     perplexity : float, default=30.0
-        At least 1, below the number of points.
+        At least 1; lowered, with a UserWarning, to a third of the neighbours that there are.
     n_neighbors : int, default=None
-        k; None means 3 perplexity + 1, at most n_points - 1.
+        k; None means 3 perplexity + 1. At most as many as there are.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
 
@@ -161,7 +224,8 @@ def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="eucli
     Raises
     ------
     ValueError
-        For a perplexity that is not below the number of points, or a graph with too few neighbours.
+        For values whose squares overflow, distances that are negative, not square or not symmetric, or a graph with a
+        row without neighbours.
 
     Examples
     --------
@@ -172,17 +236,12 @@ def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="eucli
     ((50, 50), 800, True)
     """
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
-    k = check_perplexity(perplexity, X.shape[0], 3) if n_neighbors is None else n_neighbors
-    search = nearest_neighbors(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
-    return affinities(search, perplexity)
-
-
-def check_perplexity(perplexity, n, factor):
-    """The number of neighbours that a perplexity asks for: factor * perplexity + 1, at most n - 1."""
+    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs}
+    if n_neighbors is None:
+        return affinities(*perplexity_search(X, perplexity, **how))
+    check_int("n_neighbors", n_neighbors, low=1)
     check_number("perplexity", perplexity, low=1)
-    if perplexity >= n:
-        raise ValueError(f"perplexity must be less than n_samples, got perplexity={perplexity!r}, n_samples={n}")
-    return min(n - 1, int(factor * perplexity) + 1)
+    return affinities(nearest_neighbors(X, n_neighbors, **how), perplexity)
 
 
 def check_affinities(P):

@@ -7,13 +7,13 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc._validation import as_numbers, check_choice, check_int, check_number
-from sk_stormc.affinities import affinities, check_perplexity, conditional_probabilities, nearest_neighbors
+from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc.affinities import affinities, conditional_probabilities, perplexity_search
+from sk_stormc.estimators._starts import check_init, make_start
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
 from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
@@ -21,7 +21,6 @@ from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
 __all__ = ["SNEEmbedding"]
 
 CHUNK = 2**23  # numbers held at a time by transform
-START = {"gaussian": 3.0, "student-t": 1e-4}
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
 NEAREST = 3.0  # perplexity of new samples
 PROBE, MOVING = 3, 5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
@@ -40,7 +39,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     n_components : int, default=2
         Dimension of the embedding.
     perplexity : float, default=30.0
-        Effective number of neighbours; at least 1, less than the number of samples.
+        Effective number of neighbours, at least 1. Where it is too large for the data it is lowered to a third of the
+        fewest neighbours that a sample has (n_samples - 1, or those that the shortest row of a graph lists), with a
+        UserWarning; ``perplexity_`` is what was used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
         Of the embedding. "student-t" is t-SNE, and "gaussian" the paper's SNE, which crowds in two dimensions. "auto" is
         "student-t" up to three dimensions, and "gaussian" above.
@@ -48,11 +49,19 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "civr",
         "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or
         an instance.
-    init : {"pca", "random"} or ndarray of shape (n_samples, n_components), default="pca"
-        Start. "pca" is not possible with metric="precomputed".
+    init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
+        Start. "auto" is "pca" for features, and "spectral", the slowest eigenvectors of the random walk on the
+        neighbours' graph, for metric="precomputed", where "pca" is not possible. They are rescaled so that the widest
+        column has a standard deviation of 3 ("student-t": 1e-4); dimensions that the data do not have begin with noise
+        of 1 % of that. "random" is noise with a standard deviation of 1 (1e-4). An array is taken as it is, so that
+        one can go on from an earlier ``embedding_``, unless a run would be stuck there: where its widest column has a
+        standard deviation below 1e-6 or above 30 ("student-t": 50), or a mean is above that, it is centred and rescaled
+        as the others, with a UserWarning. (For many points the limit is .3 (1.5) times the root of their number.)
     metric : str or callable, default="euclidean"
-        Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, or a sparse graph
-        of neighbours such as `sklearn.neighbors.KNeighborsTransformer` makes.
+        Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, not squared, or a
+        sparse graph of them, such as `sklearn.neighbors.KNeighborsTransformer` makes with mode="distance". A row of a
+        graph may list any number of neighbours, best three times the perplexity, and the sample itself or not; of more
+        than are needed the nearest are taken. Stored zeros are distances of 0.
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
         Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 120, above
@@ -89,6 +98,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
+    perplexity_ : float
+        The perplexity that was used.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only for data with string column names.
@@ -121,7 +132,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         perplexity=30.0,
         kernel="auto",
         solver="storm-c",
-        init="pca",
+        init="auto",
         metric="euclidean",
         metric_params=None,
         max_iter="auto",
@@ -168,8 +179,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Raises
         ------
         ValueError
-            For a parameter out of its range, a perplexity not less than the number of samples, or data that are not
-            finite; nothing already fitted is lost.
+            For a parameter out of its range, or data that are not finite, have no squares, or are no distances
+            where distances are expected; nothing already fitted is lost.
         """
         solver = self._make_solver()
         self._check_parameters()
@@ -178,20 +189,26 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         )
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
-        k = check_perplexity(self.perplexity, n, 3 if self._kernel() == "gaussian" else 2)
+        init = check_init(self.init, self.metric, n, self.n_components)
         rng = check_random_state(self.random_state)
-        start = self._start(X_checked, rng)
-        search = nearest_neighbors(
-            X_checked, k, metric=self.metric, metric_params=self.metric_params, n_jobs=self.n_jobs
+        search, perplexity = perplexity_search(
+            X_checked,
+            self.perplexity,
+            3 if self._kernel() == "gaussian" else 2,
+            metric=self.metric,
+            metric_params=self.metric_params,
+            n_jobs=self.n_jobs,
         )
         # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        P = affinities(search, self.perplexity)
+        P = affinities(search, perplexity)
+        start = make_start(init, X_checked, P, self.n_components, self._kernel(), rng)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
         problem, result = self._solve(P[order][:, order], start[order], solver, rng, dtype)
         validate_data(self, X, skip_check_array=True)
         self._search = search
+        self.perplexity_ = perplexity
         self.embedding_ = np.empty((n, self.n_components), X_checked.dtype)
         self.embedding_[order] = result.x.reshape(n, -1)
         self._n_features_out = self.n_components
@@ -269,12 +286,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         check_int("n_components", self.n_components, low=1)
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
-        if isinstance(self.init, str) or self.init is None:
-            check_choice("init", self.init, ("pca", "random"))
-            if self.metric == "precomputed" and self.init == "pca":
-                raise ValueError(
-                    "init must be 'random' or an array with metric='precomputed', which has no features; got 'pca'"
-                )
 
     def _make_solver(self):
         """The solver to run; without an early end where the learning rate is to fall to 0."""
@@ -290,33 +301,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             solver.set_params(max_iter=self.max_iter)
         solver.validate()
         return solver
-
-    def _start(self, X, rng):
-        """The start: principal components, the first with a standard deviation of 3 ("student-t": 1e-4), or noise."""
-        n, d = X.shape[0], self.n_components
-        size = START[self._kernel()]
-        if not isinstance(self.init, str):
-            start = as_numbers("init", self.init)
-            if start.shape != (n, d) or not np.isfinite(start).all():
-                raise ValueError(f"init must be finite and of shape ({n}, {d}), got an array of shape {start.shape}")
-            return start
-        start = size * rng.standard_normal((n, d))
-        if self.init == "random":
-            return start if self.kernel == "student-t" else start / 3
-        found = min(d, *X.shape)
-        with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
-            components = PCA(found, random_state=rng).fit_transform(X)
-        start *= 0.01  # for components that the data do not have
-        deviation = components[:, 0].std(dtype=float)
-        if deviation > 0:
-            start[:, :found] = components * (size / deviation)
-        return start
-
-    def _kernel(self):
-        """The kernel to use."""
-        if self.kernel != "auto":
-            return self.kernel
-        return "student-t" if self.n_components <= 3 else "gaussian"
 
     def _solve(self, P, start, solver, rng, dtype):
         """The early stage and the main one; the problem of the latter, and both results as one."""
@@ -369,7 +353,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
         # a product for each sample, whose rounding does not depend on the others
         mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]
-        return mean if self.kernel == "student-t" else place_among(mean, embedding)
+        return mean if self.kernel_ == "student-t" else place_among(mean, embedding)
 
 
 def place_among(mean, embedding):

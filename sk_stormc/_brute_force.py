@@ -1,0 +1,103 @@
+"""An exact search for the neighbours of all points among themselves, with products of matrices in float32.
+
+scikit-learn computes all distances in float64. Here float32 leaves few candidates for each point, by a bound on its
+rounding that no neighbour can slip through, and only their distances are taken in float64.
+"""
+
+import numpy as np
+from sklearn.utils import gen_batches
+
+__all__ = ["nearest_by_products"]
+
+LEAST_POINTS = 10_000  # with fewer, or with more features, it is no quicker
+MOST_FEATURES = 256
+ENTRIES = 2**22  # of a block of the matrix of products
+UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
+
+
+def nearest_by_products(search):
+    """Distances and indices of the nearest neighbours of each point, itself left out.
+
+    Parameters
+    ----------
+    search : sklearn.neighbors.NearestNeighbors
+        Fitted on an ndarray, with the Euclidean metric and by brute force.
+
+    Returns
+    -------
+    (distances, neighbors) or None
+        ndarrays of shape (n_points, n_neighbors); None where float32 does not tell the neighbours apart.
+    """
+    X, k = search._fit_X, search.n_neighbors
+    n, d = X.shape
+    kept = k + 1 + k // 4 + 8  # with the point itself, and some whose order float32 cannot tell
+    if n < LEAST_POINTS or d > MOST_FEATURES or 32 * kept > n:
+        return None
+    X = X - X.mean(axis=0, dtype=float)
+    size = np.abs(X).max()
+    if not 1e-12 < size < 1e12:
+        return None
+    norms = np.einsum("ij,ij->i", X, X)
+    single = X.astype(np.float32)
+    # |x - y|^2 / 2 = |x|^2 / 2 - s(x, y), s = x.y - |y|^2 / 2
+    right = np.vstack([single.T, -(norms / 2).astype(np.float32)])
+    left = np.hstack([single, np.ones((n, 1), np.float32)])
+    rounding = (d + 4) * np.finfo(np.float32).eps
+    stride = min(16, n // (32 * kept) + 1)
+    sampled = int(np.ceil(kept / stride + 4 * np.sqrt(kept / stride))) + 1
+    distances, neighbors, unsure = np.empty((n, k)), np.empty((n, k), np.int32), []
+    block = max(32, min(512, ENTRIES // n, 2**23 // (kept * d)))
+    products, hit = np.empty((block, n), np.float32), np.empty((block, n), bool)
+    gathered = np.empty((block, kept, d))
+    for rows in gen_batches(n, block):
+        size = rows.stop - rows.start
+        s = np.matmul(left[rows], right, out=products[:size])
+        threshold = _largest(s[:, ::stride], sampled)
+        candidates, value = _ragged(s, np.greater_equal(s, threshold[:, None], out=hit[:size]), kept)
+        order = np.argpartition(-value, kept - 1, axis=1)[:, :kept]
+        near, value = np.take_along_axis(candidates, order, axis=1), np.take_along_axis(value, order, axis=1)
+        difference = np.take(X, near, axis=0, out=gathered[:size], mode="clip")
+        difference -= X[rows, None]
+        square = np.einsum("ijk,ijk->ij", difference, difference)
+        own = near == np.arange(rows.start, rows.stop)[:, None]
+        square[own] = -1
+        order = np.argsort(square, axis=1)[:, 1 : k + 1]
+        neighbors[rows] = np.take_along_axis(near, order, axis=1)
+        square = np.take_along_axis(square, order, axis=1)
+        distances[rows] = np.sqrt(square)
+        # the farthest neighbour must be nearer than all that were left out can be
+        least, reach = value.min(axis=1), np.sqrt(norms[rows]) + distances[rows, -1]
+        left_out = norms[rows] - 2 * (least + rounding * np.square(reach))
+        wrong = (square[:, -1] >= left_out) | ~np.isfinite(least) | (own.sum(axis=1) != 1)
+        if wrong.sum() > UNSURE * size:
+            return None
+        unsure.append(np.flatnonzero(wrong) + rows.start)
+    unsure = np.concatenate(unsure)
+    if len(unsure):
+        distances[unsure], neighbors[unsure] = _again(search, unsure)
+    return distances, neighbors
+
+
+def _largest(s, count):
+    """The count-th largest of each row."""
+    return np.partition(s, s.shape[1] - count, axis=1)[:, s.shape[1] - count]
+
+
+def _ragged(s, hit, least):
+    """Columns and values of the hits of each row, as arrays filled up with the first column and -inf."""
+    row, column = np.divmod(np.flatnonzero(hit), s.shape[1])
+    count = np.bincount(row, minlength=len(s))
+    place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    width = max(least, count.max())
+    columns, values = np.zeros((len(s), width), np.int32), np.full((len(s), width), -np.inf, np.float32)
+    columns[row, place], values[row, place] = column, s[row, column]
+    return columns, values
+
+
+def _again(search, rows):
+    """The neighbours of a few points by scikit-learn, without themselves."""
+    k = search.n_neighbors
+    distances, neighbors = search.kneighbors(search._fit_X[rows], k + 1)
+    other = neighbors != rows[:, None]
+    other[other.all(axis=1), -1] = False  # copies of the point may have taken its place
+    return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)
