@@ -311,7 +311,8 @@ def test_residual_vanishes_at_the_optimum_only():
 
 def shorten(problem, q, p, length, normalization, precision):
     """gamma q, from the step that it makes."""
-    return -land(problem, as_metric(None, q.size), np.zeros_like(q), Direction(length, q, p), 1.0, normalization, precision)
+    metric, way = as_metric(None, q.size), Direction(length, q, p)
+    return -land(problem, metric, np.zeros_like(q), way, 1.0, normalization, precision)
 
 
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])

@@ -43,8 +43,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         fewest neighbours that a sample has (n_samples - 1, or those that the shortest row of a graph lists), with a
         UserWarning; ``perplexity_`` is what was used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
-        Of the embedding. "student-t" is t-SNE, and "gaussian" the paper's SNE, which crowds in two dimensions. "auto" is
-        "student-t" up to three dimensions, and "gaussian" above.
+        Of the embedding. "student-t" is t-SNE, and "gaussian" the paper's SNE, which crowds in two dimensions. "auto"
+        is "student-t" up to three dimensions, and "gaussian" above.
     solver : str or CompositionalSolver, default="storm-c"
         "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "civr",
         "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or
@@ -286,6 +286,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         check_int("n_components", self.n_components, low=1)
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+
+    def _kernel(self):
+        """The kernel to use."""
+        if self.kernel != "auto":
+            return self.kernel
+        return "student-t" if self.n_components <= 3 else "gaussian"
 
     def _make_solver(self):
         """The solver to run; without an early end where the learning rate is to fall to 0."""

@@ -1,4 +1,4 @@
-"""The far field of a map in one or two dimensions on a mesh: sums of the Student-t kernel over all pairs by one FFT pair.
+"""Sums of the Student-t kernel over all pairs of points in one or two dimensions, on a mesh, by one pair of FFTs.
 
 Points are spread over the nodes of a mesh by cubic B-splines, the kernel is summed there as a convolution, and the sums
 are gathered with the same splines: the particle mesh of molecular dynamics (Essmann et al., "A smooth particle mesh

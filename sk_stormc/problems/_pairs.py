@@ -86,7 +86,8 @@ class Edges:
 
     def symmetric(self):
         """The graph's matrix in float32."""
-        half = sparse.csr_array((self.weight.astype(np.float32), self._by_row.indices, self._by_row.indptr), (self.n,) * 2)
+        parts = self.weight.astype(np.float32), self._by_row.indices, self._by_row.indptr
+        half = sparse.csr_array(parts, shape=(self.n, self.n))
         return (half + half.T).tocsr()
 
 

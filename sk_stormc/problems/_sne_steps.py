@@ -50,9 +50,9 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
         rate, inertia = 2 * 3.0, 0.8
         limit = 5.0 * max(1.0, math.sqrt(n / 20_000))  # the map of more points is larger
     sampled = n if batch is None else batch + n_near
-    # records are to take less than a twentieth of the time; a product with the edges costs a third of the columns
-    columns = sampled if meshed else min(n, CENSUS)
-    records = min(20, max(4, int(0.05 * horizon * (sampled + 2 * n_near * d) / columns)))
+    # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
+    affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
+    records = min(20, max(4, int(affordable)))
     return {
         "learning_rate": rate if early else decay_to(0.0, rate, horizon, hold=0.5),
         "inertia": inertia,

@@ -56,11 +56,11 @@ class SNEProblem(CompositionalProblem):
     - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
 
     The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
-    subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of P's
-    graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All components
-    are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them there
-    (problems/_mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's graph
-    (problems/_laplacian.py).
+    subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
+    P's graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All
+    components are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them
+    there (problems/_mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's
+    graph (problems/_laplacian.py).
 
     Parameters
     ----------
@@ -184,8 +184,8 @@ class SNEProblem(CompositionalProblem):
         -------
         SNEProblem
         """
-        self.aggregates  # found once for both
         other = copy.copy(self)
+        other.aggregates = self.aggregates  # found once for both
         other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
         other._set_steps(n_iter, early)
         return other
