@@ -4,26 +4,24 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import as_numbers, check_choice, check_int, check_number
-from sk_stormc.affinities import affinities, check_perplexity, conditional_probabilities, nearest_neighbors
+from sk_stormc.affinities import affinities, check_perplexity, nearest_neighbors
+from sk_stormc.estimators._placing import place
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
 from sk_stormc.solvers import LBFGS, StopReason, get_solver
 
 __all__ = ["SNEEmbedding"]
 
-CHUNK = 2**23  # numbers held at a time by transform
 START = {"gaussian": 3.0, "student-t": 1e-4}
-NEAREST = 3.0  # perplexity of new samples
-RIDGE, NEWTON_ITERATIONS = 1e-3, 20
+NEW_PERPLEXITY = 15.0  # of new samples, at most
 
 
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
@@ -59,6 +57,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Factor of the attraction in the first tenth of the iterations. "auto" is 12 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
         Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
+    transform_perplexity : float, default=None
+        Of new samples in `transform`, which takes 3 times as many of their neighbours and one more; at most a third of
+        those that there are is used. None means 15, or `perplexity` where that is smaller.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
@@ -123,6 +124,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         max_iter="auto",
         early_exaggeration="auto",
         tol="auto",
+        transform_perplexity=None,
         verbose=0,
         random_state=None,
         n_jobs=None,
@@ -137,6 +139,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.max_iter = max_iter
         self.early_exaggeration = early_exaggeration
         self.tol = tol
+        self.transform_perplexity = transform_perplexity
         self.verbose = verbose
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -214,10 +217,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def transform(self, X):
         """Place new samples among the embedded ones, each on its own.
 
-        A new sample has affinities to its nearest training samples, at a perplexity of 3 (or the estimator's, if
-        smaller): at 30 it would be drawn to the middle of its class. With the embedding fixed its Gaussian problem is
-        convex, and solved by Newton's method; for "student-t" it is placed at the mean that the affinities weight.
-        Samples of the training data return their stored points (of identical ones, the first).
+        A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
+        the lowest of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond them. As its distance to a
+        training sample goes to 0 it goes to the stored point of that one, and training samples return theirs. Those
+        that have several points because they are in the training data several times are placed among these: in their
+        middle where they lie together, else by the first.
 
         Parameters
         ----------
@@ -227,39 +231,27 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Returns
         -------
         ndarray of shape (n_new, n_components)
+
+        Raises
+        ------
+        ValueError
+            For data that are not finite, distances that are negative, or a graph with too few neighbours in a row.
         """
         check_is_fitted(self)
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
         )
-        Z = np.empty((X.shape[0], self.n_components))
-        distances, neighbors = self._search.kneighbors(X)
-        trained = self._search._fit_X
-        width = neighbors.shape[1] * (1 if sparse.issparse(X) else X.shape[1]) + len(self.embedding_)
-        embedding = self.embedding_.astype(float)
-        for rows in gen_batches(X.shape[0], max(1, CHUNK // (width * self.n_components))):
-            D, near = distances[rows].astype(float), neighbors[rows]
-            if self.metric == "precomputed":
-                found = D == 0
-            elif sparse.issparse(X):
-                found = _same_rows(X[rows], trained, near)
-            else:
-                difference = X[rows][:, None].astype(float) - trained[near]
-                found = ~difference.any(axis=2)
-                if self.metric == "euclidean":  # the search's own depend on its batches in the last bits
-                    D = np.sqrt(np.square(difference).sum(axis=2))
-            order = np.lexsort((near, D))
-            D, near, found = (np.take_along_axis(a, order, axis=1) for a in (D, near, found))
-            Z[rows] = self._place(D, near, embedding)
-            first = np.where(found, near, len(embedding)).min(axis=1)
-            known = first < len(embedding)
-            Z[rows][known] = embedding[first[known]]
-        return Z.astype(self.embedding_.dtype)
+        perplexity = self.transform_perplexity
+        if perplexity is None:
+            perplexity = min(self.perplexity, NEW_PERPLEXITY)
+        return place(X, self._search, self.embedding_, perplexity).astype(self.embedding_.dtype)
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
         check_choice("kernel", self.kernel, ("gaussian", "student-t"))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         if isinstance(self.init, str) or self.init is None:
             check_choice("init", self.init, ("pca", "random"))
             if self.metric == "precomputed" and self.init == "pca":
@@ -335,59 +327,3 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             n_iter=first.n_iter + last.n_iter,
             n_guarded=first.n_guarded + last.n_guarded,
         )
-
-    def _place(self, distances, neighbors, embedding):
-        """Where new samples with these neighbours go."""
-        p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
-        # a product for each sample, whose rounding does not depend on the others
-        mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]
-        return mean if self.kernel == "student-t" else place_among(mean, embedding)
-
-
-def place_among(mean, embedding):
-    """The z that minimise -2 z.m + log sum_k exp(2 z.x_k - |x_k|^2), a convex problem for each m, by Newton's method.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_new, d)
-        m = sum_j p_j x_j for each new sample.
-    embedding : ndarray of shape (n_samples, d)
-        The x_k.
-
-    Returns
-    -------
-    ndarray of shape (n_new, d)
-        Each row depends on its own m only, to the last bit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.estimators.sne import place_among
-    >>> square = np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]])
-    >>> place_among(np.array([[1.0, 1.0]]), square)
-    array([[1., 1.]])
-    """
-    z, rows = mean.copy(), np.arange(len(mean))
-    square, ridge = np.square(embedding).sum(axis=1), RIDGE * np.eye(embedding.shape[1])
-    for _ in range(NEWTON_ITERATIONS):
-        logits = np.matmul(2 * z[rows, None], embedding.T)[:, 0] - square
-        q = np.exp(logits - logits.max(axis=1, keepdims=True))
-        q /= q.sum(axis=1, keepdims=True)
-        m_q = np.matmul(q[:, None], embedding)[:, 0]
-        second = np.matmul(embedding.T * q[:, None], embedding)
-        hessian = 4 * (second - m_q[:, :, None] * m_q[:, None]) + ridge
-        step = np.linalg.solve(hessian, 2 * (mean[rows] - m_q)[:, :, None])[:, :, 0]
-        length = np.sqrt(np.square(step).sum(axis=1))
-        z[rows] += step / np.maximum(length, 1)[:, None]
-        rows = rows[length > 1e-8]
-        if not rows.size:
-            break
-    return z
-
-
-def _same_rows(X, trained, neighbors):
-    """Whether a row of X is the same as each of its first few neighbours, both sparse."""
-    found = np.zeros(neighbors.shape, bool)
-    for c in range(min(5, neighbors.shape[1])):
-        found[:, c] = np.diff((trained[neighbors[:, c]] != X).tocsr().indptr) == 0
-    return found
