@@ -216,6 +216,22 @@ def test_precomputed_places_as_features_do(model):
         same_alone(known, new)
 
 
+def test_rows_of_a_graph_may_list_any_number():
+    Z, D = np.random.default_rng(0).normal(size=(300, 2)), pairwise_distances(NEW, TRAINED)
+    rank = D.argsort(axis=1).argsort(axis=1)
+    count = np.random.default_rng(1).integers(1, 100, size=40)
+    few = rank < count[:, None]
+    search = NearestNeighbors(metric="precomputed").fit(pairwise_distances(TRAINED))
+    row, column = np.nonzero(few)
+    graph = sparse.csr_array((D[few], (row, column)), shape=D.shape)  # not sorted by distance
+    there = place(graph, search, Z, 10.0)
+    for i in range(40):
+        alone = place(
+            D[i : i + 1, few[i]], NearestNeighbors(metric="precomputed").fit(np.zeros((count[i],) * 2)), Z[few[i]], 10.0
+        )
+        np.testing.assert_array_equal(there[i], alone[0])
+
+
 @pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_sparse_rows(layout, metric):
@@ -276,9 +292,17 @@ def test_bad_new_data():
         known.transform(np.full((2, 300), -1.0))
     graph = KNeighborsTransformer(n_neighbors=30).fit(TRAINED)
     known.fit(graph.transform(TRAINED))
-    few = sparse.vstack([graph.transform(NEW[:3]), sparse.csr_matrix(([1.0], ([0], [0])), shape=(1, 300))])
-    with pytest.raises(ValueError, match="must hold 21 training samples in each row at .*, got 1 in row 3"):
-        known.transform(few)
+    empty = sparse.vstack([graph.transform(NEW[:3]), sparse.csr_matrix((1, 300))])
+    with pytest.raises(ValueError, match="must list a training sample in each row, got none in row 3"):
+        known.transform(empty)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
+def test_data_whose_squares_overflow(layout):
+    X = NEW.copy()
+    X[3, 7] = -1e200
+    with pytest.raises(ValueError, match=r"X must not be above 1e\+150, got 1e\+200 in column 7"):
+        place(layout(X), NearestNeighbors().fit(layout(TRAINED)), np.zeros((300, 2)), 5.0)
 
 
 def test_place_says_which_distances_are_not_finite():

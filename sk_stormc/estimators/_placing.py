@@ -11,6 +11,7 @@ __all__ = ["place"]
 
 CHUNK = 2**20  # numbers in an array at a time
 CANDIDATES = 50  # of the nearest, to begin from
+LARGEST = 1e150  # the squares of larger numbers overflow, or sums of them
 REACH = 4.0  # neighbours so many times farther than the nearest lose weight
 ITERATIONS = 10
 
@@ -32,7 +33,8 @@ def place(X, search, embedding, perplexity):
     embedding : ndarray of shape (n_samples, d)
         Their points.
     perplexity : float
-        Of the affinities; at most a third of the neighbours that there are is used.
+        Of the affinities. They are to 3 perplexity + 1 neighbours, or to all that there are, such as those in the row
+        of a graph; it is at most a third of their number.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def place(X, search, embedding, perplexity):
     Raises
     ------
     ValueError
-        For distances that are negative or not finite, or a graph with too few neighbours.
+        For data that are too large, distances that are negative or not finite, or an empty row of a graph.
 
     Examples
     --------
@@ -54,33 +56,49 @@ def place(X, search, embedding, perplexity):
     array([[ 3., -3.],
            [ 4., -4.]])
     """
-    graph = search.metric == "precomputed" and sparse.issparse(X)
-    most = search.n_neighbors if graph else search.n_samples_fit_
-    k = min(int(3 * perplexity) + 1, most)
+    x, k = embedding.astype(float), int(3 * perplexity) + 1
+    Z = np.empty((X.shape[0], x.shape[1]))
     if search.metric == "precomputed":
-        _check_distances(X, k)
+        _check_distances(X)
+    listed = search.metric == "precomputed" and sparse.issparse(X)
+    for rows, D, near in _listed(X, k) if listed else _found(X, search, min(k, search.n_samples_fit_)):
+        order = np.lexsort((near, D))
+        D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
+        w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
+        for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
+            Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]])
+    return Z
+
+
+def _found(X, search, k):
+    """Some rows at a time, their distances to their k nearest training samples, and which these are."""
+    trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
+    if exact:
+        _check_size(X)
+    if exact and (sparse.issparse(X) or sparse.issparse(trained)):
+        X, trained = sparse.csr_array(X), sparse.csr_array(trained)
+        features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))
+    elif exact:
+        features = X.shape[1]
     distances, neighbors = search.kneighbors(X, n_neighbors=k)
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():
         raise ValueError(f"distances to the training data must be finite, got inf or NaN in row {np.argmin(finite)}")
-    perplexity = min(perplexity, max(1.0, k / 3))
-    x = embedding.astype(float)
-    trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
-    if exact and (sparse.issparse(X) or sparse.issparse(trained)):
-        X, trained = sparse.csr_array(X), sparse.csr_array(trained)
-        features = (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0])
-    elif exact:
-        features = X.shape[1]
-    Z = np.empty((X.shape[0], x.shape[1]))
-    width = max(CANDIDATES, x.shape[1], features)
-    for rows in gen_batches(X.shape[0], max(1, CHUNK // (k * width))):
-        D, near = np.maximum(distances[rows], 0, dtype=float), neighbors[rows]
+    for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
+        D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:
-            D = exact(X[rows][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]).reshape(near.shape)
-        order = np.lexsort((near, D))
-        D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
-        Z[rows] = _lowest(_weights(D, perplexity), x.T[:, near])
-    return Z
+            D = exact(X[batch][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]).reshape(near.shape)
+        yield np.arange(batch.start, batch.stop), D, near
+
+
+def _listed(graph, k):
+    """The same for rows of a graph: its k nearest of each row, or as many as it has; rows with as many together."""
+    count = np.diff(graph.indptr)
+    order = np.lexsort((graph.indices, graph.data, np.repeat(np.arange(len(count)), count)))
+    for size in np.unique(np.minimum(count, k)):
+        rows = np.flatnonzero(np.minimum(count, k) == size)
+        chosen = order[graph.indptr[rows][:, None] + np.arange(size)]
+        yield rows, graph.data[chosen].astype(float), graph.indices[chosen]
 
 
 def _weights(D, perplexity):
@@ -136,15 +154,20 @@ EXACT = {
 }
 
 
-def _check_distances(X, k):
-    """Raise a ValueError if distances are negative, or a graph has fewer than k in a row."""
+def _check_size(X):
+    """Raise a ValueError if squares of the data would overflow."""
+    largest = abs(X).max(axis=0)
+    largest = largest.toarray().ravel() if sparse.issparse(largest) else largest
+    if float(largest.max()) > LARGEST:
+        column = np.argmax(largest)
+        raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
+
+
+def _check_distances(X):
+    """Raise a ValueError if distances are negative, or a graph has an empty row."""
     lowest = X.data.min(initial=0) if sparse.issparse(X) else X.min()
     if lowest < 0:
         raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
-    if sparse.issparse(X):
-        found = np.diff(X.indptr)
-        if found.min() < k:
-            raise ValueError(
-                f"the neighbour graph X must hold {k} training samples in each row at this perplexity of new samples, "
-                f"got {found.min()} in row {np.argmin(found)}"
-            )
+    if sparse.issparse(X) and not np.diff(X.indptr).all():
+        row = np.argmin(np.diff(X.indptr))
+        raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")

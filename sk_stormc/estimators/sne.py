@@ -226,7 +226,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_new, n_features)
-            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples).
+            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
+            rows may list any number of training samples.
 
         Returns
         -------
@@ -235,7 +236,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Raises
         ------
         ValueError
-            For data that are not finite, distances that are negative, or a graph with too few neighbours in a row.
+            For data that are not finite or too large, distances that are negative, or an empty row of a graph.
         """
         check_is_fitted(self)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
