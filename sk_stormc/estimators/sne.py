@@ -251,8 +251,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
         check_choice("kernel", self.kernel, ("gaussian", "student-t"))
-        check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
+        check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
         if isinstance(self.init, str) or self.init is None:
             check_choice("init", self.init, ("pca", "random"))
             if self.metric == "precomputed" and self.init == "pca":
