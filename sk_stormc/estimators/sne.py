@@ -4,15 +4,15 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_int, check_number
-from sk_stormc.affinities import affinities, conditional_probabilities, perplexity_search
+from sk_stormc.affinities import affinities, perplexity_search
+from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
@@ -20,11 +20,9 @@ from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
 
 __all__ = ["SNEEmbedding"]
 
-CHUNK = 2**23  # numbers held at a time by transform
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
-NEAREST = 3.0  # perplexity of new samples
+NEW_PERPLEXITY = 15.0  # of new samples, at most
 PROBE, MOVING = 3, 5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
-RIDGE, NEWTON_ITERATIONS = 1e-3, 20
 
 
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
@@ -70,6 +68,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
         Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
+    transform_perplexity : float, default=None
+        Of new samples in `transform`, which takes 3 times as many of their neighbours and one more; at most a third of
+        those that there are is used. None means 15, or `perplexity` where that is smaller.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
@@ -138,6 +139,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         max_iter="auto",
         early_exaggeration="auto",
         tol="auto",
+        transform_perplexity=None,
         verbose=0,
         random_state=None,
         n_jobs=None,
@@ -152,6 +154,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.max_iter = max_iter
         self.early_exaggeration = early_exaggeration
         self.tol = tol
+        self.transform_perplexity = transform_perplexity
         self.verbose = verbose
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -240,51 +243,41 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def transform(self, X):
         """Place new samples among the embedded ones, each on its own.
 
-        A new sample has affinities to its nearest training samples, at a perplexity of 3 (or the estimator's, if
-        smaller): at 30 it would be drawn to the middle of its class. With the embedding fixed its Gaussian problem is
-        convex, and solved by Newton's method; for "student-t" it is placed at the mean that the affinities weight.
-        Samples of the training data return their stored points (of identical ones, the first).
+        A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
+        the lowest of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond them. As its distance to a
+        training sample goes to 0 it goes to the stored point of that one, and training samples return theirs. Those
+        that have several points because they are in the training data several times are placed among these: in their
+        middle where they lie together, else by the first.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_new, n_features)
-            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples).
+            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
+            rows may list any number of training samples.
 
         Returns
         -------
         ndarray of shape (n_new, n_components)
+
+        Raises
+        ------
+        ValueError
+            For data that are not finite or too large, distances that are negative, or an empty row of a graph.
         """
         check_is_fitted(self)
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
         )
-        Z = np.empty((X.shape[0], self.n_components))
-        distances, neighbors = self._search.kneighbors(X)
-        trained = self._search._fit_X
-        width = neighbors.shape[1] * (1 if sparse.issparse(X) else X.shape[1]) + len(self.embedding_)
-        embedding = self.embedding_.astype(float)
-        for rows in gen_batches(X.shape[0], max(1, CHUNK // (width * self.n_components))):
-            D, near = distances[rows].astype(float), neighbors[rows]
-            if self.metric == "precomputed":
-                found = D == 0
-            elif sparse.issparse(X):
-                found = _same_rows(X[rows], trained, near)
-            else:
-                difference = X[rows][:, None].astype(float) - trained[near]
-                found = ~difference.any(axis=2)
-                if self.metric == "euclidean":  # the search's own depend on its batches in the last bits
-                    D = np.sqrt(np.square(difference).sum(axis=2))
-            order = np.lexsort((near, D))
-            D, near, found = (np.take_along_axis(a, order, axis=1) for a in (D, near, found))
-            Z[rows] = self._place(D, near, embedding)
-            first = np.where(found, near, len(embedding)).min(axis=1)
-            known = first < len(embedding)
-            Z[rows][known] = embedding[first[known]]
-        return Z.astype(self.embedding_.dtype)
+        perplexity = self.transform_perplexity
+        if perplexity is None:
+            perplexity = min(self.perplexity, NEW_PERPLEXITY)
+        return place(X, self._search, self.embedding_, perplexity).astype(self.embedding_.dtype)
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
 
     def _kernel(self):
@@ -338,74 +331,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
             n_iter=first.n_iter + last.n_iter,
         )
-
-    def _warn_if_moving(self, problem, x):
-        """Warn where steps as long as the first ones would still lower the divergence by a notable part of itself."""
-        probe = problem.stage(PROBE, early=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            on = STORMCompositional(max_iter=PROBE, tol=0).solve(probe, x, random_state=0)
-        before, after = problem.divergence_of(on.loss_curve[[0, -1]])
-        if before - after > MOVING * before:
-            warnings.warn(
-                f"the map was still moving after {self.n_iter_} iterations: {PROBE} more would lower its divergence, "
-                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _place(self, distances, neighbors, embedding):
-        """Where new samples with these neighbours go."""
-        p = conditional_probabilities(distances, min(self.perplexity, distances.shape[1], NEAREST))
-        # a product for each sample, whose rounding does not depend on the others
-        mean = np.matmul(p[:, None], embedding[neighbors])[:, 0]
-        return mean if self.kernel_ == "student-t" else place_among(mean, embedding)
-
-
-def place_among(mean, embedding):
-    """The z that minimise -2 z.m + log sum_k exp(2 z.x_k - |x_k|^2), a convex problem for each m, by Newton's method.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_new, d)
-        m = sum_j p_j x_j for each new sample.
-    embedding : ndarray of shape (n_samples, d)
-        The x_k.
-
-    Returns
-    -------
-    ndarray of shape (n_new, d)
-        Each row depends on its own m only, to the last bit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.estimators.sne import place_among
-    >>> square = np.array([[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]])
-    >>> place_among(np.array([[1.0, 1.0]]), square)
-    array([[1., 1.]])
-    """
-    z, rows = mean.copy(), np.arange(len(mean))
-    square, ridge = np.square(embedding).sum(axis=1), RIDGE * np.eye(embedding.shape[1])
-    for _ in range(NEWTON_ITERATIONS):
-        logits = np.matmul(2 * z[rows, None], embedding.T)[:, 0] - square
-        q = np.exp(logits - logits.max(axis=1, keepdims=True))
-        q /= q.sum(axis=1, keepdims=True)
-        m_q = np.matmul(q[:, None], embedding)[:, 0]
-        second = np.matmul(embedding.T * q[:, None], embedding)
-        hessian = 4 * (second - m_q[:, :, None] * m_q[:, None]) + ridge
-        step = np.linalg.solve(hessian, 2 * (mean[rows] - m_q)[:, :, None])[:, :, 0]
-        length = np.sqrt(np.square(step).sum(axis=1))
-        z[rows] += step / np.maximum(length, 1)[:, None]
-        rows = rows[length > 1e-8]
-        if not rows.size:
-            break
-    return z
-
-
-def _same_rows(X, trained, neighbors):
-    """Whether a row of X is the same as each of its first few neighbours, both sparse."""
-    found = np.zeros(neighbors.shape, bool)
-    for c in range(min(5, neighbors.shape[1])):
-        found[:, c] = np.diff((trained[neighbors[:, c]] != X).tocsr().indptr) == 0
-    return found
+from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc.affinities import affinities, perplexity_search
+from sk_stormc.estimators._placing import place
+from sk_stormc.estimators._starts import check_init, make_start
