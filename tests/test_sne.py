@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sk_stormc.problems.sne as module
 from sk_stormc import SCGD, SNEEmbedding, STORMCompositional, minimize
-from sk_stormc.affinities import conditional_probabilities, perplexity_affinities
+from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.problems import SNEProblem, check_problem
 
@@ -194,7 +194,7 @@ def test_reported_objective_of_many_points(kernel, monkeypatch):
     monkeypatch.setattr(module, "CENSUS", 500)
     sampled = problem.objective(x)
     per_log = 1797 if kernel == "gaussian" else 1
-    assert 0 < abs(sampled - exact) / per_log < 0.01
+    assert 0 < abs(sampled - exact) / per_log < 0.03
     assert sampled == problem.objective(x) and problem.divergence(x) == divergence
 
 
@@ -204,7 +204,7 @@ def test_the_mesh_stands_for_all_pairs():
     d = pairwise_distances(x.reshape(-1, 2), metric="sqeuclidean")
     np.fill_diagonal(d, np.inf)
     Z = (1 / (1 + d)).sum()
-    assert problem.inner(x, problem.inner_batch(None))[0] == pytest.approx(Z, rel=3e-4)
+    assert problem.inner(x, problem.inner_batch(None))[0] == pytest.approx(Z, rel=2e-4)
     joint = ((P + P.T) / 3594).toarray()
     log_q = np.log(1 / (1 + d[joint > 0])) - np.log(Z)
     expected = (joint[joint > 0] * (np.log(joint[joint > 0]) - log_q)).sum()
@@ -228,7 +228,7 @@ def test_charges():
     problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
     near = -(-int((problem.P + problem.P.T).nnz) // 1300)
     assert problem.n_near == near
-    result = minimize(problem, anchor=None, batch_size=(40, 40, None), init_batch_size=(70, 70, None), max_iter=9)
+    result = minimize(problem, momentum=0.1, anchor=None, batch_size=(40, 40, None), init_batch_size=(70, 70, None), max_iter=9)
     assert result.ifo[-1] == 2 * (70 + near) + 1300 + 9 * (2 * (40 + near) + 1300)
     # the tracked u is evaluated at both points, the Jacobian and f at one
     assert result.n_evaluations == {
@@ -449,7 +449,8 @@ def test_same_seed_same_bits():
             for seed, jobs in ((0, 1), (0, 2), (1, 1))
         )
         np.testing.assert_array_equal(one, two)
-        assert not np.array_equal(one, other)
+        # a mesh and principal components leave nothing to chance
+        assert np.array_equal(one, other) == (kernel == "student-t")
 
 
 @pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
@@ -497,8 +498,8 @@ def test_other_metrics():
 
 def test_early_exaggeration():
     X = DIGITS[:200]
-    plain = SNEEmbedding(perplexity=10, max_iter=100, random_state=0).fit(X)
-    early = SNEEmbedding(perplexity=10, max_iter=100, early_exaggeration=4, random_state=0).fit(X)
+    plain = SNEEmbedding(kernel="gaussian", perplexity=10, max_iter=100, random_state=0).fit(X)
+    early = clone(plain).set_params(early_exaggeration=4).fit(X)
     assert plain.n_iter_ == early.n_iter_ == 100
     assert plain.ifo_[-1] + 3 * 200 == early.ifo_[-1]  # a second start
     assert plain.loss_curve_[0] == early.loss_curve_[0]  # without the exaggeration
@@ -564,7 +565,7 @@ def test_safety(seed):
             for kernel in KERNELS:
                 model = SNEEmbedding(perplexity=5, kernel=kernel, max_iter=60, random_state=seed)
                 assert np.isfinite(model.fit_transform(X)).all() and np.isfinite(model.kl_divergence_)
-                assert np.isfinite(model.transform(X[:5])).all() and model.n_guarded_ >= 0
+                assert np.isfinite(model.transform(X[:5])).all()
 
 
 @pytest.mark.slow

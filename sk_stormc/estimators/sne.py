@@ -331,7 +331,18 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
             n_iter=first.n_iter + last.n_iter,
         )
-from sk_stormc._validation import check_choice, check_int, check_number
-from sk_stormc.affinities import affinities, perplexity_search
-from sk_stormc.estimators._placing import place
-from sk_stormc.estimators._starts import check_init, make_start
+
+    def _warn_if_moving(self, problem, x):
+        """Warn where steps as long as the first ones would still lower the divergence by a notable part of itself."""
+        probe = problem.stage(PROBE, early=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            on = STORMCompositional(max_iter=PROBE, tol=0).solve(probe, x, random_state=0)
+        before, after = problem.divergence_of(on.loss_curve[[0, -1]])
+        if before - after > MOVING * before:
+            warnings.warn(
+                f"the map was still moving after {self.n_iter_} iterations: {PROBE} more would lower its divergence, "
+                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )

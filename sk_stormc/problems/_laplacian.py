@@ -122,7 +122,7 @@ class GraphLaplacian(Metric):
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
-        R = np.ascontiguousarray(F.reshape(edges.n, -1).T)
+        R = F.reshape(edges.n, -1).T.copy()
         diagonal = self.degree + dtype.type(self.mu)
         of_groups = self.problem.aggregates.solver(self.c, self.mu)
 

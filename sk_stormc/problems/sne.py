@@ -18,7 +18,7 @@ from sk_stormc.problems.base import CompositionalProblem
 __all__ = ["SNEProblem"]
 
 EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
-FINE = 1 / 3  # spacing of the mesh for the divergence that is reported
+FINE = 0.25  # spacing of the mesh for the divergence that is reported
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
