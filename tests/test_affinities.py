@@ -316,12 +316,13 @@ def searched(X, k):
 
 def check_search(X, k, monkeypatch, least=500):
     monkeypatch.setattr(brute_force, "LEAST_POINTS", least)
+    monkeypatch.setattr(brute_force, "COLUMNS", 700)
     search, found = searched(X, k)
     distances, neighbors = search.kneighbors()
     assert (found[1] != np.arange(len(X))[:, None]).all()
     assert all(len(set(row)) == k for row in found[1])
     actual = np.linalg.norm(X[found[1]] - X[:, None], axis=2)
-    np.testing.assert_allclose(found[0], actual, atol=1e-12 * np.abs(X).max())
+    np.testing.assert_allclose(found[0], actual, atol=1e-6 * np.abs(X).max())  # some from scikit-learn
     return found, distances, neighbors
 
 
