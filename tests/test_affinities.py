@@ -199,6 +199,20 @@ def test_graphs(change, layout):
     np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-5)
 
 
+@pytest.mark.parametrize("change", [lambda G: G, shuffled])
+def test_the_callers_graph_is_left_as_it_is(change):
+    G = change(graph(k=20))
+    kept = G.copy()
+    SNEEmbedding(perplexity=4, metric="precomputed", max_iter=3).fit(G)
+    for now, before in ((G.data, kept.data), (G.indices, kept.indices), (G.indptr, kept.indptr)):
+        np.testing.assert_array_equal(now, before)
+    search, perplexity = perplexity_search(G, 4, metric="precomputed")
+    P = affinities(search, perplexity)
+    P.sort_indices()
+    assert (np.diff(search._fit_X.data.reshape(40, -1), axis=1) >= 0).all()
+    np.testing.assert_allclose(P.toarray(), perplexity_affinities(points(40), 4).toarray(), atol=1e-9)
+
+
 def test_distances_of_zero_are_neighbours():
     X = np.repeat(points(20), 3, axis=0)
     G = KNeighborsTransformer(n_neighbors=13).fit_transform(X)
