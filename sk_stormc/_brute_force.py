@@ -9,9 +9,9 @@ from sklearn.utils import gen_batches
 
 __all__ = ["nearest_by_products"]
 
-LEAST_POINTS = 10_000  # with fewer, or with more features, it is no quicker
-MOST_FEATURES = 256
-ENTRIES = 2**22  # of a block of the matrix of products
+LEAST_POINTS = 10_000  # with fewer, or with more features, it is hardly quicker
+MOST_FEATURES, MOST_KEPT = 128, 400
+ROWS, COLUMNS = 256, 8192  # of a block of the matrix of products: it stays in the cache
 UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
 
 
@@ -31,7 +31,7 @@ def nearest_by_products(search):
     X, k = search._fit_X, search.n_neighbors
     n, d = X.shape
     kept = k + 1 + k // 4 + 8  # with the point itself, and some whose order float32 cannot tell
-    if n < LEAST_POINTS or d > MOST_FEATURES or 32 * kept > n:
+    if n < LEAST_POINTS or d > MOST_FEATURES or kept > min(MOST_KEPT, n / 32):
         return None
     X = X - X.mean(axis=0, dtype=float)
     size = np.abs(X).max()
@@ -42,18 +42,16 @@ def nearest_by_products(search):
     # |x - y|^2 / 2 = |x|^2 / 2 - s(x, y), s = x.y - |y|^2 / 2
     right = np.vstack([single.T, -(norms / 2).astype(np.float32)])
     left = np.hstack([single, np.ones((n, 1), np.float32)])
+    tiles = [(tile.start, np.ascontiguousarray(right[:, tile])) for tile in gen_batches(n, COLUMNS)]
     rounding = (d + 4) * np.finfo(np.float32).eps
     stride = min(16, n // (32 * kept) + 1)
-    sampled = int(np.ceil(kept / stride + 4 * np.sqrt(kept / stride))) + 1
+    sample, sampled = np.ascontiguousarray(right[:, ::stride]), int(kept / stride + 3 * np.sqrt(kept / stride)) + 1
     distances, neighbors, unsure = np.empty((n, k)), np.empty((n, k), np.int32), []
-    block = max(32, min(512, ENTRIES // n, 2**23 // (kept * d)))
-    products, hit = np.empty((block, n), np.float32), np.empty((block, n), bool)
-    gathered = np.empty((block, kept, d))
-    for rows in gen_batches(n, block):
+    space, gathered = np.empty(ROWS * COLUMNS, np.float32), np.empty((ROWS, kept, d))
+    for rows in gen_batches(n, ROWS):
         size = rows.stop - rows.start
-        s = np.matmul(left[rows], right, out=products[:size])
-        threshold = _largest(s[:, ::stride], sampled)
-        candidates, value = _ragged(s, np.greater_equal(s, threshold[:, None], out=hit[:size]), kept)
+        threshold = _largest(left[rows] @ sample, sampled)
+        candidates, value = _candidates(left[rows], tiles, threshold, kept, space)
         order = np.argpartition(-value, kept - 1, axis=1)[:, :kept]
         near, value = np.take_along_axis(candidates, order, axis=1), np.take_along_axis(value, order, axis=1)
         difference = np.take(X, near, axis=0, out=gathered[:size], mode="clip")
@@ -83,14 +81,22 @@ def _largest(s, count):
     return np.partition(s, s.shape[1] - count, axis=1)[:, s.shape[1] - count]
 
 
-def _ragged(s, hit, least):
-    """Columns and values of the hits of each row, as arrays filled up with the first column and -inf."""
-    row, column = np.divmod(np.flatnonzero(hit), s.shape[1])
-    count = np.bincount(row, minlength=len(s))
+def _candidates(left, tiles, threshold, least, space):
+    """Columns and values of the products not below each row's threshold, filled up with the first column and -inf."""
+    found = []
+    for first, right in tiles:
+        width = right.shape[1]
+        s = np.matmul(left, right, out=space[: len(left) * width].reshape(len(left), width))
+        at = np.flatnonzero(s >= threshold[:, None])
+        row, column = np.divmod(at, width)
+        found.append((row, column + first, s.ravel()[at]))
+    row, column, value = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = np.argsort(row, kind="stable")
+    row, count = row[order], np.bincount(row, minlength=len(left))
     place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     width = max(least, count.max())
-    columns, values = np.zeros((len(s), width), np.int32), np.full((len(s), width), -np.inf, np.float32)
-    columns[row, place], values[row, place] = column, s[row, column]
+    columns, values = np.zeros((len(left), width), np.int32), np.full((len(left), width), -np.inf, np.float32)
+    columns[row, place], values[row, place] = column[order], value[order]
     return columns, values
 
 

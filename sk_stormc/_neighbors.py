@@ -70,7 +70,8 @@ def fewest_neighbors(X, metric):
 def _check_size(X):
     """Squares of the data must neither overflow nor vanish in their type."""
     if sparse.issparse(X):
-        largest = abs(X).max(axis=0).toarray().ravel().astype(float)
+        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph
+        np.maximum.at(largest, X.indices, np.abs(X.data))
     else:
         largest = np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
     top = largest.max()

@@ -191,7 +191,7 @@ def affinities(search, perplexity):
             else:
                 entries = start[rows, None] + np.arange(k)
                 data[entries] = conditional_probabilities(data[entries], perplexity)
-        return sparse.csr_array((data, graph.indices, start), shape=graph.shape)
+        return sparse.csr_array((data, graph.indices.copy(), start.copy()), shape=graph.shape)
     distances, neighbors = neighbors_of_each(search)
     n, k = distances.shape
     distances = np.ascontiguousarray(distances, dtype=float)
