@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.special import entr
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.manifold import TSNE, trustworthiness
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
@@ -115,6 +116,7 @@ def test_too_large_a_perplexity_is_lowered(n, asked, used, words):
 def test_a_perplexity_that_fits_is_left():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the map was still moving", ConvergenceWarning)
         for kernel, k in (("gaussian", 91), ("student-t", 61)):
             model = SNEEmbedding(kernel=kernel, max_iter=5, random_state=0).fit(points(100))
             assert model.perplexity_ == 30 and model._search.n_neighbors == k

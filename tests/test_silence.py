@@ -380,8 +380,9 @@ def estimators():
         {"next_X": log.next_X, "terminal": log.terminal},
         "coef_",
     )
-    yield SNEEmbedding(perplexity=10, random_state=0), (points,), {}, "embedding_"
-    yield SNEEmbedding(perplexity=10, kernel="student-t", random_state=0), (points,), {}, "embedding_"
+    for kernel in ("gaussian", "student-t"):
+        model = SNEEmbedding(perplexity=10, kernel=kernel, early_exaggeration=1, random_state=0)
+        yield model, (points,), {}, "embedding_"
 
 
 @pytest.mark.parametrize(("estimator", "args", "kwargs", "fitted"), estimators())

@@ -211,7 +211,7 @@ def test_the_mesh_stands_for_all_pairs():
     assert problem.divergence(x) == pytest.approx(expected, abs=3e-4)
     in_float32 = SNEProblem(P, 2, kernel="student-t")
     assert in_float32.divergence(x) == pytest.approx(expected, abs=3e-4)
-    assert in_float32.objective(x) == pytest.approx(problem.objective(x), abs=2e-3)
+    assert in_float32.objective(x) == pytest.approx(problem.objective(x), abs=5e-3)
     batch, near = problem.inner_batch(np.arange(1797)), problem.price("inner", 1797) - 1797
     assert problem.inner(x, batch)[0] == pytest.approx(Z, rel=1e-12) and near == problem.n_near  # all columns, drawn
 
@@ -228,7 +228,8 @@ def test_charges():
     problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
     near = -(-int((problem.P + problem.P.T).nnz) // 1300)
     assert problem.n_near == near
-    result = minimize(problem, momentum=0.1, anchor=None, batch_size=(40, 40, None), init_batch_size=(70, 70, None), max_iter=9)
+    sizes = {"batch_size": (40, 40, None), "init_batch_size": (70, 70, None)}
+    result = minimize(problem, momentum=0.1, anchor=None, max_iter=9, **sizes)
     assert result.ifo[-1] == 2 * (70 + near) + 1300 + 9 * (2 * (40 + near) + 1300)
     # the tracked u is evaluated at both points, the Jacobian and f at one
     assert result.n_evaluations == {
@@ -236,7 +237,7 @@ def test_charges():
         "jacobian": 70 + near + 9 * (40 + near),
         "outer": 10 * 1300,
     }
-    fresh = minimize(problem, momentum=1.0, batch_size=(40, 40, None), init_batch_size=(70, 70, None), max_iter=9)
+    fresh = minimize(problem, momentum=1.0, max_iter=9, **sizes)
     assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations["inner"] == 70 + near + 9 * (40 + near)
     meshed = SNEProblem(problem.P, 2, kernel="student-t")
     assert minimize(meshed, max_iter=9).ifo[-1] == 10 * 3 * 1300  # full batches
@@ -559,7 +560,7 @@ def test_safety(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # where all points are one, or nearly, the start is about the best there is
-        warnings.filterwarnings("ignore", ".* returns its last point", ConvergenceWarning)
+        warnings.filterwarnings("ignore", ".* returns its last point|the map was still moving", ConvergenceWarning)
         warnings.filterwarnings("ignore", "perplexity=5 is too large", UserWarning)  # for ten points
         for X in cases(np.random.default_rng(seed)):
             for kernel in KERNELS:
@@ -575,7 +576,7 @@ def test_safety_of_sampled_batches(kernel):
     for data in (np.repeat(X[:650], 2, axis=0), np.ones_like(X), np.vstack([X, np.full((1, 5), 1e6)])):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", ".* returns its last point", ConvergenceWarning)
+            warnings.filterwarnings("ignore", ".* returns its last point|the map was still moving", ConvergenceWarning)
             for solver in ("storm-c", "scgd", "sarah-c"):
                 model = SNEEmbedding(kernel=kernel, solver=solver, max_iter=60, random_state=0).fit(data)
                 assert np.isfinite(model.embedding_).all() and np.isfinite(model.kl_divergence_)

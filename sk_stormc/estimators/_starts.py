@@ -11,7 +11,7 @@ from sk_stormc._validation import as_numbers, check_choice
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
 
-NOISE = 0.01  # of the first column, for dimensions that the data do not have
+NOISE = 0.1  # of the first column, for dimensions that the data do not have
 COARSEST = 500  # points whose eigenvectors are taken densely
 RATIO = 10  # points of one aggregate
 SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors

@@ -51,7 +51,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Start. "auto" is "pca" for features, and "spectral", the slowest eigenvectors of the random walk on the
         neighbours' graph, for metric="precomputed", where "pca" is not possible. They are rescaled so that the widest
         column has a standard deviation of 3 ("student-t": 1e-4); dimensions that the data do not have begin with noise
-        of 1 % of that. "random" is noise with a standard deviation of 1 (1e-4). An array is taken as it is, so that
+        of 10 % of that. "random" is noise with a standard deviation of 1 (1e-4). An array is taken as it is, so that
         one can go on from an earlier ``embedding_``, unless a run would be stuck there: where its widest column has a
         standard deviation below 1e-6 or above 30 ("student-t": 50), or a mean is above that, it is centred and rescaled
         as the others, with a UserWarning. (For many points the limit is .3 (1.5) times the root of their number.)
