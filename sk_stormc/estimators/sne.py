@@ -21,6 +21,7 @@ from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
 __all__ = ["SNEEmbedding"]
 
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
+LBFGS_ITERATIONS = 1000  # it ends where it has converged
 NEW_PERPLEXITY = 15.0  # of new samples, at most
 PROBE, MOVING = 3, 5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
 
@@ -63,7 +64,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
         Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 120, above
-        10,000 samples 75 in one or two dimensions with "student-t", and 60 otherwise.
+        10,000 samples 75 in one or two dimensions with "student-t", and 60 otherwise; 1000 at most for "lbfgs".
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
@@ -305,7 +306,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """The early stage and the main one; the problem of the latter, and both results as one."""
         kernel, early = self._kernel(), self.early_exaggeration
         early = EARLY[kernel] if early == "auto" else early
-        problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=solver.max_iter, dtype=dtype)
+        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
+        problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 5 if early > 1 else 0
         if not n_early:
