@@ -24,7 +24,7 @@ ROUNDS = 10
 class Aggregates:
     """Groups of points that are near to each other in a graph: the coarse level of the metric's linear system.
 
-    Seeds are evenly spaced among the points, and each other point joins the seed that it has the strongest edges to, at
+    Seeds are evenly spaced among the points in the order of their weight, and each other point joins the seed that it has the strongest edges to, at
     once or through points that have joined. Points that no seed reaches are a group of their own.
 
     Parameters
@@ -41,8 +41,9 @@ class Aggregates:
         n = edges.n
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
-        label[(np.arange(m) * n) // m] = np.arange(m)
         S = edges.symmetric()
+        order = np.argsort(S.sum(axis=1), kind="stable")  # the points' own, so that it does not matter how they are listed
+        label[order[(np.arange(m) * n) // m]] = np.arange(m)
         for _ in range(ROUNDS):
             free, joined = np.flatnonzero(label < 0), np.flatnonzero(label >= 0)
             if not free.size:

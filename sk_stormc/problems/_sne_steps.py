@@ -84,5 +84,5 @@ def regularization(kernel, early, horizon, weight):
     -------
     float or callable
     """
-    start, end = (0.1, 3e-4) if kernel == "student-t" else (1.0, 0.1)
+    start, end = (1.0, 3e-4) if kernel == "student-t" else (1.0, 0.1)
     return start * weight if early else Geometric(start * weight, end * weight, max(1, horizon / 2))
