@@ -107,8 +107,9 @@ def million(rows):
 
 
 def robustness(rows):
-    """How far maps move, and the worst KL."""
-    header = ["data", "change", "runs", "disparity, median", "largest", "KL, median", "largest over the median"]
+    """How far maps move, the worst KL and the farthest point."""
+    of_map = ["disparity, median", "largest", "KL, median", "largest over the median", "farthest point"]
+    header = ["data", "change", "runs", *of_map]
     lines = [
         [
             label(row),
@@ -118,6 +119,7 @@ def robustness(rows):
             f"{max(row['disparity']):.4f}",
             median(row, "kl", ".4f"),
             f"{max(row['kl']) / np.median(row['kl']):.3f}",
+            f"{max(row['farthest']):.2f}",
         ]
         for row in rows
     ]
