@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-START = 1e-4  # standard deviation of a Student-t start's first component
 COMPILED = 6000  # points with which pynndescent compiles what it needs; fewer take other ways through it
 
 
@@ -35,10 +34,7 @@ def embedding(X, seed, new=None, **params):
 
 
 def from_graph(X, seed, search="exact", n_neighbors=91, perplexity=30.0, start="pca", **params):
-    """SNEEmbedding of a graph of neighbours, by its stages: the search, the affinities, the start, the rest.
-
-    ``start="spectral"`` is the principal components' start in a version without one, which "start" in the result says.
-    """
+    """SNEEmbedding ("student-t") of a graph of neighbours, its stages apart."""
     from sk_stormc import SNEEmbedding
     from sk_stormc.affinities import perplexity_affinities
 
@@ -46,7 +42,7 @@ def from_graph(X, seed, search="exact", n_neighbors=91, perplexity=30.0, start="
     graph, of_search = timed(transformer.fit_transform, X)
     of_graph = {"n_neighbors": n_neighbors, "metric": "precomputed"}
     P, of_affinities = timed(perplexity_affinities, graph, perplexity, **of_graph)
-    (start, begin), of_start = timed(begin_from, start, X, P, params.get("n_components", 2))
+    begin, of_start = timed(begin_from, start, X, P, params.get("n_components", 2))
     del P
     model = SNEEmbedding(metric="precomputed", init=begin, perplexity=perplexity, random_state=seed, **params)
     model, of_fit = timed(model.fit, graph)
@@ -67,18 +63,10 @@ def searches(search, n_neighbors, X):
 
 
 def begin_from(start, X, P, d):
-    """The name of a start and its points."""
-    if start == "spectral":
-        try:
-            from sk_stormc.estimators._starts import make_start
-        except ImportError:
-            start = "pca"
-        else:
-            return start, make_start("spectral", None, P, d, START, np.random.RandomState(0))
-    from sklearn.decomposition import PCA
+    """The points of a start."""
+    from sk_stormc.estimators._starts import make_start
 
-    points = PCA(d, random_state=0).fit_transform(X)
-    return start, points * (START / points[:, 0].std())
+    return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
 
 
 def scikit_learn(X, seed, n_components=2, **params):
