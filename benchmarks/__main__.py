@@ -1,8 +1,9 @@
 """Run a benchmark: measure, store the JSON and render the tables of the documentation.
 
-    OMP_NUM_THREADS=1 python -m benchmarks [NAME] [--quick | --render] [--data DIR] [--results DIR]
+    OMP_NUM_THREADS=1 python -m benchmarks [NAME] [--quick | --render] [--parts A,B] [--data DIR] [--results DIR]
 
-Without a name, the benchmarks are listed.
+Without a name, the benchmarks are listed. A benchmark that takes hours has parts: each is stored when it ends, and
+those that are not run again stay as they were stored.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from pathlib import Path
 from benchmarks import _tables
 from benchmarks._measure import DATA
 
-BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost")
+BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "sne_vs_tsne")
 
 
 def module_of(name):
@@ -36,9 +37,16 @@ def parse(argv):
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--quick", action="store_true", help="a tiny version, which changes neither results nor pages")
     what.add_argument("--render", action="store_true", help="render the tables of the stored results, run nothing")
+    parser.add_argument("--parts", type=lambda text: text.split(","), metavar="A,B", help="only these parts")
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="of the published return sets")
     parser.add_argument("--results", type=Path, metavar="DIR", help="where the JSON is, or is to be")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.parts:
+        known = list(getattr(module_of(args.name), "PARTS", ())) if args.name else []
+        wrong = [part for part in args.parts if part not in known]
+        if wrong:
+            parser.error(f"--parts must be among {', '.join(known) or 'none here'}, got {', '.join(wrong)}")
+    return args
 
 
 def main(argv=None):
@@ -73,12 +81,25 @@ def main(argv=None):
 
 
 def measure(args, module, folder):
-    """Run a benchmark and store what it measured."""
-    began = time.perf_counter()
-    measured = module.run(args.quick, args.data)
-    seconds = time.perf_counter() - began
+    """Run a benchmark, or its parts one by one, and store what it measured."""
+    if hasattr(module, "PARTS"):
+        # pictures belong beside the pages, or to results that are stored elsewhere
+        images = None if args.quick else args.results or _tables.ROOT / "docs" / "images"
+        for part in args.parts or module.PARTS:
+            measured, seconds = timed(module.run_part, part, args.quick, images)
+            _tables.store_part(args.name, part, measured, seconds, folder, module.PACKAGES)
+            print(f"{args.name}, {part}: {seconds:.0f} s", flush=True)
+        return
+    measured, seconds = timed(module.run, args.quick, args.data)
     _tables.store(args.name, measured, seconds, folder)
     print(f"{args.name}: {seconds:.0f} s")
+
+
+def timed(function, *args):
+    """What it returns, and the seconds that it took."""
+    began = time.perf_counter()
+    value = function(*args)
+    return value, time.perf_counter() - began
 
 
 if __name__ == "__main__":

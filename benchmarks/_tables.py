@@ -1,6 +1,7 @@
 """Results as JSON, and the tables that the documentation's pages include."""
 
 import datetime
+import importlib.metadata
 import json
 import math
 import re
@@ -48,17 +49,48 @@ def store(name, measured, seconds, folder=RESULTS):
         How long it ran.
     folder : Path
     """
-    run_with = {
+    _write({"benchmark": name, "run_with": run_with(seconds), **measured}, folder)
+
+
+def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
+    """Put one part of a benchmark's results into ``folder/name.json``, which keeps those of the others.
+
+    Parameters
+    ----------
+    name, part : str
+    measured : list or dict
+    seconds : float
+        How long the part ran.
+    folder : Path
+    packages : sequence of str
+        Others that were measured: their versions are kept.
+    """
+    exists = (folder / f"{name}.json").exists()
+    stored = load(name, folder) if exists else {"benchmark": name, "results": {}, "parts": {}}
+    stored["results"][part] = measured
+    stored["parts"][part] = run_with(seconds, packages)
+    stored["run_with"] = run_with(sum(of_part["seconds"] for of_part in stored["parts"].values()))
+    _write(stored, folder)
+
+
+def run_with(seconds, packages=()):
+    """Versions, date and duration of a run."""
+    found = {distribution.metadata["Name"]: distribution.version for distribution in importlib.metadata.distributions()}
+    return {
         "sk_stormc": sk_stormc.__version__,
         "numpy": np.__version__,
+        **{name: found[name] for name in packages if name in found},
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds),
     }
-    text = json.dumps(plain({"benchmark": name, "run_with": run_with, **measured}), indent=1, allow_nan=False)
+
+
+def _write(stored, folder):
+    text = json.dumps(plain(stored), indent=1, allow_nan=False)
     # the innermost lists are one line each
     text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    (folder / f"{stored['benchmark']}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def load(name, folder=RESULTS):
@@ -105,9 +137,16 @@ def tables_of(module, stored):
     stored : dict
         What `load` returned.
     """
-    name, run_with = stored["benchmark"], stored["run_with"]
-    origin = f"(`python -m benchmarks {name}`, version {run_with['sk_stormc']}, {run_with['date']})"
-    return {f"{name}/{table}": f"{text}\n\n{origin}\n" for table, text in module.tables(stored).items()}
+    name = stored["benchmark"]
+    texts = {}
+    for table, text in module.tables(stored).items():
+        command, with_ = f"python -m benchmarks {name}", stored["run_with"]
+        if "parts" in stored:
+            command, with_ = f"{command} --parts {table}", stored["parts"].get(table, with_)
+        versions = [f"version {with_['sk_stormc']}"]
+        versions += [f"{package} {with_[package]}" for package in getattr(module, "PACKAGES", ()) if package in with_]
+        texts[f"{name}/{table}"] = f"{text}\n\n(`{command}`, {', '.join(versions)}, {with_['date']})\n"
+    return texts
 
 
 def included(page):

@@ -53,7 +53,10 @@ def test_results_name_no_place_of_the_machine():
 # running and rendering
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+SLOW = ("sne_vs_tsne",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])
 def test_quick(name, tmp_path, capsys):
     before = [page.read_bytes() for page in _tables.pages()]
     assert main([name, "--quick", "--results", str(tmp_path)]) == 0
@@ -64,6 +67,38 @@ def test_quick(name, tmp_path, capsys):
         assert text in printed
         widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
         assert len(widths) == 1 and len(text.splitlines()) > 4
+
+
+def test_parts_are_stored_one_by_one(tmp_path, monkeypatch, capsys):
+    def run_part(name, quick, images):
+        if name == "three":
+            raise KeyboardInterrupt
+        return [{"a": name, "quick": quick, "images": str(images)}]
+
+    tiny = types.SimpleNamespace(
+        NEEDS_DATA=False, PACKAGES=("numpy",), PARTS=dict.fromkeys(("one", "two", "three")), run_part=run_part,
+        tables=lambda stored: {part: f"| {rows[0]['a']} |" for part, rows in stored["results"].items()}
+    )  # fmt: skip
+    monkeypatch.setattr(cli, "module_of", lambda name: tiny)
+    where = ["rates", "--results", str(tmp_path)]
+    assert main([*where, "--parts", "two"]) == 0
+    with pytest.raises(KeyboardInterrupt):
+        main([*where, "--parts", "one,three"])  # the parts before the interruption are kept
+    stored = _tables.load("rates", tmp_path)
+    assert list(stored["results"]) == list(stored["parts"]) == ["two", "one"]
+    assert stored["results"]["two"] == [{"a": "two", "quick": False, "images": str(tmp_path)}]
+    text = _tables.tables_of(tiny, stored)["rates/one"]
+    assert "benchmarks rates --parts one`, version" in text and f"numpy {np.__version__}" in text
+    with pytest.raises(SystemExit):
+        main([*where, "--parts", "two,four"])
+    assert "--parts must be among one, two, three, got four" in capsys.readouterr().err
+
+
+def test_parts_of_a_benchmark_that_has_none(capsys):
+    for name in (["newer"], []):
+        with pytest.raises(SystemExit):
+            main([*name, "--parts", "a"])
+        assert "--parts must be among none here, got a" in capsys.readouterr().err
 
 
 def test_the_list_names_all(capsys):

@@ -1,0 +1,132 @@
+"""The fits that sne_vs_tsne measures, and one of them in a process of its own: `python -P _sne_fits.py FOLDER`.
+
+The folder holds job.json and X.npy, and new.npy where new samples are to be placed. The file stands alone, with nothing
+of `benchmarks`, since version 0.1.0 runs it too.
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+COMPILED = 6000  # points with which pynndescent compiles what it needs; fewer take other ways through it
+
+
+def timed(function, *args, **params):
+    """What it returns, and its CPU seconds."""
+    began = time.process_time()
+    value = function(*args, **params)
+    return value, time.process_time() - began
+
+
+def embedding(X, seed, new=None, **params):
+    """SNEEmbedding of the data."""
+    from sk_stormc import SNEEmbedding
+
+    model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
+    found = {"Z": model.embedding_, "seconds": seconds}
+    if new is not None:
+        found["Z_new"], found["seconds_new"] = timed(model.transform, new)
+    return found
+
+
+def from_graph(X, seed, search="exact", n_neighbors=91, perplexity=30.0, start="pca", **params):
+    """SNEEmbedding ("student-t") of a graph of neighbours, its stages apart."""
+    from sk_stormc import SNEEmbedding
+    from sk_stormc.affinities import perplexity_affinities
+
+    transformer = searches(search, n_neighbors, X)
+    graph, of_search = timed(transformer.fit_transform, X)
+    of_graph = {"n_neighbors": n_neighbors, "metric": "precomputed"}
+    P, of_affinities = timed(perplexity_affinities, graph, perplexity, **of_graph)
+    begin, of_start = timed(begin_from, start, X, P, params.get("n_components", 2))
+    del P
+    model = SNEEmbedding(metric="precomputed", init=begin, perplexity=perplexity, random_state=seed, **params)
+    model, of_fit = timed(model.fit, graph)
+    seconds = {"search": of_search, "affinities": of_affinities, "of_start": of_start, "fit": of_fit}
+    return {"Z": model.embedding_, "seconds": of_search + of_start + of_fit, "start": start, **seconds}
+
+
+def searches(search, n_neighbors, X):
+    """The transformer that finds the neighbours, compiled where it is to be."""
+    if search == "pynndescent":
+        from pynndescent import PyNNDescentTransformer
+
+        transformer = PyNNDescentTransformer(n_neighbors=n_neighbors, n_jobs=1, random_state=0)
+        return transformer.fit(X[:COMPILED])
+    from sklearn.neighbors import KNeighborsTransformer
+
+    return KNeighborsTransformer(n_neighbors=n_neighbors, algorithm="auto" if search == "exact" else search)
+
+
+def begin_from(start, X, P, d):
+    """The points of a start."""
+    from sk_stormc.estimators._starts import make_start
+
+    return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
+
+
+def scikit_learn(X, seed, n_components=2, **params):
+    """scikit-learn's TSNE."""
+    from sklearn.manifold import TSNE
+
+    Z, seconds = timed(TSNE(n_components, random_state=seed, **params).fit_transform, X)
+    return {"Z": Z, "seconds": seconds}
+
+
+def open_tsne(X, seed, new=None, **params):
+    """openTSNE, the affinities apart."""
+    from openTSNE import TSNE, initialization
+    from openTSNE.affinity import PerplexityBasedNN
+
+    few = np.random.default_rng(0).normal(size=(1200, 5))
+    TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(few)  # loads what it needs
+    P, of_affinities = timed(PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed)
+    start, of_start = timed(initialization.pca, X, random_state=seed)
+    model = TSNE(n_jobs=1, random_state=seed, **params)
+    Z, of_fit = timed(model.fit, affinities=P, initialization=start)
+    found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit, "fit": of_fit}
+    if new is not None:
+        placed, found["seconds_new"] = timed(Z.transform, new)
+        found["Z_new"] = np.asarray(placed)
+    return found
+
+
+METHODS = {"ours": embedding, "0.1.0": embedding, "graph": from_graph, "sklearn": scikit_learn, "openTSNE": open_tsne}
+
+
+def fit(method, X, seed, **params):
+    """A fit by the name of its method, with the process' largest memory so far in GB."""
+    found = METHODS[method](X, seed, **params)
+    return {**found, "peak": peak()}
+
+
+def peak():
+    """The largest resident memory of this process so far, in GB."""
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux' ru_maxrss begins with the memory of the process that started this one
+        of_peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM")), None)
+        if of_peak:
+            return int(of_peak.split()[1]) / 2**20
+    scale = 2**30 if sys.platform == "darwin" else 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+
+
+def main(folder):
+    """Run the job of a folder."""
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    if job["package"]:
+        import sk_stormc
+
+        assert Path(sk_stormc.__file__).is_relative_to(job["package"]), "another version of sk_stormc was imported"
+    params = job["params"]
+    if (folder / "new.npy").exists():
+        params["new"] = np.load(folder / "new.npy")
+    np.savez(folder / "found.npz", **fit(job["method"], np.load(folder / "X.npy"), job["seed"], **params))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
