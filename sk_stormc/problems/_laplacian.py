@@ -24,8 +24,9 @@ ROUNDS = 10
 class Aggregates:
     """Groups of points that are near to each other in a graph: the coarse level of the metric's linear system.
 
-    Seeds are evenly spaced among the points in the order of their weight, and each other point joins the seed that it has the strongest edges to, at
-    once or through points that have joined. Points that no seed reaches are a group of their own.
+    Seeds are evenly spaced among the points in the order of their weight, and each other point joins the seed that it
+    has the strongest edges to, at once or through points that have joined. Points that no seed reaches are a group of
+    their own.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class Aggregates:
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
-        order = np.argsort(S.sum(axis=1), kind="stable")  # the points' own, so that it does not matter how they are listed
+        order = np.argsort(S.sum(axis=1), kind="stable")  # it must not matter how the points are listed
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         for _ in range(ROUNDS):
             free, joined = np.flatnonzero(label < 0), np.flatnonzero(label >= 0)

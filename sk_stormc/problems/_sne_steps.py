@@ -6,6 +6,7 @@ from sk_stormc.schedules import Geometric, decay_to
 
 __all__ = ["CENSUS", "CG_ITERATIONS", "PAPER", "SMALL", "defaults", "regularization"]
 
+MOST = 120  # iterations
 SMALL = 1024  # up to so many points batches hold all pairs
 CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
 CG_ITERATIONS = {"gaussian": 3, "student-t": 5}  # of the metric's linear system
@@ -20,7 +21,7 @@ PAPER = {
 }
 
 
-def defaults(kernel, n, d, early, n_iter, n_near, meshed):
+def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
     """The defaults of a problem.
 
     Parameters
@@ -28,8 +29,8 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
     kernel : {"gaussian", "student-t"}
     n, d : int
         Points and dimensions.
-    early : bool
-        Whether the attraction is exaggerated; the rate is constant then.
+    constant : bool
+        Whether the learning rate is, as it is in an early stage.
     n_iter : int or None
         Horizon.
     n_near : int
@@ -42,7 +43,8 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
     dict
         By parameter name; the rate is twice the step, since gamma is at most 1/2.
     """
-    horizon = n_iter or (120 if n <= 10_000 else 75 if meshed else 60)
+    # larger maps take longer to spread; few points have the time
+    horizon = n_iter or (MOST if n <= 10_000 else min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25)))
     batch = None if n <= SMALL or meshed else min(1000, max(300, n // 5))
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
@@ -54,7 +56,7 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
     affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
     return {
-        "learning_rate": rate if early else decay_to(0.0, rate, horizon, hold=0.5),
+        "learning_rate": rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
         "inertia": inertia,
         "normalization": "block",
         "precision": limit / rate,
@@ -68,14 +70,14 @@ def defaults(kernel, n, d, early, n_iter, n_near, meshed):
     }
 
 
-def regularization(kernel, early, horizon, weight):
+def regularization(kernel, held, horizon, weight):
     """mu of the metric.
 
     Parameters
     ----------
     kernel : {"gaussian", "student-t"}
-    early : bool
-        Whether the attraction is exaggerated; mu is constant then.
+    held : float or None
+        Where it is to be constant; else it falls over half the horizon.
     horizon : int
     weight : float
         Of P, for a point.
@@ -84,5 +86,7 @@ def regularization(kernel, early, horizon, weight):
     -------
     float or callable
     """
-    start, end = (1.0, 3e-4) if kernel == "student-t" else (1.0, 0.1)
-    return start * weight if early else Geometric(start * weight, end * weight, max(1, horizon / 2))
+    if held is not None:
+        return held * weight
+    end = 3e-4 if kernel == "student-t" else 0.1  # from 1: clusters that are apart would else be all that moves
+    return Geometric(weight, end * weight, max(1, horizon / 2))

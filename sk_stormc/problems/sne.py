@@ -73,8 +73,8 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 120, above 10,000 points 75 in one or two dimensions with
-        "student-t", and 60 otherwise.
+        Horizon of the automatic learning rate; None means 120 up to 10,000 points. It is 75 at 20,000 points in
+        one or two dimensions with "student-t", 60 otherwise, and grows with the fourth root of their number to 120.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -169,16 +169,16 @@ class SNEProblem(CompositionalProblem):
             return itself
         return (itself + (self.P + self.P.T).astype(bool).astype(np.int8)).tocsr()
 
-    def stage(self, n_iter, exaggeration=1.0, early=None):
+    def stage(self, n_iter, exaggeration=1.0, held=None):
         """The same problem with another horizon and exaggeration; the graph is shared.
 
         Parameters
         ----------
         n_iter : int
         exaggeration : float, default=1.0
-        early : bool, default=None
-            Whether learning rate and metric stay as they are at the start of a run; None means: where the attraction is
-            exaggerated.
+        held : float, default=None
+            Regularisation of the metric at which learning rate and metric are held, in units of the weight of a point;
+            None means 1 where the attraction is exaggerated, and else that both follow their schedules.
 
         Returns
         -------
@@ -187,14 +187,15 @@ class SNEProblem(CompositionalProblem):
         other = copy.copy(self)
         other.aggregates = self.aggregates  # found once for both
         other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
-        other._set_steps(n_iter, early)
+        other._set_steps(n_iter, held)
         return other
 
-    def _set_steps(self, n_iter, early=None):
-        n, d, early = self.n_inner, self.n_components, self.exaggeration > 1 if early is None else early
+    def _set_steps(self, n_iter, held=None):
+        n, d = self.n_inner, self.n_components
+        held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
-        self.defaults = defaults(self.kernel, n, d, early, n_iter, self.n_near, self._mesh is not None)
-        mu = regularization(self.kernel, early, self.defaults["max_iter"], total)
+        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._mesh is not None)
+        mu = regularization(self.kernel, held, self.defaults["max_iter"], total)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
