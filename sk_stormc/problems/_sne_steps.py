@@ -43,8 +43,7 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
     dict
         By parameter name; the rate is twice the step, since gamma is at most 1/2.
     """
-    # larger maps take longer to spread; few points have the time
-    horizon = n_iter or (MOST if n <= 10_000 else min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25)))
+    horizon = n_iter or _horizon(n, meshed)
     batch = None if n <= SMALL or meshed else min(1000, max(300, n // 5))
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
@@ -68,6 +67,13 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
         "max_iter": horizon,
         "record_every": horizon * (n + 2 * sampled) // records,
     }
+
+
+def _horizon(n, meshed):
+    """Iterations: few for few points, and more again for many, whose maps take longer to spread."""
+    if n <= 10_000:
+        return 80 if n <= 2500 else MOST
+    return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
 
 
 def regularization(kernel, held, horizon, weight):
