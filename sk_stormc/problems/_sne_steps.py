@@ -9,7 +9,7 @@ __all__ = ["CENSUS", "CG_ITERATIONS", "PAPER", "SMALL", "defaults", "regularizat
 MOST = 120  # iterations
 SMALL = 1024  # up to so many points batches hold all pairs
 CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
-CG_ITERATIONS = {"gaussian": 3, "student-t": 5}  # of the metric's linear system
+CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
 
 PAPER = {
     "learning_rate": 0.1,
@@ -43,7 +43,7 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
     dict
         By parameter name; the rate is twice the step, since gamma is at most 1/2.
     """
-    horizon = n_iter or _horizon(n, meshed)
+    horizon = n_iter or _horizon(kernel, n, meshed)
     batch = None if n <= SMALL or meshed else min(1000, max(300, n // 5))
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
@@ -69,10 +69,10 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
     }
 
 
-def _horizon(n, meshed):
+def _horizon(kernel, n, meshed):
     """Iterations: few for few points, and more again for many, whose maps take longer to spread."""
     if n <= 10_000:
-        return 80 if n <= 2500 else MOST
+        return 80 if n <= 2500 and kernel == "student-t" else MOST
     return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
 
 
