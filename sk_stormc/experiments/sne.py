@@ -1,8 +1,9 @@
 """The paper's SNE experiment: five methods and L-BFGS at equal IFO, and what the embeddings look like.
 
 Digits of scikit-learn (1797 x 64) take the place of the paper's 2000 images of MNIST, which would have to be fetched.
-All methods start at principal components, in the paper's 10 dimensions, and sample with the near field exact. The
-paper's own step (one length for all points) and start (all coordinates i/n) are shown too, for what they do.
+All methods start at principal components and sample with the near field exact, in five dimensions in place of the
+paper's ten: that takes half the time, and the methods differ as little. The paper's own step (one length for all
+points) and start (all coordinates i/n) are shown too, for what they do.
 """
 
 import time
@@ -25,8 +26,8 @@ from sk_stormc.solvers import minimize
 
 __all__ = ["MAX_IFO", "METHODS", "Embedded", "label_accuracy", "run_sne"]
 
-MAX_IFO = 1_000_000
-DIMENSION, PERPLEXITY, SPREAD = 10, 30.0, 3.0
+MAX_IFO = 400_000
+DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
 METHODS = {  # parameters; the rate falls to 0 within the budget
     "scgd": {},
     "asc-pg": {"beta": 0.9},
@@ -71,8 +72,8 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
     X : ndarray of shape (n_points, n_features)
     methods : sequence of str, default=all of `METHODS`
         "storm-c-paper" is the paper's literal method; it is run from the paper's rank-one start as well.
-    n_components : int, default=10
-    max_ifo : int, default=1,000,000
+    n_components : int, default=5
+    max_ifo : int, default=400,000
         Budget of each run.
     n_seeds : int, default=3
     progress : callable, default=None
@@ -109,13 +110,18 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
     runs = []
     for k, (name, x0, method) in enumerate(todo):
         for seed in range(1 if method == "lbfgs" or name == RANK_ONE else n_seeds):
-            if progress is not None:
-                progress(f"{name}, seed {seed + 1}", (k + seed / n_seeds) / len(todo))
-            runs.append(_run(P, n_components, name, x0, method, params[method], seed, max_ifo))
+
+
+            def show(done, text=f"{name}, seed {seed + 1}", before=k + seed / n_seeds):
+                if progress is not None:
+                    progress(text, (before + done / n_seeds) / len(todo))
+
+            show(0.0)
+            runs.append(_run(P, n_components, name, x0, method, params[method], seed, max_ifo, show))
     return runs
 
 
-def _run(P, d, name, x0, method, params, seed, max_ifo):
+def _run(P, d, name, x0, method, params, seed, max_ifo, show):
     literal, exact = method == "storm-c-paper", method == "lbfgs"
     problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
     n, params = problem.n_inner, dict(params)
@@ -140,6 +146,7 @@ def _run(P, d, name, x0, method, params, seed, max_ifo):
         max_ifo=max_ifo,
         tol=1e-8 if exact else 0,
         record_every=max(1, max_ifo // 30),
+        on_record=lambda record: show(min(1.0, record.ifo / max_ifo)),
         **params,
     )
     seconds = time.perf_counter() - began
