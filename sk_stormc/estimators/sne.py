@@ -65,9 +65,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         than are needed the nearest are taken. Stored zeros are distances of 0.
     metric_params : dict, default=None
     max_iter : int or "auto", default="auto"
-        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 120 up to
-        10,000 samples, with "student-t" 80 up to 2,500. At 20,000 it is 75 in one or two dimensions with "student-t",
-        60 otherwise, and grows from there with the fourth root of their number to 120. For "lbfgs" it is 1000 at most.
+        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 60
+        to 125, by the number of samples, the kernel and the dimension; ``n_iter_`` says it. For "lbfgs" it is 1000 at
+        most.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t", 1 for "gaussian".
     tol : float, "auto" or None, default="auto"

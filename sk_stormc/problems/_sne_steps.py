@@ -70,10 +70,13 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
 
 
 def _horizon(kernel, n, meshed):
-    """Iterations: few for few points, and more again for many, whose maps take longer to spread."""
-    if n <= 10_000:
-        return 80 if n <= 2500 and kernel == "student-t" else MOST
-    return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
+    """Iterations: as many as the divergence gains from, fewer for few points. Larger maps take longer to spread."""
+    if n > 10_000:
+        return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
+    if kernel == "gaussian":
+        return MOST
+    few, many = (80, 100) if meshed else (70, 125)
+    return few if n <= 2500 else many
 
 
 def regularization(kernel, held, horizon, weight):

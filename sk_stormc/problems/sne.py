@@ -73,9 +73,8 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 120 up to 10,000 points, for "student-t" 80 up to 2,500. At
-        20,000 it is 75 in one or two dimensions with "student-t", 60 otherwise, and grows from there with the fourth
-        root of their number to 120.
+        Horizon of the automatic learning rate; None means 60 to 125, by the number of points, the kernel
+        and the dimension (`defaults["max_iter"]` of the problem says it).
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
