@@ -18,7 +18,6 @@ from sk_stormc.schedules import at
 __all__ = ["Aggregates", "GraphLaplacian"]
 
 FEW, AGGREGATE, MOST = 300, 50, 1500  # aggregates where they cost nothing, points of one, aggregates at most
-ROUNDS = 10
 
 
 class Aggregates:
@@ -45,14 +44,14 @@ class Aggregates:
         S = edges.symmetric()
         order = np.argsort(S.sum(axis=1), kind="stable")  # it must not matter how the points are listed
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
-        for _ in range(ROUNDS):
-            free, joined = np.flatnonzero(label < 0), np.flatnonzero(label >= 0)
-            if not free.size:
-                break
-            groups = sparse.csr_array((np.ones(joined.size, S.dtype), (joined, label[joined])), shape=(n, m))
+        newly = np.flatnonzero(label >= 0)
+        while newly.size:  # the last to join draw their neighbours after them
+            free = np.flatnonzero(label < 0)
+            groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
             pull = (S[free] @ groups).tocsr()
             reached = np.diff(pull.indptr) > 0
-            label[free[reached]] = np.asarray(pull.argmax(axis=1)).ravel()[reached]
+            newly = free[reached]
+            label[newly] = np.asarray(pull.argmax(axis=1)).ravel()[reached]
         if (label < 0).any():
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
