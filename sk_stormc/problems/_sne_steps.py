@@ -44,13 +44,14 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
         By parameter name; the rate is twice the step, since gamma is at most 1/2.
     """
     horizon = n_iter or _horizon(kernel, n, meshed)
-    batch = None if n <= SMALL or meshed else min(1000, max(300, n // 5))
+    sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
+    batch = None if sampled == n else sampled
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
         rate, inertia = 2 * 3.0, 0.8
         limit = 5.0 * max(1.0, math.sqrt(n / 20_000))  # the map of more points is larger
-    sampled = n if batch is None else batch + n_near
+    sampled += n_near if batch else 0
     # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
     affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
