@@ -45,6 +45,13 @@ def test_runs_at_equal_ifo():
     assert np.linalg.svd(line - line.mean(axis=0), compute_uv=False)[1] < 1e-3
 
 
+def test_the_progress_line_moves_within_a_run():
+    seen = []
+    X = load_iris().data
+    run_sne(X, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1, progress=lambda *shown: seen.append(shown[1]))
+    assert len(set(seen)) >= 5 and seen == sorted(seen) and seen[0] == 0 and seen[-1] == pytest.approx(1, abs=0.05)
+
+
 def test_a_budget_too_small(capsys):
     assert main(["reproduce", "sne", "--ifo", "5000"]) == 2
     assert "--ifo must pay for at least ten iterations" in capsys.readouterr().err

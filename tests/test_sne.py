@@ -8,9 +8,10 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
+from scipy.spatial import procrustes
 from scipy.special import logsumexp
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_digits, load_iris, make_blobs, make_swiss_roll
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -389,6 +390,84 @@ def test_competitors_arrive_too(solver):
     X, _ = make_augmented_digits(1200, random_state=0)
     model = SNEEmbedding(solver=solver, random_state=0).fit(X)
     assert trustworthiness(X, model.embedding_, n_neighbors=5) > 0.95
+
+
+def test_the_kernel_follows_the_dimension():
+    X = DIGITS[:100]
+    for d, kernel in ((1, "student-t"), (3, "student-t"), (4, "gaussian")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            assert SNEEmbedding(d, perplexity=5, max_iter=5, random_state=0).fit(X).kernel_ == kernel
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_loss_curve_is_the_divergence(kernel):
+    X, _ = make_augmented_digits(1200, random_state=0)
+    model = SNEEmbedding(kernel=kernel, init="pca", random_state=0).fit(X)
+    size, k = (3, 91) if kernel == "gaussian" else (1e-4, 61)
+    problem = SNEProblem(perplexity_affinities(X, 30, n_neighbors=k), 2, kernel=kernel)
+    start = PCA(2, random_state=0).fit_transform(X)
+    start *= size / start[:, 0].std()
+    assert model.loss_curve_[0] == pytest.approx(problem.divergence(start.ravel().astype(np.float32)), rel=2e-3)
+    assert model.loss_curve_[-1] == model.kl_divergence_
+    assert model.kl_divergence_ == pytest.approx(problem.divergence(model.embedding_.ravel()), rel=1e-3)
+    assert (np.diff(model.record_iterations_) > 0).sum() >= 5 and model.record_iterations_[-1] == model.n_iter_
+
+
+def test_a_map_that_still_moves_warns():
+    X, _ = make_augmented_digits(1500, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"still moving after 20 iterations: 3 more .*%. Increase max_iter"):
+        SNEEmbedding(max_iter=20, random_state=0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SNEEmbedding(random_state=0).fit(X)
+
+
+@pytest.mark.slow
+def test_maps_repeat():
+    X, _ = make_augmented_digits(4000, random_state=1)
+    order = np.random.default_rng(0).permutation(4000)
+    start = PCA(2, random_state=0).fit_transform(X)
+    start *= 1e-4 / start[:, 0].std() * (1 + 1e-5 * np.random.default_rng(1).normal(size=start.shape))
+    model = SNEEmbedding(random_state=0)
+    Z = clone(model).fit_transform(X)
+    for other in (
+        clone(model).set_params(random_state=1).fit_transform(X.astype(np.float32)),
+        clone(model).fit_transform(X[order])[np.argsort(order)],
+        clone(model).set_params(init=start).fit_transform(X),
+    ):
+        assert procrustes(Z, other)[2] < 0.05  # .01 is usual; .25 to .35 in version 0.1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["far", "uneven", "roll"])
+def test_shapes_beside_tsne(shape):
+    if shape == "roll":
+        X = make_swiss_roll(1500, random_state=5)[0]
+    elif shape == "far":
+        X = make_blobs(1500, 20, centers=10, center_box=(-300, 300), random_state=5)[0]
+    else:
+        X = make_blobs([700, 400, 200, 100, 70, 30], 10, center_box=(-20, 20), random_state=5)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Z = SNEEmbedding(random_state=0).fit_transform(X)
+    problem = SNEProblem(perplexity_affinities(X, 30), 2, kernel="student-t", dtype=np.float64)
+    theirs = TSNE(random_state=0).fit_transform(X.astype(np.float32))
+    ours, theirs = (problem.divergence(Y.ravel().astype(float)) for Y in (Z, theirs))
+    assert ours < 1.02 * theirs
+    away = np.linalg.norm(Z - np.median(Z, axis=0), axis=1)
+    assert away.max() < 5 * np.median(away)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("perplexity", [2, 10, 150, 500])
+def test_any_perplexity(perplexity):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the map was still moving", ConvergenceWarning)
+        model = SNEEmbedding(perplexity=perplexity, random_state=0).fit(DIGITS)
+    away = np.linalg.norm(model.embedding_ - np.median(model.embedding_, axis=0), axis=1)
+    assert trustworthiness(DIGITS, model.embedding_) > 0.96 and away.max() < 6 * np.median(away)
 
 
 def test_the_papers_literal_step_hardly_moves():
