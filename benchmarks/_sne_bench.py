@@ -53,6 +53,10 @@ class Bench:
         """A number of points, or a tiny one in a quick run."""
         return max(200, n // 5000) if self.quick else n
 
+    def seeds_of(self, n):
+        """The seeds; one for more than 20,000 points."""
+        return self.seeds if n <= 20_000 else self.seeds[:1]
+
     def say(self, text):
         """Progress, on a line of stderr."""
         print(text, file=sys.stderr, flush=True)
