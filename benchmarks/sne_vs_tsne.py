@@ -1,9 +1,9 @@
 """SNEEmbedding beside version 0.1.0, scikit-learn's TSNE and openTSNE: KL on a common P, CPU seconds, memory.
 
 Each fit that is timed runs in a fresh process with one thread. KL is on the same P for all (perplexity 30, 91
-neighbours), with exact normalisers. Numbers are medians over three seeds (one above 20,000 points), of the method and, where
-they are drawn, of the data. Parts (`--parts digits,n20000`) can be run one at a time: each is stored when it ends, beside those that were
-stored before.
+neighbours), with exact normalisers. Numbers are medians over three seeds (one above 20,000 points), of the method and,
+where they are drawn, of the data. Parts (`--parts digits,n20000`) can be run one at a time: each is stored when it
+ends, beside those that were stored before.
 """
 
 import numpy as np
