@@ -1,7 +1,5 @@
 """Where an embedding begins: principal components, eigenvectors of the neighbour graph, noise, or a given array."""
 
-import warnings
-
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
@@ -18,10 +16,7 @@ SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors
 MANY = 30_000  # points above which fewer sweeps must do
 GUARDS = 4  # eigenvectors beside those wanted, so that those wanted are found well
 SOLVED = 100  # largest connected components that get eigenvectors of their own
-# standard deviations: of a start, and of a given one the least and the most from which runs arrive; a map of n points
-# may be as wide as the second number times the root of n
-SIZE = {"gaussian": 3.0, "student-t": 1e-4}
-NARROWEST, WIDEST = 1e-6, {"gaussian": (30.0, 0.3), "student-t": (50.0, 1.5)}
+SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
 
 
 def check_init(init, metric, n_samples, n_components):
@@ -74,8 +69,7 @@ def make_start(way, X, P, n_components, kernel, rng):
         Affinities; only looked at for "spectral".
     n_components : int
     kernel : {"gaussian", "student-t"}
-        Decides the standard deviation of the widest column: 3 and 1e-4, of noise 1 and 1e-4. A given array from which a
-        run arrives stays as it is.
+        Decides the standard deviation of the widest column: 3 and 1e-4, of noise 1 and 1e-4.
     rng : RandomState
 
     Returns
@@ -84,7 +78,7 @@ def make_start(way, X, P, n_components, kernel, rng):
     """
     size = SIZE[kernel]
     if not isinstance(way, str):
-        return _given(way, kernel, rng)
+        return _scaled(way, size, rng)
     if way == "random":
         return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
     found = _principal(X, n_components, rng) if way == "pca" else spectral_coordinates(P, n_components, rng)
@@ -103,25 +97,6 @@ def _scaled(start, size, rng):
     flat = deviation < 1e-5 * widest
     start[:, flat] = NOISE * size * rng.standard_normal((len(start), int(flat.sum())))
     return start
-
-
-def _given(start, kernel, rng):
-    """A given start as it is, so that one can go on from an earlier embedding, unless a run would be stuck there."""
-    with np.errstate(over="ignore"):
-        width, centre = start.std(axis=0).max(), np.abs(start.mean(axis=0)).max()
-    least, growth = WIDEST[kernel]
-    limit = max(least, growth * np.sqrt(len(start)))
-    if NARROWEST <= width <= limit and centre <= limit:
-        flat = np.ptp(start, axis=0) == 0
-        start[:, flat] += NOISE * width * rng.standard_normal((len(start), int(flat.sum())))
-        return start
-    warnings.warn(
-        f"init has columns with standard deviations up to {width:.3g} and means up to {centre:.3g}, beyond the "
-        f"{NARROWEST:g} to {limit:.3g} from which runs arrive: it is centred, and rescaled to {SIZE[kernel]:g}",
-        UserWarning,
-        stacklevel=4,
-    )
-    return _scaled(start, SIZE[kernel], rng)
 
 
 def _principal(X, n_components, rng):

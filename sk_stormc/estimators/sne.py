@@ -52,12 +52,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         an instance.
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Start. "auto" is "pca" for features, and "spectral", the slowest eigenvectors of the random walk on the
-        neighbours' graph, for metric="precomputed", where "pca" is not possible. They are rescaled so that the widest
-        column has a standard deviation of 3 ("student-t": 1e-4); dimensions that the data do not have begin with noise
-        of 10 % of that. "random" is noise with a standard deviation of 1 (1e-4). An array is taken as it is, so that
-        one can go on from an earlier ``embedding_``, unless a run would be stuck there: where its widest column has a
-        standard deviation below 1e-6 or above 30 ("student-t": 50), or a mean is above that, it is centred and rescaled
-        as the others, with a UserWarning. (For many points the limit is .3 (1.5) times the root of their number.)
+        neighbours' graph, for metric="precomputed", where "pca" is not possible. A start, an array too, is centred and
+        rescaled so that its widest column has a standard deviation of 3 ("student-t": 1e-4): from wider or narrower
+        ones runs end stuck. Columns without any width become noise of 10 % of that. "random" is noise with a standard
+        deviation of 1 (1e-4). From an earlier ``embedding_`` the layout stays.
     metric : str or callable, default="euclidean"
         Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, not squared, or a
         sparse graph of them, such as `sklearn.neighbors.KNeighborsTransformer` makes with mode="distance". A row of a
