@@ -133,7 +133,7 @@ def transform(rows):
         [
             f"{label(row)}, {row['new']} new",
             row["method"] + (f" ({row['skipped']})" if "skipped" in row else ""),
-            *(median(row, key, ".4f") for key in ("accuracy", "t5")),
+            *(f"{np.mean(row[key]):.4f}" if key in row else "" for key in ("accuracy", "t5")),
             median(row, "radius", ".2f"),
             median(row, "seconds", ".2f"),
         ]
