@@ -60,19 +60,19 @@ def gradient(rows, x, u, G):
 @pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
 @pytest.mark.parametrize("normalization", [None, "global"])
 def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
-    """m <- b m + (1 - b) M F, the first direction by itself, then step 6 with the average's own length."""
+    """m <- b m + (1 - b) M F from m = 0, then step 6 with the average's own length."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
     problem = with_inertia(returns, b, metric=metric)
     problem.defaults |= {"normalization": normalization, "precision": eps}
     solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
     oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
-    x, y, m = np.ones(D), None, None
+    x, y, m = np.ones(D), None, 0.0
     for _ in range(T):
         m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
         y = m_g[0] @ x if y is None else (1 - beta) * y + beta * (m_g[0] @ x)
         way = weight * gradient(rows, x, y, m_dg[0])
-        m = way if m is None else b * m + (1 - b) * way
+        m = b * m + (1 - b) * way
         length = np.sqrt((m**2 / weight).sum())
         gamma = 1 if normalization is None else min(eps / length, 0.5)
         x = x - gamma * eta * m

@@ -29,7 +29,7 @@ class Mesh:
     >>> import numpy as np
     >>> from sk_stormc.problems._mesh import Mesh
     >>> total, forces = Mesh(spacing=0.2)(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    >>> round(total, 3), forces.round(2).tolist()
+    >>> round(total, 3), (forces.round(2) + 0.0).tolist()
     (1.0, [[-0.25, 0.0], [0.25, 0.0]])
     """
 

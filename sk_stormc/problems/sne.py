@@ -20,6 +20,7 @@ __all__ = ["SNEProblem"]
 EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
+LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -151,7 +152,7 @@ class SNEProblem(CompositionalProblem):
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE) if meshed else None
         self._mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
-        self.inner_floor = FLOOR
+        self.inner_floor = LONELY if self.per_point else FLOOR
         self._weight, self._buffers = {}, {}  # of the edges
         self._at = {}  # what was computed at the last point
         self._set_steps(n_iter)
@@ -403,7 +404,7 @@ class SNEProblem(CompositionalProblem):
 
     def outer(self, x, u):
         """f(x, u), exact."""
-        normalisers = float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
+        normalisers = float(np.log(np.maximum(u, FLOOR), dtype=float).sum())
         return self.exaggeration * self._attraction(x) + normalisers
 
     def _attraction(self, x):
