@@ -10,7 +10,14 @@ from sklearn.utils import gen_batches
 
 from sk_stormc._brute_force import nearest_by_products
 
-__all__ = ["fewest_neighbors", "fit_search", "neighbors_of_each", "warn_of_long_search"]
+__all__ = [
+    "check_not_negative",
+    "fewest_neighbors",
+    "fit_search",
+    "largest_of_columns",
+    "neighbors_of_each",
+    "warn_of_long_search",
+]
 
 LONG = 100_000  # points from which on the exact search is timed before it is begun
 LONG_SECONDS = 10.0  # a search that takes less needs no warning
@@ -43,9 +50,7 @@ def fewest_neighbors(X, metric):
         return X.shape[0] - 1
     if X.shape[0] != X.shape[1]:
         raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
-    stored = X.data if sparse.issparse(X) else X
-    if stored.min(initial=0) < 0:
-        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {stored.min()}")
+    check_not_negative(X)
     if not sparse.issparse(X):
         _check_symmetry(X)
         return X.shape[0] - 1
@@ -67,13 +72,25 @@ def fewest_neighbors(X, metric):
     return int(found.min())
 
 
-def _check_size(X):
-    """Squares of the data must neither overflow nor vanish in their type."""
+def check_not_negative(X):
+    """Distances, dense or a graph's, must not be negative."""
+    lowest = (X.data if sparse.issparse(X) else X).min(initial=0)
+    if lowest < 0:
+        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
+
+
+def largest_of_columns(X):
+    """The largest absolute value of each column, in float64."""
     if sparse.issparse(X):
         largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph
         np.maximum.at(largest, X.indices, np.abs(X.data))
-    else:
-        largest = np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
+        return largest
+    return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
+
+
+def _check_size(X):
+    """Squares of the data must neither overflow nor vanish in their type."""
+    largest = largest_of_columns(X)
     top = largest.max()
     if not top > 0:
         return

@@ -5,6 +5,7 @@ from scipy import sparse
 from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
+from sk_stormc._neighbors import check_not_negative, largest_of_columns
 from sk_stormc.affinities import conditional_probabilities
 
 __all__ = ["place"]
@@ -156,18 +157,15 @@ EXACT = {
 
 def _check_size(X):
     """Raise a ValueError if squares of the data would overflow."""
-    largest = abs(X).max(axis=0)
-    largest = largest.toarray().ravel() if sparse.issparse(largest) else largest
-    if float(largest.max()) > LARGEST:
+    largest = largest_of_columns(X)
+    if largest.max() > LARGEST:
         column = np.argmax(largest)
         raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
 
 
 def _check_distances(X):
     """Raise a ValueError if distances are negative, or a graph has an empty row."""
-    lowest = X.data.min(initial=0) if sparse.issparse(X) else X.min()
-    if lowest < 0:
-        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
+    check_not_negative(X)
     if sparse.issparse(X) and not np.diff(X.indptr).all():
         row = np.argmin(np.diff(X.indptr))
         raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")

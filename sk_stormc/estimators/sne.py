@@ -24,7 +24,7 @@ __all__ = ["SNEEmbedding"]
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
 LBFGS_ITERATIONS = 1000  # it ends where it has converged
 NEW_PERPLEXITY = 15.0  # of new samples, at most
-WORSE = 0.01  # part of the way, and of the divergence, by which the last map may be above the best
+WORSE = 0.01  # of the start's divergence, by which the last map may be above the best
 PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
 
 
@@ -32,8 +32,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
 
     Minimises KL(P || Q), P the affinities of the data at a given perplexity and Q those of the embedding. The
-    normalisers of Q are the inner value: each iteration takes the pairs that are neighbours in the data exactly and
-    samples some of all others, so its cost is linear in the number of points, in any dimension.
+    normalisers of Q are the inner value. Each iteration takes the pairs that are neighbours in the data exactly. The
+    others are summed on a mesh ("student-t" in one and two dimensions), or some are sampled; so the cost is in
+    proportion to the number of points.
 
     Parameters
     ----------
@@ -339,7 +340,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         That is where a few at the full rate would lower the divergence by a notable part of itself.
         """
         start, best = self.loss_curve_[0], np.min(self.loss_curve_)
-        if self.kl_divergence_ > best + WORSE * (start - best) + WORSE * best:
+        if self.kl_divergence_ > best + WORSE * start:
             said = (
                 f"the map's divergence, {self.kl_divergence_:.4g}, is above one that was recorded, {best:.4g}. Use a "
                 "smaller learning_rate or larger batches."

@@ -33,8 +33,8 @@ class Mesh:
     (1.0, [[-0.25, 0.0], [0.25, 0.0]])
     """
 
-    def __init__(self, spacing=None):
-        self.spacing = SPACING if spacing is None else spacing
+    def __init__(self, spacing=SPACING):
+        self.spacing = spacing
         self._known = None  # shape, spacing and precision of the last mesh, and its kernel
 
     def __call__(self, x):

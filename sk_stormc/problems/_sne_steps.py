@@ -50,9 +50,8 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
         # long steps misplace some of many points, but short ones do not reach the width of a very large map
-        short, wide = n > 20_000, n > 200_000
-        rate, inertia = 2 * (2.0 if short and not wide else 3.0), 0.8
-        limit = 5.0 * math.sqrt(n / 20_000) if wide else 5.0
+        rate, inertia = 2 * (2.0 if 20_000 < n <= 200_000 else 3.0), 0.8
+        limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
     sampled += n_near if batch else 0
     # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
     affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)

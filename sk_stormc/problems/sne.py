@@ -4,13 +4,13 @@ import copy
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.affinities import check_affinities
+from sk_stormc.problems._far_field import Columns, FarField
 from sk_stormc.problems._laplacian import Aggregates, GraphLaplacian
 from sk_stormc.problems._mesh import Mesh
-from sk_stormc.problems._pairs import Edges, column_sums, columns
+from sk_stormc.problems._pairs import Edges
 from sk_stormc.problems._sne_dense import check_memory, dense_jacobian
 from sk_stormc.problems._sne_steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
 from sk_stormc.problems.base import CompositionalProblem
@@ -19,7 +19,6 @@ __all__ = ["SNEProblem"]
 
 EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
-KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
@@ -38,14 +37,6 @@ class _StudentT:
     k = staticmethod(lambda D: np.reciprocal(np.add(D, 1, out=D), out=D))
     attraction = staticmethod(lambda s, k, out=None: np.multiply(s, k, out=out))
     repulsion = staticmethod(lambda k: k * k)
-
-
-class _Batch:
-    """Columns of the matrix of all pairs (None: all), and what was found at the last point."""
-
-    def __init__(self, chosen):
-        self.chosen = chosen
-        self.x = self.far = None
 
 
 class SNEProblem(CompositionalProblem):
@@ -151,7 +142,8 @@ class SNEProblem(CompositionalProblem):
         self.n_near = -(-S.nnz // n) if near_field else 0
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE) if meshed else None
-        self._mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
+        mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
+        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh)
         self.inner_floor = LONELY if self.per_point else FLOOR
         self._weight, self._buffers = {}, {}  # of the edges
         self._at = {}  # what was computed at the last point
@@ -161,14 +153,6 @@ class SNEProblem(CompositionalProblem):
     def aggregates(self):
         """Groups of points, the coarse level of the metric's linear system."""
         return Aggregates(self.edges)
-
-    @cached_property
-    def _left_out(self):
-        """What sampled columns leave out: each point's pair with itself, and the near field."""
-        itself = sparse.eye_array(self.n_inner, format="csr", dtype=np.int8)
-        if not self.near_field:
-            return itself
-        return (itself + (self.P + self.P.T).astype(bool).astype(np.int8)).tocsr()
 
     def stage(self, n_iter, exaggeration=1.0, held=None):
         """The same problem with another horizon and exaggeration; the graph is shared.
@@ -195,7 +179,7 @@ class SNEProblem(CompositionalProblem):
         n, d = self.n_inner, self.n_components
         held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
-        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._mesh is not None)
+        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
         mu = regularization(self.kernel, held, self.defaults["max_iter"], total)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
@@ -231,7 +215,7 @@ class SNEProblem(CompositionalProblem):
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
-        return _Batch(draws)
+        return Columns(draws)
 
     def outer_batch(self, draws):
         """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
@@ -282,48 +266,7 @@ class SNEProblem(CompositionalProblem):
         return self._buffers[key]
 
     def _far(self, x, batch):
-        """A batch at x: sums of k without the near field's, and what `vjp` needs: (x, weight, far, whole).
-
-        ``whole`` says that the near field is among them.
-        """
-        if batch.x is not x:
-            batch.x = batch.far = None  # free the memory of the last ones first
-            if batch.chosen is not None:
-                sums, far = self._columns(x, batch.chosen)
-                weight = x.dtype.type(self.n_inner / len(batch.chosen))
-                batch.far = weight * sums, (x, weight, far, False)
-            elif self._mesh is not None:
-                total, forces = self._mesh(self._points(x))
-                batch.far = total, (x, x.dtype.type(1), forces, True)
-            else:
-                batch.far = self._all_columns(x)
-            batch.x = x
-        return batch.far
-
-    def _columns(self, x, chosen):
-        if not self.per_point:
-            return column_sums(self._points(x), chosen, self._left_out)
-        E, sums = columns(self._points(x), chosen, self._left_out)
-        return sums, (chosen, E)
-
-    def _blocks(self):
-        n = self.n_inner
-        return np.array_split(np.arange(n), -(-n * n // 2**22))
-
-    def _all_columns(self, x):
-        """All columns, block by block."""
-        one = x.dtype.type(1)
-        if not self.per_point:
-            total, forces = 0.0, 0.0
-            for block in self._blocks():  # none of their forces is kept
-                of_block, part = self._columns(x, block)
-                total, forces = total + of_block, forces + part
-            return total, (x, one, forces, False)
-        if self.n_inner**2 * x.dtype.itemsize <= KEPT:
-            sums, far = self._columns(x, np.arange(self.n_inner))
-        else:
-            sums, far = sum(self._columns(x, block)[0] for block in self._blocks()), None
-        return sums, (x, one, far, False)
+        return self._far_field.at(x, self._points(x), batch)
 
     def inner(self, x, batch):
         """u: the normalisers, Z_i of each point or one Z."""
@@ -343,7 +286,7 @@ class SNEProblem(CompositionalProblem):
         """J.T v: -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l; over a batch an estimate of that."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
-        F = self._far_forces(J, v)
+        F = self._far_field.forces(self._points(J[0]), J, v)
         if self.near_field and not J[3]:
             rows, k = self._near(J[0])
             F += self.edges.forces(self._near_repulsion(v, k), rows).T
@@ -353,22 +296,6 @@ class SNEProblem(CompositionalProblem):
         c = self._buffer("force", k.dtype)
         np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
         return c
-
-    def _far_forces(self, J, v):
-        x, weight, far, _ = J
-        points = self._points(x)
-        if not self.per_point:
-            return far * (-4 * weight * v[0])
-        if far is None:
-            return sum(self._block_forces(points, v, *self._columns(x, block)[1]) for block in self._blocks())
-        return self._block_forces(points, v, *far) * weight
-
-    def _block_forces(self, points, v, chosen, E):
-        """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b x_b]."""
-        d, v_b, x_b = points.shape[1], v[chosen][:, None], points[chosen]
-        T = E @ np.hstack([np.ones_like(v_b), x_b, v_b, v_b * x_b])
-        of_l = v[:, None] * (points * T[:, :1] - T[:, 1 : d + 1])
-        return -2 * (of_l + points * T[:, d + 1 : d + 2] - T[:, d + 2 :])
 
     def outer_gradient(self, x, u, batch):
         """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
@@ -399,13 +326,15 @@ class SNEProblem(CompositionalProblem):
         rows, k = self._near(x)
         c = self._near_repulsion(v, k)
         c += self.attraction_at(x)[0]
-        F = self.edges.forces(c, rows).T + self._far_forces(J, v)
+        F = self.edges.forces(c, rows).T + self._far_field.forces(self._points(J[0]), J, v)
         return F.ravel()
 
     def outer(self, x, u):
         """f(x, u), exact."""
-        normalisers = float(np.log(np.maximum(u, FLOOR), dtype=float).sum())
-        return self.exaggeration * self._attraction(x) + normalisers
+        return self.exaggeration * self._attraction(x) + self._log_sum(u)
+
+    def _log_sum(self, u):
+        return float(np.log(np.maximum(u, FLOOR), dtype=float).sum())
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
@@ -416,20 +345,20 @@ class SNEProblem(CompositionalProblem):
 
     def objective(self, x):
         """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
-        if self._mesh is not None:
-            return float(self.outer(x, np.array([self._mesh.total(self._points(x))])))
-        return self._objective(x, CENSUS)
+        return float(self.outer(x, self._normalisers(x, self._far_field.mesh, CENSUS)))
 
-    def _objective(self, x, exact):
-        """Phi(x), from columns above so many points."""
-        n = self.n_inner
-        if n <= exact or not self.near_field:
-            return super().objective(x)
-        chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
-        far = sum(self._columns(x, block)[0] for block in np.array_split(chosen, -(-n * CENSUS // 2**23)))
-        batch = _Batch(chosen)
-        batch.x, batch.far = x, (x.dtype.type(n / CENSUS) * far, (x, None, None, False))
-        return float(self.outer(x, self.inner(x, batch)))
+    def _normalisers(self, x, mesh, exact):
+        """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
+        n, points = self.n_inner, self._points(x)
+        if mesh is not None:
+            return np.array([mesh.total(points)])
+        batch = self.inner_batch(None)
+        if n > exact and self.near_field:
+            chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
+            blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
+            sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
+            batch.x, batch.found = x, (x.dtype.type(n / CENSUS) * sums, (x, None, None, False))
+        return self.inner(x, batch)
 
     def divergence(self, x):
         """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
@@ -448,11 +377,7 @@ class SNEProblem(CompositionalProblem):
         It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
         points.
         """
-        if self._mesh is None:
-            fun = self._objective(x, EXACT)
-        else:
-            fun = float(self.outer(x, np.array([self._fine.total(self._points(x))])))
-        return self.divergence_of(fun + (1 - self.exaggeration) * self._attraction(x))
+        return self.divergence_of(self._attraction(x) + self._log_sum(self._normalisers(x, self._fine, EXACT)))
 
     def divergence_of(self, fun):
         """KL(P || Q) where Phi, without exaggeration, is so much.
@@ -465,9 +390,13 @@ class SNEProblem(CompositionalProblem):
         -------
         float or ndarray
         """
+        return (fun + self._negentropy) / (self.n_inner if self.per_point else 1)
+
+    @cached_property
+    def _negentropy(self):
+        """sum p log p."""
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
-        entropy = (1 if self.per_point else 2) * float(p @ np.log(p))
-        return (fun + entropy) / (self.n_inner if self.per_point else 1)
+        return (1 if self.per_point else 2) * float(p @ np.log(p))
 
     def unbounded_below(self):
         """False: a divergence is not negative.
@@ -479,7 +408,7 @@ class SNEProblem(CompositionalProblem):
         return False
 
     def _dense_jacobian(self, x, batch):
-        n, left_out = self.n_inner, self._left_out.toarray()
+        n, left_out = self.n_inner, self._far_field.left_out.toarray()
         chosen = np.arange(n) if batch.chosen is None else batch.chosen
         W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - left_out)
         if self.near_field:
