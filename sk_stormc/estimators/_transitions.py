@@ -169,4 +169,4 @@ def follow(pending, Z, y, terminal, time):
         raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
     kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
     next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
-    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:], y[-1], time[-1])
+    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1])
