@@ -67,8 +67,9 @@ class Moments:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
         if not len(y):
             return self
-        weighted = scale_rows(weights, Z)
-        chunk = dense(weighted.T @ (Z - self.gamma * next_Z)), dense(weighted.T @ Z), weighted.T @ y
+        with np.errstate(over="ignore", invalid="ignore"):
+            weighted = scale_rows(weights, Z)
+            chunk = dense(weighted.T @ (Z - self.gamma * next_Z)), dense(weighted.T @ Z), weighted.T @ y
         if not all(np.isfinite(part).all() for part in chunk):
             raise ValueError("X, y and sample_weight must have finite products: divide what is very large by its scale")
         result = object.__new__(Moments)
@@ -115,7 +116,8 @@ def solve_exactly(problem):
     """The minimiser of a problem of policy evaluation, and the fitted attributes that tell of it."""
     found = problem.solution()
     n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
-    return found.x, _attributes(found, problem.objective(found.x), n_evaluations, StopReason.CONVERGED)
+    fun = 0.0 if found.vanishes else problem.objective(found.x)
+    return found.x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows):
@@ -184,10 +186,10 @@ def forget(estimator):
 def _attributes(found, fun, n_evaluations, stop_reason, told=False):
     if found.condition >= ILL_CONDITIONED and not told:
         warnings.warn(
-            f"The features are nearly collinear: the condition number over the rank of {found.rank} is "
-            f"{found.condition:.1e}, so that rounding alone may change values by a part in "
-            f"{1 / (found.condition * np.finfo(float).eps):.0e}, and chance in the data by far more. Set alpha "
-            "(1e-6 of a feature's mean square is little), or take fewer features.",
+            f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
+            f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
+            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is little), or "
+            "take fewer features.",
             ConvergenceWarning,
             stacklevel=4,
         )
