@@ -6,7 +6,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
-from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, stream_moments
+from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
+from sk_stormc.estimators._traces import keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -54,6 +55,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Without an intercept, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
         Weight of |coef_|^2 in the objective.
+    trace_decay : float, default=0.0
+        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective: errors count for earlier states of
+        the episode, lambda times less at each step. 1 is regression on the discounted returns. Rows must be in order;
+        a trace ends where an episode does, and where next_X is not the next row's X (with ``time``, at a gap).
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     verbose : {0, 1}, default=0
@@ -132,6 +137,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         features=None,
         fit_intercept=True,
         alpha=0.0,
+        trace_decay=0.0,
         max_iter=None,
         tol=None,
         verbose=0,
@@ -143,6 +149,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.features = features
         self.fit_intercept = fit_intercept
         self.alpha = alpha
+        self.trace_decay = trace_decay
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -230,7 +237,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
-        if solver == "lstd":
+        if solver == "lstd" and self.trace_decay:
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            (x, exact), result = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha), None
+        elif solver == "lstd":
             (x, exact), result = solve_exactly(problem), None
         else:
             solver.accept(problem)
@@ -311,13 +321,16 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Z, pending = transform(features, X, states, None, self.fit_intercept), None
         if time is not None and next_X is None:
             ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            Z, next_Z, y, pending = follow(self.__dict__.get("_pending"), Z, y, ends, check_time(time, len(y)))
+            time, waiting = check_time(time, len(y)), self.__dict__.get("_pending")
+            Z, next_Z, y, pending = follow(waiting, Z, y, ends, time)
+            keys = keys_of_times(waiting, ends, time)
         else:
             source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
             Z, y = Z[kept], y[kept]
             next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
+            keys = states[kept], follows[rows[kept]], terminal[kept]
         if exact:
-            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))))
+            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))), keys)
             if not fitted:
                 validate_data(self, X, skip_check_array=True)
             self.__dict__.pop("n_states_", None)  # of a fit before
@@ -418,6 +431,11 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
+        check_number("trace_decay", self.trace_decay, low=0, high=1)
+        if self.trace_decay and not (isinstance(self.solver, str) and self.solver == "lstd"):
+            raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {self.trace_decay} with {self.solver!r}")
+        if self.trace_decay and self.objective == "bellman":
+            raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
@@ -426,6 +444,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         """The objective, and why."""
         if self.objective != "auto":
             return self.objective, "as given"
+        if self.trace_decay:
+            return "projected", "it has eligibility traces"
         share = visits[visits > 1].sum() / visits.sum()
         reason = f"{share:.0%} of the transitions are from states visited more than once"
         return ("bellman" if share >= REPEATING else "projected"), reason
