@@ -2,9 +2,21 @@
 
 import numpy as np
 
-__all__ = ["goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
+from sk_stormc._validation import check_number
+
+__all__ = ["check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
 
 BLOCK = 256  # rows whose traces are one matrix product
+
+
+def check_trace_decay(estimator):
+    """lambda in [0, 1], and 0 where nothing would come of it."""
+    decay = estimator.trace_decay
+    check_number("trace_decay", decay, low=0, high=1)
+    if decay and not (isinstance(estimator.solver, str) and estimator.solver == "lstd"):
+        raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {decay} with solver={estimator.solver!r}")
+    if decay and estimator.objective == "bellman":
+        raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")
 
 
 def goes_on(left, after, terminal, expected):

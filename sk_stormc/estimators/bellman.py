@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
-from sk_stormc.estimators._traces import keys_in_order, keys_of_times
+from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -431,11 +431,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
-        check_number("trace_decay", self.trace_decay, low=0, high=1)
-        if self.trace_decay and not (isinstance(self.solver, str) and self.solver == "lstd"):
-            raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {self.trace_decay} with {self.solver!r}")
-        if self.trace_decay and self.objective == "bellman":
-            raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
+        check_trace_decay(self)
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
