@@ -6,6 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -145,6 +146,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
+    @with_fit
     def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Find the values.
 
@@ -183,6 +185,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped.
         """
+        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
         self._check_parameters()
         probe = clone(self)
@@ -222,28 +225,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
+
+        def values(x):
+            w = np.zeros(d)
+            w[columns] = x
+            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+            return {"coef_": coef, "intercept_": intercept, "features_": features}
+
+        fit = result = None
         if solver == "lstd":
-            x, result = problem.minimizer(), None
+            x = problem.minimizer()
         else:
             solver.accept(problem)
-            result = self._run(solver, problem, random_state=self.random_state)
+            fit = Fit(self, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
-        w = np.zeros(d)
-        w[columns] = x
         validate_data(self, X, skip_check_array=True)
-        self.features_, self.n_states_ = features, len(first)
+        self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
-        self.coef_, self.intercept_ = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+        vars(self).update(values(x))
         if result is not None:
-            self._keep(solver, result)
+            self._keep(solver, result, fit)
         else:
             self.n_evaluations_ = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
             self.loss_curve_ = np.array([problem.objective(x)])
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
-            self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
+            self.n_iter_, self.stop_reason_, self.solver_, self._progress = 1, "converged", "lstd", None
         self._stream = self._pending = None
         if result is not None:
+            fit.end({})
             self._conclude(solver, result)
         return self
 
