@@ -217,4 +217,4 @@ class Checkpoint(_PerFit):
             return None
         modules = (type(estimator._make_solver()).__module__,)
         head, (random_state, runs) = _state_file.read(self.path, modules)
-        return Progress(**head, random_state=random_state, runs=runs)
+        return Progress(head["estimator"], head["parameters"], head["data"], random_state, runs)

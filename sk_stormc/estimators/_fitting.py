@@ -30,10 +30,20 @@ class Progress:
     """What a fit has done, and by what it is recognised as the same."""
 
     estimator: str
-    parameters: dict
+    asked: object  # parameters by name, in words; or a function that makes these, as most fits never need them
     data: dict
     random_state: object = None  # as it was when the fit began; an int stays one
     runs: list = field(default_factory=list)  # the `RunState` of each
+
+    @property
+    def parameters(self):
+        """By name, in words."""
+        if callable(self.asked):
+            self.asked = self.asked()
+        return self.asked
+
+    def __getstate__(self):
+        return vars(self) | {"asked": self.parameters}
 
     def check(self, other):
         """Raise where another fit has another estimator, other parameters or other data, and name them."""
@@ -55,6 +65,8 @@ class Fit:
     Parameters
     ----------
     estimator : CompositionalEstimator
+    solver : CompositionalSolver
+        With all its parameters set.
     X, y : array-like
     **metadata : array-like
         Of the samples, as `fit` was given them.
@@ -66,7 +78,7 @@ class Fit:
     has_callbacks : bool
     """
 
-    def __init__(self, estimator, X, y=None, **metadata):
+    def __init__(self, estimator, solver, X, y=None, **metadata):
         self.estimator, self.X, self.y = estimator, X, y
         self.metadata = {name: value for name, value in metadata.items() if value is not None}
         self.before = estimator.__dict__.get("_resumed")
@@ -75,7 +87,7 @@ class Fit:
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         self.progress = Progress(
             type(estimator).__name__,
-            estimator._lasting_parameters(),
+            estimator._lasting_parameters(solver),
             {name: fingerprint(value) for name, value in data.items()},
             seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
         )
@@ -243,8 +255,8 @@ def fingerprint(data):
     """Shape, dtype and a checksum of some rows, spread evenly: a thousandth of a second, however large the data."""
     if data is None:
         return None
-    n = _num_samples(data)
-    shape = getattr(data, "shape", None) or np.shape(data)
+    data = data if hasattr(data, "shape") else np.asarray(data)
+    n, shape = _num_samples(data), data.shape
     every = max(1, math.ceil(n / max(16, SAMPLE // max(1, math.prod(shape[1:])))))
     rows = _safe_indexing(data.tocsr() if sparse.issparse(data) else data, np.arange(0, n, every))
     if sparse.issparse(rows):

@@ -88,13 +88,16 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         finally:
             del self._resumed
 
-    def _lasting_parameters(self):
-        """What a resumed fit must have in common with the fit before, in words."""
-        solver = self._make_solver()
-        own = {name: value for name, value in self.get_params(deep=False).items() if name != "solver"}
-        theirs = {f"solver__{name}": v for name, v in solver.get_params().items() if name not in FREE}
-        kept = {name: value for name, value in own.items() if name not in FREE} | theirs
-        return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in kept.items()}
+    def _lasting_parameters(self, solver, free=FREE):
+        """A function that gives what a resumed fit must have in common with this one: parameters in words."""
+        own = {name: value for name, value in vars(self).items() if not (name.startswith("_") or name.endswith("_"))}
+
+        def in_common():
+            theirs = {f"solver__{name}": value for name, value in solver.get_params().items() if name not in FREE}
+            kept = {name: value for name, value in own.items() if name not in (*free, "solver")} | theirs
+            return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in kept.items()}
+
+        return in_common
 
     def _make_solver(self):
         """The solver to run, with all its parameters checked."""

@@ -237,7 +237,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             x = problem.minimizer()
         else:
             solver.accept(problem)
-            fit = Fit(self, X, y, **given)
+            fit = Fit(self, solver, X, y, **given)
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 

@@ -167,7 +167,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             x0 = self.weights_
         asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
         first_residual = before[1] if x0 is not None and before[0] == asked else None
-        fit = Fit(self, X, y, sample_weight=sample_weight)
+        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
         result = fit.run(
             solver,
             problem,

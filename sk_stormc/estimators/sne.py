@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc.affinities import affinities, perplexity_search
-from sk_stormc.estimators._fitting import Fit, in_words, with_fit
+from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
 from sk_stormc.estimators.base import CompositionalEstimator
@@ -191,7 +191,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         solver = self._make_solver()
         self._check_parameters()
-        fit = Fit(self, X, y)
+        fit = Fit(self, solver, X, y)
         X_checked = check_array(
             X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
         )
@@ -308,9 +308,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         solver.validate()
         return solver
 
-    def _lasting_parameters(self):
+    def _lasting_parameters(self, solver):
         """With max_iter, at which the learning rate is to be 0."""
-        return super()._lasting_parameters() | {"max_iter": in_words(self.max_iter)}
+        return super()._lasting_parameters(solver, free=[name for name in FREE if name != "max_iter"])
 
     def _solve(self, fit, P, start, solver, dtype, embedded):
         """The early stage and the main one; the problem of the latter, and both results as one."""
