@@ -6,6 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
 from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
@@ -160,6 +161,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
+    @with_fit
     def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Find the values.
 
@@ -198,6 +200,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped.
         """
+        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
         self._check_parameters()
         probe = clone(self)
@@ -237,28 +240,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
+
+        def values(x):
+            w = np.zeros(d)
+            w[columns] = x
+            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+            return {"coef_": coef, "intercept_": intercept, "features_": features}
+
+        result = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
-            (x, exact), result = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha), None
+            x, exact = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha)
         elif solver == "lstd":
-            (x, exact), result = solve_exactly(problem), None
+            x, exact = solve_exactly(problem)
         else:
             solver.accept(problem)
-            result = self._run(solver, problem, random_state=self.random_state)
+            fit = Fit(self, solver, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
-        w = np.zeros(d)
-        w[columns] = x
         validate_data(self, X, skip_check_array=True)
-        self.features_, self.n_states_ = features, len(first)
+        self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
-        self.coef_, self.intercept_ = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+        vars(self).update(values(x))
         self._stream = self._pending = None
         if result is None:
-            self.__dict__.update(exact)
+            vars(self).update(exact, _progress=None)
         else:
             forget(self)
-            self._keep(solver, result)
+            self._keep(solver, result, fit)
+            fit.end({})
             self._conclude(solver, result)
         return self
 
