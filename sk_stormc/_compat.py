@@ -1,7 +1,8 @@
 """scikit-learn's callbacks, which are experimental: the only place that imports them."""
 
 import functools
-import warnings
+
+from sk_stormc._warnings import warn
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -44,9 +45,8 @@ def open_context(estimator):
 @functools.cache  # once
 def say_that_they_are_off():
     """Warn that callbacks do nothing."""
-    warnings.warn(
+    warn(
         "callbacks are off: this version of scikit-learn has no sklearn.callback that is known here. The fit goes on "
         "without them.",
         UserWarning,
-        stacklevel=3,
     )

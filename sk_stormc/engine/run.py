@@ -2,13 +2,13 @@
 
 import copy
 import math
-import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import as_numbers
+from sk_stormc._warnings import warn
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
@@ -196,4 +196,4 @@ def warn_if_unconverged(solver, result):
 
 
 def _warn(solver, message):
-    warnings.warn(f"{type(solver).__name__} {message}", ConvergenceWarning, stacklevel=6)
+    warn(f"{type(solver).__name__} {message}", ConvergenceWarning)

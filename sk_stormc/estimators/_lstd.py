@@ -1,11 +1,11 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
 import copy
-import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc._warnings import warn
 from sk_stormc.estimators._traces import goes_on, trace_blocks
 from sk_stormc.problems._least_squares import root_of_inverse, solve_moments
 from sk_stormc.problems._markov import dense, scale_rows
@@ -219,13 +219,12 @@ def forget(estimator):
 
 def _attributes(found, fun, n_evaluations, stop_reason, told=False):
     if found.condition >= ILL_CONDITIONED and not told:
-        warnings.warn(
+        warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
             "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is little), or "
             "take fewer features.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     return {
         "loss_curve_": np.array([fun]),

@@ -11,6 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
 from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
@@ -380,7 +381,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             )
         else:
             return
-        warnings.warn(said, ConvergenceWarning, stacklevel=3)
+        warn(said, ConvergenceWarning)
 
 
 @contextmanager
