@@ -9,7 +9,7 @@ import numpy as np
 
 from sk_stormc._table import format_table
 
-__all__ = ["ComparedRun", "SolverComparison"]
+__all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
 QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
@@ -150,7 +150,7 @@ class SolverComparison:
         """
         import pandas as pd
 
-        rows = [row | {"stop_reasons": _reasons(row)} for row in self.table]
+        rows = [row | {"stop_reasons": stop_reasons(row)} for row in self.table]
         return pd.DataFrame(rows).set_index("solver")
 
     def plot(self, *, x="passes", y="gap", ax=None, **kwargs):
@@ -171,7 +171,8 @@ class SolverComparison:
         """
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
-        optimum = self.optimum if y == "gap" else None
+        best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
+        optimum = self.optimum if y == "gap" and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made
             return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
@@ -181,7 +182,7 @@ class SolverComparison:
         for row in self.table:
             numbers = (_spread(row, "objective", 8), f"{row['gap_median']:.1e}", f"{row['ifo_median']:.0f}")
             costs = _spread(row, "passes", 3), _spread(row, "seconds", 2)
-            rows.append((row["solver"], *numbers, *costs, _reasons(row), str(row["warnings"])))
+            rows.append((row["solver"], *numbers, *costs, stop_reasons(row), str(row["warnings"])))
             cells = [_reach(row, what, gap) for what in ("passes", "seconds") for gap in self.gaps]
             reach.append((row["solver"], *cells))
         for label, found in self.warnings.items():
@@ -239,6 +240,7 @@ def _reach(row, what, gap):
     return found if reached == row["runs"] else f"{found} ({reached} of {row['runs']})"
 
 
-def _reasons(row):
+def stop_reasons(row):
+    """Those of a row of the table as text, counted where they differ."""
     reasons = row["stop_reasons"]
     return ", ".join(name if len(reasons) == 1 else f"{name} {count}" for name, count in reasons.items())

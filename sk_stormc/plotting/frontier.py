@@ -136,18 +136,18 @@ class FrontierDisplay:
         found = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
         follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
         for value in found:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                follower.set_params(risk_aversion=float(value)).fit(X)
+            warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
+            if warned:  # tol is relative to the start, and one at the minimum itself cannot be improved on
+                afresh = clone(follower).set_params(warm_start=False)
+                warned = _fit_quietly(afresh, X)
+                if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
+                    follower = afresh.set_params(warm_start=True)
             weights.append(follower.weights_)
-            unsettled += [w for w in caught if issubclass(w.category, ConvergenceWarning)][:1]
-            for other in caught:
-                if not issubclass(other.category, ConvergenceWarning):
-                    warnings.warn(other.message, stacklevel=2)
+            unsettled += warned[:1]
         if unsettled:
             warnings.warn(
                 f"{len(unsettled)} of the {len(found)} portfolios of the frontier have not converged. The first said: "
-                f"{unsettled[0].message}",
+                f"{unsettled[0]}",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -243,6 +243,18 @@ def _pair(name, value, other_name, other):
             f"{name} and {other_name} must be finite vectors of one length, got {short(value)} and {short(other)}"
         )
     return x, y
+
+
+def _fit_quietly(portfolio, X):
+    """Fit, and return the messages of a fit that has not converged; other warnings go on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        portfolio.fit(X)
+    unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    for other in caught:
+        if not issubclass(other.category, ConvergenceWarning):
+            warnings.warn(other.message, stacklevel=3)
+    return unsettled
 
 
 def _aversions(given, returns, measure):
