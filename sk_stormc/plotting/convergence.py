@@ -284,7 +284,7 @@ class ConvergenceDisplay:
 
 def _grouped(name, given, curve_of):
     """Curves by label."""
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and not hasattr(given, "loss_curve"):  # a result may be a dict itself
         groups = {
             str(label): [curve_of(one) for one in (runs if isinstance(runs, (list, tuple)) else [runs])]
             for label, runs in given.items()
