@@ -15,7 +15,7 @@ from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.experiments import progress
 from sk_stormc.experiments.progress import progress_line
-from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, plot_curves
+from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, frontier, plot_curves
 from sk_stormc.plotting._style import LogTickFormatter, LogTicks
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS
@@ -359,6 +359,15 @@ def test_the_frontier_is_that_of_single_fits(measure):
         below = np.minimum(r - r.mean(), 0) if measure == "semivariance" else r - r.mean()
         np.testing.assert_allclose([risk, mean], [np.sqrt(np.mean(below**2)), r.mean()])
     assert not hasattr(portfolio, "weights_") and display.chosen_ is None
+
+
+def test_another_risk_measure_is_what_the_score_takes_off(monkeypatch):
+    monkeypatch.delitem(frontier.LABELS, "variance")
+    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+    display = FrontierDisplay.from_estimator(portfolio, RETURNS, risk_aversions=[0.1, 10.0], ax=new_axes())
+    np.testing.assert_allclose(display.risk, (RETURNS @ display.weights_.T).var(axis=0))
+    np.testing.assert_allclose(display.asset_risk, RETURNS.var(axis=0))
+    assert display.ax_.get_xlabel() == "variance of the loss per period"
 
 
 @pytest.mark.filterwarnings("error")

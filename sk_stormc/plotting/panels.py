@@ -62,7 +62,7 @@ def plot_curves(panels, labels):
         for k, ax in enumerate(row, start=1):
             curves = {method: _curves(method, runs, k, len(labels)) for method, runs in methods.items()}
             ConvergenceDisplay(curves, y_scale="log").plot(ax, legend=False, styles=styles)
-        row[0].set_ylabel(textwrap.fill(title, 30))
+        row[0].set_ylabel(title if "\n" in title else textwrap.fill(title, 30))
     for ax, label in zip(axes[0], labels, strict=True):
         ax.set_title(label, fontsize="medium")
     for ax in axes[-1]:
