@@ -11,8 +11,9 @@ from sk_stormc._comparison import ComparedRun, SolverComparison
 from sk_stormc._validation import check_bool, check_int, check_number, short
 from sk_stormc._watch import Watch
 from sk_stormc.engine import CompositionalSolver, StopReason
+from sk_stormc.estimators import SNEEmbedding
 from sk_stormc.estimators.base import CompositionalEstimator
-from sk_stormc.problems import CompositionalProblem
+from sk_stormc.problems import CompositionalProblem, SNEProblem
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
@@ -56,7 +57,7 @@ def compare_solvers(
     optimum : float, default=None
         The smallest value of the objective. None takes the best objective of all runs and of a run of L-BFGS with
         tol=1e-12, if L-BFGS can take the problem; its budget is the IFO of all other runs. Where the problem is not
-        convex it is the best that is known and no more.
+        convex it is the best that is known and no more; for embeddings it is the best of the runs.
     gradient : bool, default=False
         Whether to take the norm of the exact gradient at all records. It is not in the seconds, and costs as much as
         a pass each time.
@@ -97,6 +98,8 @@ def compare_solvers(
     check_number("optimum", optimum, words=(None,))
     check_bool("gradient", gradient)
     gaps = _check_gaps(gaps)
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress must be callable or None, got {short(progress)}")
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
@@ -109,13 +112,13 @@ def compare_solvers(
             done += 1
     if progress is not None:
         progress("the optimum", 1.0)
-    return SolverComparison(runs, gaps, *_optimum(optimum, runs, run_one, seeds[0]))
+    return SolverComparison(runs, gaps, *_optimum(optimum, runs, problem_or_estimator, run_one, seeds[0]))
 
 
 def _check_gaps(gaps):
     try:
         gaps = tuple(float(gap) for gap in gaps)
-    except TypeError:
+    except (TypeError, ValueError):
         raise ValueError(f"gaps must be a sequence of numbers between 0 and 1, got {short(gaps)}") from None
     for gap in gaps:
         check_number("gaps", gap, low=0, high=1, inclusive=False)
@@ -204,7 +207,7 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
     }
 
 
-def _optimum(given, runs, run_one, seed):
+def _optimum(given, runs, target, run_one, seed):
     """The value that gaps are taken to, and where it is from."""
     everything = [run for seeds in runs.values() for run in seeds]
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
@@ -216,6 +219,8 @@ def _optimum(given, runs, run_one, seed):
                 stacklevel=3,
             )
         return float(given), "what was given"
+    if isinstance(target, (SNEProblem, SNEEmbedding)):  # of many local minima, and L-BFGS takes all pairs
+        return best, f"the best of the runs, by {label!r}"
     budget = int(sum(run.ifo[-1] for run in everything))
     try:
         run = run_one("L-BFGS, for the optimum", LBFGS(tol=EXACT, max_ifo=budget), seed)

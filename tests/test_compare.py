@@ -178,6 +178,7 @@ def test_embeddings_with_their_two_stages():
     np.testing.assert_array_equal(run.record_iterations, fitted.record_iterations_)
     assert run.objective_label == "KL divergence" and (np.diff(run.seconds) >= 0).all()
     assert np.isfinite(run.gradient_norm).all()
+    assert found.optimum == run.loss_curve.min() and found.optimum_from == "the best of the runs, by 'storm-c'"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +195,10 @@ def test_embeddings_with_their_two_stages():
         ((PROBLEM, ["scgd"]), {"n_seeds": 0}, "n_seeds must be an integer >= 1"),
         ((PROBLEM, ["scgd"]), {"max_ifo": 0.5}, "max_ifo must be an integer"),
         ((PROBLEM, ["scgd"]), {"gaps": 0.1}, "gaps must be a sequence"),
+        ((PROBLEM, ["scgd"]), {"gaps": ["small"]}, "gaps must be a sequence of numbers.*'small'"),
+        ((PROBLEM, ["scgd"]), {"progress": 1}, "progress must be callable or None, got 1"),
+        ((PROBLEM, [("a", 3)]), {}, "solver must be a CompositionalSolver.*got 3"),
+        ((PROBLEM, ["scgd"]), {"nonsense": 1}, "nonsense"),
         ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),
         ((PROBLEM, ["scgd"]), {"optimum": "none"}, "optimum must be"),
         ((PROBLEM, ["scgd"]), {"gradient": 1}, "gradient must be True or False"),

@@ -232,6 +232,7 @@ def test_from_estimator():
         (lambda r: ConvergenceDisplay.from_results(r, x_scale="sqrt"), "x_scale must be one of"),
         (lambda r: ConvergenceDisplay.from_results(r, ax="here"), "ax must be matplotlib axes or None, got 'here'"),
         (lambda r: ConvergenceDisplay.from_estimator(CompositionalPortfolio()), "must be a fitted estimator"),
+        (lambda r: ConvergenceDisplay.from_results(r, styles=1), "styles must be a dict by label or None, got 1"),
         (lambda r: ConvergenceDisplay({}).plot(), "curves must be a dict"),
         (lambda r: ConvergenceDisplay({"a": [([0, 1], [1])]}).plot(), "x and y of 'a' must be vectors of one length"),
         (lambda r: ConvergenceDisplay({"a": [([0], [np.nan])]}).plot(), "y of 'a' must have a finite value"),

@@ -2,14 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.lines import Line2D
 
 from sk_stormc._validation import check_bool, check_choice, check_int, check_number, short
+from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
-from sk_stormc.solvers import SOLVERS
 
 __all__ = ["ConvergenceDisplay"]
 
@@ -18,63 +17,6 @@ Y_LABELS = {"objective": "objective", "gap": "objective gap", "gradient": "exact
 DECADES = 9  # shown below the start; a curve that falls further leaves the picture
 MARKERS = 6  # on a line
 MANY = 5  # labels, above which the legend of a figure of our own is beside the axes
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What is known at the records of one run; None where it is not."""
-
-    label: str
-    ifo: np.ndarray
-    objective: np.ndarray
-    iterations: np.ndarray | None = None
-    seconds: np.ndarray | None = None
-    gradient: np.ndarray | None = None
-    pass_ifo: int | None = None
-    objective_label: str = "objective"
-
-    @classmethod
-    def of_result(cls, result):
-        """Of a `SolverResult`, or of a run that knows more under the names of `compare_solvers`."""
-        if not hasattr(result, "loss_curve") or not hasattr(result, "ifo"):
-            raise ValueError(
-                "results must be a SolverResult, a list of them, or a dict of results or lists of them, got "
-                f"{short(result)}"
-            )
-        label = getattr(result, "label", None) or _solver_name(getattr(getattr(result, "state", None), "method", ""))
-        known = {name: getattr(result, name, None) for name in ("seconds", "pass_ifo", "gradient_norm")}
-        return cls(
-            label,
-            np.asarray(result.ifo, dtype=float),
-            np.asarray(result.loss_curve, dtype=float),
-            getattr(result, "record_iterations", None),
-            known["seconds"],
-            known["gradient_norm"],
-            known["pass_ifo"],
-            getattr(result, "objective_label", "objective"),
-        )
-
-    @classmethod
-    def of_estimator(cls, estimator):
-        """Of a fitted estimator of this package."""
-        if not hasattr(estimator, "loss_curve_") or not hasattr(estimator, "ifo_"):
-            raise ValueError(
-                "estimator must be a fitted estimator with loss_curve_ and ifo_, a list or a dict of them, got "
-                f"{short(estimator)}"
-            )
-        solver = getattr(estimator, "solver_", "")
-        return cls(
-            _solver_name(solver if isinstance(solver, str) else type(solver).__name__),
-            np.asarray(estimator.ifo_, dtype=float),
-            np.asarray(estimator.loss_curve_, dtype=float),
-            getattr(estimator, "record_iterations_", None),
-            objective_label="KL divergence" if hasattr(estimator, "kl_divergence_") else "objective",
-        )
-
-
-def _solver_name(name):
-    """The name in `SOLVERS` of a class, or what was given."""
-    return next((known for known, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
 
 
 class ConvergenceDisplay:
@@ -161,7 +103,7 @@ class ConvergenceDisplay:
         ValueError
             For anything else, and where what is asked for was not recorded.
         """
-        groups = _grouped("estimator", estimator, Curve.of_estimator)
+        groups = grouped("estimator", estimator, Curve.of_estimator)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
 
     @classmethod
@@ -190,7 +132,7 @@ class ConvergenceDisplay:
         ValueError
             For anything else, and where what is asked for was not recorded.
         """
-        groups = _grouped("results", results, Curve.of_result)
+        groups = grouped("results", results, Curve.of_result)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
 
     @classmethod
@@ -217,7 +159,7 @@ class ConvergenceDisplay:
                         stacklevel=3,
                     )
         curves = {
-            label: [(_x_of(curve, x, pass_ifo), _y_of(curve, y, optimum)) for curve in runs]
+            label: [(x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs]
             for label, runs in groups.items()
         }
         scale = "auto" if y == "objective" else "log"
@@ -247,6 +189,8 @@ class ConvergenceDisplay:
         check_choice("y_scale", self.y_scale, ("auto", "linear", "log"))
         check_bool("legend", legend)
         check_kwargs("plot", kwargs, Line2D)
+        if styles is not None and not isinstance(styles, Mapping):
+            raise ValueError(f"styles must be a dict by label or None, got {short(styles)}")
         curves = {label: _finite(label, runs) for label, runs in self._checked().items()}
         starts, values = zip(*((y[0], y) for runs in curves.values() for _, y in runs), strict=True)
         log = self.y_scale == "log" or (self.y_scale == "auto" and _falls_far(starts, values))
@@ -254,7 +198,7 @@ class ConvergenceDisplay:
         own = ax is None
         ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MANY), 4.4))
         x_range = x_limits([x for runs in curves.values() for x, _ in runs])
-        styles = styles_of(curves) | (styles or {})
+        styles = styles_of(curves) | dict(styles or {})
         self.lines_, self.bands_ = [], []
         for k, (label, runs) in enumerate(curves.items()):
             x, low, middle, high = _summary(runs, limits, log)
@@ -280,50 +224,6 @@ class ConvergenceDisplay:
         if not isinstance(self.curves, Mapping) or not self.curves or not all(map(len, self.curves.values())):
             raise ValueError(f"curves must be a dict with a list of runs for each label, got {short(self.curves)}")
         return self.curves
-
-
-def _grouped(name, given, curve_of):
-    """Curves by label."""
-    if isinstance(given, Mapping) and not hasattr(given, "loss_curve"):  # a result may be a dict itself
-        groups = {
-            str(label): [curve_of(one) for one in (runs if isinstance(runs, (list, tuple)) else [runs])]
-            for label, runs in given.items()
-        }
-    else:
-        groups = {}
-        for one in given if isinstance(given, (list, tuple)) else [given]:
-            curve = curve_of(one)
-            groups.setdefault(curve.label, []).append(curve)
-    if not groups or not all(groups.values()):
-        raise ValueError(f"{name} must hold at least one run, and one for each label, got {short(given)}")
-    return groups
-
-
-def _x_of(curve, x, pass_ifo):
-    if x == "passes":
-        pass_ifo = curve.pass_ifo or pass_ifo
-        if pass_ifo is None:
-            raise ValueError(
-                f"x='passes' needs pass_ifo, the IFO of a pass (2 n_inner + n_outer of the problem): {curve.label!r} "
-                "does not tell it"
-            )
-        return curve.ifo / pass_ifo
-    found = {"ifo": curve.ifo, "seconds": curve.seconds, "iterations": curve.iterations}[x]
-    if found is None:
-        instead = "; compare_solvers records them" if x == "seconds" else ", use x='ifo'"
-        raise ValueError(f"x={x!r} cannot be drawn: {curve.label!r} has no {x} of its records{instead}")
-    return np.asarray(found, dtype=float)
-
-
-def _y_of(curve, y, optimum):
-    if y == "gap":
-        return np.maximum(curve.objective - optimum, 0.0)
-    if y == "gradient" and curve.gradient is None:
-        raise ValueError(
-            f"y='gradient' cannot be drawn: {curve.label!r} has no exact gradients; "
-            "compare_solvers(..., gradient=True) records them"
-        )
-    return curve.objective if y == "objective" else np.asarray(curve.gradient, dtype=float)
 
 
 def _finite(label, runs):
