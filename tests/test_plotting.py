@@ -298,6 +298,15 @@ def test_names_of_classes_do_not_overlap():
     assert boxes and not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
+def test_the_name_of_a_class_in_two_parts_is_in_the_larger_one():
+    rng = np.random.default_rng(0)
+    large, small, between = ((x, 0) + 0.1 * rng.normal(size=(n, 2)) for x, n in ((4, 60), (-4, 50), (0, 100)))
+    y = np.repeat(["split", "whole"], [110, 100])
+    display = EmbeddingDisplay(np.concatenate([large, small, between]), y=y).plot(new_axes())
+    where = {label.get_text(): label.get_position()[0] for label in display.labels_}
+    assert abs(where["split"] - 4) < 0.5 and abs(where["whole"]) < 0.5
+
+
 def test_numbers_have_a_colour_bar_and_nan_is_grey():
     y = POINTS[:, 0].copy()
     y[:5] = np.nan

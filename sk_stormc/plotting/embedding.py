@@ -5,6 +5,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+from scipy.ndimage import uniform_filter
 
 from sk_stormc._validation import as_numbers, check_bool, short
 from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
@@ -19,6 +20,7 @@ NUMBERS = 20  # distinct integers, above which they are a scale and not classes
 CLASSES = len(TEN) * len(SHAPES)
 WRITTEN = 40  # classes whose names are written on the map, at most
 LISTED = 20  # rows of a legend
+CELLS = 12  # along each axis of the map, in which the points of a class are counted
 PAIRED = 5  # components shown in pairs
 RASTER = 5000  # points, from which on a vector file holds them as pixels
 
@@ -27,7 +29,7 @@ class EmbeddingDisplay:
     """A map: the points of an embedding, coloured by class or by a number.
 
     Points are smaller and more transparent the more there are. Classes are drawn in random order, so that none covers
-    the others. Each has its name where the middle of its points is, if there is room, so that the map can be read in
+    the others. Each has its name where most of its points are, if there is room, so that the map can be read in
     print. Coordinates have no unit and no ticks: only which points are near to one another has a meaning.
 
     Parameters
@@ -270,13 +272,12 @@ class _Colours:
 
 
 def _name_classes(ax, Z, colours):
-    """Write the name of each class at the point in the middle of it, unless another name is there."""
+    """Write the name of each class where most of its points are, unless another name is there."""
     figure = ax.figure.get_figure(root=True)
     figure.draw_without_rendering()  # the layout decides how much room there is
-    labels, boxes = [], []
+    labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
     for k in np.argsort(-np.bincount(colours.codes), kind="stable"):  # the largest first
-        points = Z[colours.codes == k]
-        x, y = points[np.abs(points - np.median(points, axis=0)).sum(axis=1).argmin()]
+        x, y = _heart(Z[colours.codes == k], extent)
         label = ax.text(x, y, colours.names[k], ha="center", va="center", fontsize="medium", fontweight="bold")
         label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         label.set(in_layout=False, clip_on=True)
@@ -287,3 +288,14 @@ def _name_classes(ax, Z, colours):
         labels.append(label)
         boxes.append(box)
     return labels
+
+
+def _heart(points, extent):
+    """The point of a class that is in the middle of those in the densest part: a class may lie in several."""
+    counts, *edges = np.histogram2d(*points.T, bins=CELLS, range=extent)
+    around = uniform_filter(counts, 3, mode="constant")
+    best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)
+    low = [edge[max(k - 1, 0)] for edge, k in zip(edges, best, strict=True)]
+    high = [edge[min(k + 2, CELLS)] for edge, k in zip(edges, best, strict=True)]
+    near = points[((points >= low) & (points <= high)).all(axis=1)]
+    return near[np.abs(near - np.median(near, axis=0)).sum(axis=1).argmin()]
