@@ -35,7 +35,7 @@ def measure(part, quick):
     -------
     list of dict
         "n", "gamma", "size" (the values' root mean square), "error" (their standard error), "numpy", and for each of
-        `METHODS` its RMSE and its warnings, or why it could not be run.
+        `METHODS` its RMSE and its warnings, or the error that it raised.
     """
     sizes, gammas = ((300,), (0.95,)) if quick else (SIZES, GAMMAS)
     log, rows = Log(part, max(sizes), gammas, quick), []
@@ -55,7 +55,7 @@ def fit(log, n, gamma, solver, chunk, states, values):
     """The RMSE of one estimator and the kinds of its warnings; or the error that it raised."""
     model = BellmanValueEstimator(gamma, solver, features=log.features, alpha=log.alpha, random_state=0)
     if chunk and not hasattr(model, "partial_fit"):
-        return {"refused": f'"{solver}" has no partial_fit'}
+        return {"error": f'"{solver}" has no partial_fit'}
     rows = log.rows
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -65,8 +65,8 @@ def fit(log, n, gamma, solver, chunk, states, values):
                 work = model.partial_fit if chunk else model.fit
                 work(rows.X[part], rows.y[part], next_X=rows.next_X[part], terminal=rows.terminal[part])
             found = rms(model.predict(states) - values)
-        except ValueError as refusal:
-            return {"refused": str(refusal)}
+        except ValueError as error:
+            return {"error": str(error)}
     kinds = sorted({w.category.__name__ for w in caught if issubclass(w.category, UserWarning)})
     return {"rmse": found, "warned": kinds}
 
@@ -106,7 +106,7 @@ def rms(values):
 def ratio(row, label):
     """A method's RMSE over numpy's; None where it was not run."""
     entry, least = row[label], FLOOR * row["size"]
-    if "refused" in entry:
+    if "error" in entry:
         return None
     rmse = np.inf if entry["rmse"] is None else entry["rmse"]
     return max(rmse, least) / max(row["numpy"], least)
@@ -116,7 +116,7 @@ def cell(row, label):
     """The ratio, with an asterisk where the method warned."""
     found = ratio(row, label)
     if found is None:
-        return "refused"
+        return "error"
     text = "not finite" if found == np.inf else f"{found:.2f}" if found < 99.995 else f"{found:.1e}"
     return text + " *" * bool(row[label]["warned"])
 
@@ -152,7 +152,8 @@ def verdict(results):
         late = sum(row["n"] >= SIZES[1] for _, _, row in worse)
         worst = max(silent, key=lambda entry: entry[0], default=None)
         where = worst and f"{cell(worst[2], label)} ({name_of(worst[1])}, {worst[2]['n']:,}, {worst[2]['gamma']:g})"
-        rows.append([label, str(len(known)), str(len(known) - len(silent)), where or "", str(len(worse)), str(late)])
-    header = ["", "cells", "of them with a warning", "worst of the others", f"of them above {WORSE}",
+        counts = [len(cells) - len(known), len(known) - len(silent)]
+        rows.append([label, *map(str, counts), where or "", str(len(worse)), str(late)])
+    header = ["", "cells that raised", "that warned", "worst of the others", f"of the others above {WORSE}",
               "of these from 10,000 transitions on"]  # fmt: skip
     return markdown(header, rows)
