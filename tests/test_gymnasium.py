@@ -325,6 +325,18 @@ def test_a_model_without_ends():
     assert V[4] == pytest.approx(7 + 0.5 * V[0]) and V[3] == pytest.approx(2 + 0.5 * V[4])
 
 
+def test_models_that_are_none():
+    for change, message in (
+        ({3: {0: [(1.0, 3, 0.0, False)]}}, "env.unwrapped.P must have a list of .* for each state and action, got"),
+        ({3: [[(1.0, 3, 0.0)], []]}, "env.unwrapped.P must have a list of"),
+        ({3: [[(1.0, 5, 0.0, False)], []]}, "env.unwrapped.P must lead to states from 0 to 4, got 5 from 3"),
+        ({3: [[(0.5, 3, 0.0, False)], []]}, "rows that sum to 1, got 0.25 in row 3"),
+        ({3: [[(1.0, 3, np.nan, False)]] * 2}, "rewards must be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MarkovRewardProcess.from_gymnasium(Published({**corridor(), **change}))
+
+
 def test_environments_without_a_model():
     with pytest.raises(ValueError, match=r"unwrapped.P, .* got <TimeLimit.*CartPole.*collect_transitions logs"):
         MarkovRewardProcess.from_gymnasium("CartPole-v1")

@@ -314,12 +314,11 @@ def model_of(env, policy):
             f"env must publish its model as unwrapped.P, as FrozenLake, CliffWalking and Taxi do, got {short(env)}; "
             "collect_transitions logs the transitions of any environment"
         )
-    n, n_actions = _discrete(env, "a model")
+    n, n_actions = _discrete(env.unwrapped, "a model")
     if callable(policy):
         raise ValueError(f"policy must be None or an array for a model, got {short(policy)}")
     chances = action_probabilities(policy, n, n_actions)
-    moves = np.array([(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]], dtype=float)
-    moves = moves[moves[:, 2] > 0]
+    moves = _moves(model, n, n_actions)
     state, action, successor = moves[:, [0, 1, 3]].astype(int).T
     probability, reward, ended = moves[:, 2], moves[:, 4], moves[:, 5] > 0
     ends = _ends(env, n, state, successor, ended)
@@ -333,6 +332,23 @@ def model_of(env, policy):
     total = sparse.csr_array((np.append(weight * reward[going], np.zeros(len(last))), (rows, columns)), shape=(n, n))
     i, j = P.nonzero()
     return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
+
+
+def _moves(model, n, n_actions):
+    """Rows of state, action, probability, successor, reward and whether the episode ends."""
+    try:
+        moves = [(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]]
+        moves = np.array(moves, dtype=float).reshape(-1, 6)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            "env.unwrapped.P must have a list of (probability, next state, reward, terminated) for each state and "
+            f"action, got {short(model)}"
+        ) from error
+    wrong = ~np.isin(moves[:, 3], np.arange(n))
+    if wrong.any():
+        state, _, _, successor = moves[np.argmax(wrong), :4]
+        raise ValueError(f"env.unwrapped.P must lead to states from 0 to {n - 1}, got {successor:g} from {state:g}")
+    return moves[moves[:, 2] > 0]
 
 
 def _ends(env, n, state, successor, ended):
