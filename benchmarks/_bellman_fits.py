@@ -152,8 +152,9 @@ def verdict(results):
         late = sum(row["n"] >= SIZES[1] for _, _, row in worse)
         worst = max(silent, key=lambda entry: entry[0], default=None)
         where = worst and f"{cell(worst[2], label)} ({name_of(worst[1])}, {worst[2]['n']:,}, {worst[2]['gamma']:g})"
-        counts = [len(cells) - len(known), len(known) - len(silent)]
+        needless = sum(bool(row[label]["warned"]) and found <= WORSE for found, _, row in known)
+        counts = [len(cells) - len(known), len(known) - len(silent), needless]
         rows.append([label, *map(str, counts), where or "", str(len(worse)), str(late)])
-    header = ["", "cells that raised", "that warned", "worst of the others", f"of the others above {WORSE}",
-              "of these from 10,000 transitions on"]  # fmt: skip
+    header = ["", "cells that raised", "that warned", f"of these up to {WORSE}", "worst of the others",
+              f"of the others above {WORSE}", "of these from 10,000 transitions on"]  # fmt: skip
     return markdown(header, rows)

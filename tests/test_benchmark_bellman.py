@@ -56,13 +56,14 @@ def test_the_verdict_counts_what_was_silent():
         row(1000, rmse=2.0, warned=[]),
         row(10_000, rmse=1.3, warned=[]),
         row(10_000, rmse=None, warned=["ConvergenceWarning"]),
+        row(10_000, rmse=1.0, warned=["ConvergenceWarning"]),
         row(10_000, error="not finite"),
     ]
     first, second = _bellman_fits.verdict({"taxi": rows}).splitlines()[2:4]
-    assert first == "| `fit` | 1 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 |"
-    assert second == '| `fit`, "lstd" | 0 | 0 | 1.00 (Taxi, 1,000, 0.95) | 0 | 0 |'
+    assert first == "| `fit` | 1 | 2 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 |"
+    assert second == '| `fit`, "lstd" | 0 | 0 | 0 | 1.00 (Taxi, 1,000, 0.95) | 0 | 0 |'
     cells = [_bellman_fits.cell(r, "`fit`") for r in rows]
-    assert cells == ["2.00", "1.30", "not finite *", "error"]
+    assert cells == ["2.00", "1.30", "not finite *", "1.00 *", "error"]
     small = {**row(1000, rmse=5e-4, warned=[]), "numpy": 1e-9}  # both below a thousandth of the values
     assert _bellman_fits.ratio(small, "`fit`") == 1.0
     assert "| Taxi | 1,000 | 0.95 | 1 | 1 | 2.00 |" in _bellman_fits.all_cells({"taxi": rows})
