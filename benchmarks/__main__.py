@@ -17,7 +17,8 @@ from benchmarks import _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
-    "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman", "streams"
+    "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
+    "streams",
 )  # fmt: skip
 
 
