@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sk_stormc._validation import check_number
 
-__all__ = ["Decay", "Geometric", "Power", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = ["Capped", "Decay", "Geometric", "Power", "at", "constant", "decay_to", "inverse", "power"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,29 @@ class Geometric:
 
     def __call__(self, t):
         return self.start * (self.end / self.start) ** min(1.0, t / self.horizon)
+
+
+@dataclass(frozen=True)
+class Capped:
+    """A schedule, and ``limit`` where that is less.
+
+    Parameters
+    ----------
+    schedule : callable
+    limit : float
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Capped, Power
+    >>> [Capped(Power(1.0, -0.5), 0.8)(t) for t in (0, 3)]
+    [0.8, 0.5]
+    """
+
+    schedule: object
+    limit: float
+
+    def __call__(self, t):
+        return min(self.schedule(t), self.limit)
 
 
 def constant(value):

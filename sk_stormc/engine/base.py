@@ -15,7 +15,7 @@ from sk_stormc.engine.steps import Direction, StepRule, direction, land, proxima
 from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
 from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.schedules import at
+from sk_stormc.schedules import Capped, at
 
 __all__ = ["CompositionalSolver"]
 
@@ -274,7 +274,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         size : tuple
             The steps' batch sizes.
         factor : float
-            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds.
+            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds, and at
+            most factor over the problem's `expected_smoothness`, where it knows one.
         schedule : callable, default=identity
         L : float, default=None
             The curvature, where it is known.
@@ -288,11 +289,15 @@ class CompositionalSolver(BaseEstimator, ABC):
         defaults = oracle.problem.defaults
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
+            known = 0.0
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
+                known = oracle.problem.expected_smoothness(size, oracle.metric.at(x, 0))
             # a linear objective has no scale: any step goes down, and the run ends at its budget
             eta = schedule(factor / L if L > 0 else 1.0)
+            if known > L:
+                eta = Capped(eta, factor / known) if callable(eta) else factor / known
         elif not callable(eta):
             eta = float(eta)
         own = {name: defaults.get(name) for name in ("normalization", "precision")}

@@ -6,8 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import as_numbers, check_choice
-from sk_stormc.problems._linear_value import NEGLIGIBLE, LinearValue
+from sk_stormc.problems._linear_value import LARGEST_METRIC, NEGLIGIBLE, LinearValue
 from sk_stormc.problems._markov import check_features, check_model, dense, scale_rows
+from sk_stormc.problems._noise import expected_smoothness
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
 
@@ -383,3 +384,9 @@ class ProjectedBellmanProblem(LinearValue):
     def _least_squares(self):
         """root^T J and root^T mean r phi."""
         return tuple(self._root.T @ part for part in self._full)
+
+    def expected_smoothness(self, size, metric):
+        """As the base class has it, from all transitions; 0 above 2000 features."""
+        root = metric.root()
+        small = self.n_variables <= LARGEST_METRIC and root is not None
+        return expected_smoothness(self, size[0], root) if small else 0.0
