@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sk_stormc._validation import check_number
 
-__all__ = ["Capped", "Decay", "Geometric", "Power", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
 
 
 @dataclass(frozen=True)
@@ -108,26 +108,27 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class Capped:
-    """A schedule, and ``limit`` where that is less.
+class Slowed:
+    """Another schedule, run through more slowly.
 
     Parameters
     ----------
     schedule : callable
-    limit : float
+    times : float
+        At iteration t it is what ``schedule`` is at t / times.
 
     Examples
     --------
-    >>> from sk_stormc.schedules import Capped, Power
-    >>> [Capped(Power(1.0, -0.5), 0.8)(t) for t in (0, 3)]
-    [0.8, 0.5]
+    >>> from sk_stormc.schedules import Power, Slowed
+    >>> Slowed(Power(1.0, -0.5), 10.0)(30)
+    0.5
     """
 
     schedule: object
-    limit: float
+    times: float
 
     def __call__(self, t):
-        return min(self.schedule(t), self.limit)
+        return self.schedule(t / self.times)
 
 
 def constant(value):
