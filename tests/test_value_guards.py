@@ -1,17 +1,22 @@
 """What looks like a mistake in logged transitions is refused or warned about, and rates hold where they used not to."""
 
+import itertools
 import pickle
 import warnings
 
 import numpy as np
 import pytest
 import sklearn
+from scipy.linalg import eigh
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from sk_stormc import BellmanValueEstimator
+from sk_stormc import ASCPG, SCGD, BellmanValueEstimator
+from sk_stormc.metrics import as_metric
+from sk_stormc.problems import ProjectedBellmanProblem
 
 
 def walk(n=400, seed=0, offset=0.0, scale=1.0):
@@ -221,3 +226,86 @@ def test_numbers_of_states_warn():
         BellmanValueEstimator(0.9, "lstd").fit(X % 2, y, next_X=next_X % 2)
         BellmanValueEstimator(0.9, "lstd").fit(np.arange(300)[:, None], y, next_X=np.arange(1, 301)[:, None])
         BellmanValueEstimator(0.9, "lstd").fit(np.hstack([X, X**2]), y, next_X=np.hstack([next_X, next_X**2]))
+
+
+# rates that hold
+
+
+def balancing(n=2000, seed=0):
+    """A walk that ends where it is too far out, reward 1 a step: few transitions end an episode, as in CartPole."""
+    rng = np.random.default_rng(seed)
+    X, next_X, terminal, state = np.zeros((n, 2)), np.zeros((n, 2)), np.zeros(n, dtype=bool), np.zeros(2)
+    for k in range(n):
+        X[k] = state
+        state = 0.9 * state + 0.2 * rng.standard_normal(2)
+        next_X[k], terminal[k] = state, abs(state).max() > 1
+        if terminal[k]:
+            state = np.zeros(2)
+    return X, np.ones(n), next_X, terminal
+
+
+@pytest.mark.parametrize("metric", ["auto", None, np.array([0.5, 2.0])], ids=["inverse Hessian", "none", "diagonal"])
+@pytest.mark.parametrize("B", [1, 2, None])
+def test_expected_smoothness_is_that_of_all_batches(metric, B):
+    rng = np.random.default_rng(0)
+    Z, next_Z, weights, alpha = rng.standard_normal((6, 2)), rng.standard_normal((6, 2)), rng.random(6), [0.3, 0.0]
+    problem = ProjectedBellmanProblem(Z, next_Z, np.ones(6), 0.9, sample_weight=weights, alpha=alpha)
+    if not isinstance(metric, str):
+        problem.metric = metric
+    metric, weights = as_metric(problem.metric, 2), weights / weights.sum()
+    M = np.column_stack([metric.apply(e) for e in np.eye(2)])
+    C, J = (Z * weights[:, None]).T @ Z, (Z * weights[:, None]).T @ (Z - 0.9 * next_Z)
+    batches = itertools.product(range(6), repeat=B) if B else [range(6)]
+    second = 0.0
+    for batch in batches:
+        batch = list(batch)
+        w = weights[batch] if B is None else np.full(B, 1 / B)
+        H_B = 2 * J.T @ np.linalg.solve(C, (Z[batch] * w[:, None]).T @ (Z - 0.9 * next_Z)[batch]) + 2 * np.diag(alpha)
+        second = second + (1 if B is None else weights[batch].prod()) * H_B.T @ M @ H_B
+    expected = eigh(second, problem.hessian(), eigvals_only=True)[-1]
+    assert problem.expected_smoothness((B, 0, None), metric) == pytest.approx(expected)
+
+
+def test_expected_smoothness_where_features_are_collinear():
+    X, y, next_X, terminal = balancing(200)
+    Z, next_Z = (np.hstack([rows, np.ones((200, 1))]) for rows in (X, next_X * ~terminal[:, None]))
+    next_Z[terminal] = 0
+    problem = ProjectedBellmanProblem(Z, next_Z, y, 0.9)
+    twice = ProjectedBellmanProblem(np.hstack([Z, Z]), np.hstack([next_Z, next_Z]), y, 0.9)
+    found = [p.expected_smoothness((16, 0, None), as_metric(p.metric, p.n_variables)) for p in (problem, twice)]
+    assert found[1] == pytest.approx(found[0], rel=1e-6)
+    nothing = ProjectedBellmanProblem(np.zeros((3, 1)), np.zeros((3, 1)), np.ones(3), 0.9)
+    assert nothing.expected_smoothness((1, 0, None), as_metric(None, 1)) == 0
+
+
+@pytest.mark.parametrize("gamma", [0.99, 0.999])
+@pytest.mark.parametrize("solver", ["sarah-c", "civr", "vrsc-pg", "scvr"])
+def test_methods_with_checkpoints_converge_on_few_ends(solver, gamma):
+    X, y, next_X, terminal = balancing()
+    value = BellmanValueEstimator(gamma, "lstd", objective="projected").fit(X, y, next_X=next_X, terminal=terminal)
+    expected = value.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        value.set_params(solver=solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
+    assert value.stop_reason_ == "converged"
+    assert abs(value.predict(X) - expected).max() < 0.02 * expected.std()
+
+
+def test_an_average_of_exact_values_does_not_lag():
+    X, y, next_X, _ = walk(2000)  # no episode ends, and every state is another: batches of "bellman" are full
+    value = BellmanValueEstimator(0.99, "lstd", objective="bellman").fit(X, y, next_X=next_X)
+    expected = value.predict(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        value.set_params(solver="scgd", random_state=0).fit(X, y, next_X=next_X)
+    assert value.stop_reason_ != "non_finite"
+    assert abs(value.predict(X) - expected).max() < 0.1 * expected.std()
+
+
+@pytest.mark.parametrize("solver", ["storm-c-paper", SCGD(max_ifo=20_000), "acc-scgd", ASCPG(max_iter=2000)])
+def test_budgets_that_end_too_early_warn(solver):
+    X, y, next_X, terminal = balancing()
+    value = BellmanValueEstimator(0.99, solver, objective="projected", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="has not converged: its budget ended"):
+        value.fit(X, y, next_X=next_X, terminal=terminal)
+    assert value.stop_reason_ in ("max_ifo", "max_iter")

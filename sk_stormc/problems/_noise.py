@@ -7,7 +7,7 @@ from sk_stormc.problems._markov import dense, scale_rows
 
 __all__ = ["expected_smoothness"]
 
-ROWS = 2**16  # transitions whose directions are at hand at a time
+ENTRIES = 2**22  # numbers of the transitions that are at hand at a time
 
 
 def expected_smoothness(problem, size, root):
@@ -22,20 +22,20 @@ def expected_smoothness(problem, size, root):
     problem : ProjectedBellmanProblem
     size : int or None
         B; None is all transitions.
-    root : float, ndarray of shape (n_features,) or (n_features, n_features)
+    root : float, or ndarray of shape (n_features,) or (n_features, n_features)
 
     Returns
     -------
     float
     """
-    root = np.asarray(root) if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables) * np.eye(
-        problem.n_variables
-    )
+    d = problem.n_variables
+    root = root if np.ndim(root) == 2 else root * np.eye(d)
     J = problem._full[0]
     pull = problem._root @ (problem._root.T @ (J @ root))  # C^+ J root
     weights, S = problem.weights, 0.0
-    for k in range(0, problem.n_inner, ROWS):
-        rows = slice(k, k + ROWS)
+    step = max(1, ENTRIES // d)
+    for k in range(0, problem.n_inner, step):
+        rows = slice(k, k + step)
         lengths = np.square(problem.features[rows] @ pull).sum(axis=1)
         difference = problem._difference[rows]
         S = S + dense(scale_rows(4 * weights[rows] * lengths, difference).T @ difference)
