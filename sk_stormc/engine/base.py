@@ -286,10 +286,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         -------
         StepRule
         """
-        defaults = oracle.problem.defaults
+        defaults, known = oracle.problem.defaults, 0.0
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
-            known = 0.0
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
