@@ -8,7 +8,7 @@ from sk_stormc._validation import as_numbers, check_choice
 from sk_stormc.problems._markov import check_discount, dense, normalized_weights
 from sk_stormc.problems.base import CompositionalProblem
 
-__all__ = ["LARGEST_METRIC", "NEGLIGIBLE", "LinearValue", "inverse"]
+__all__ = ["NEGLIGIBLE", "LinearValue", "inverse"]
 
 LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sk_stormc.problems._linear_value import NEGLIGIBLE
+from sk_stormc.problems._linear_value import LARGEST_METRIC, NEGLIGIBLE
 from sk_stormc.problems._markov import dense, scale_rows
 
 __all__ = ["expected_smoothness"]
@@ -22,13 +22,16 @@ def expected_smoothness(problem, size, root):
     problem : ProjectedBellmanProblem
     size : int or None
         B; None is all transitions.
-    root : float, or ndarray of shape (n_features,) or (n_features, n_features)
+    root : float, or ndarray of shape (n_features,) or (n_features, n_features), or None
 
     Returns
     -------
     float
+        0 above 2000 features and without a root.
     """
     d = problem.n_variables
+    if root is None or d > LARGEST_METRIC:
+        return 0.0
     root = root if np.ndim(root) == 2 else root * np.eye(d)
     J = problem._full[0]
     pull = problem._root @ (problem._root.T @ (J @ root))  # C^+ J root

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import as_numbers, check_choice
-from sk_stormc.problems._linear_value import LARGEST_METRIC, NEGLIGIBLE, LinearValue
+from sk_stormc.problems._linear_value import NEGLIGIBLE, LinearValue
 from sk_stormc.problems._markov import check_features, check_model, dense, scale_rows
 from sk_stormc.problems._noise import expected_smoothness
 
@@ -387,6 +387,4 @@ class ProjectedBellmanProblem(LinearValue):
 
     def expected_smoothness(self, size, metric):
         """As the base class has it, from all transitions; 0 above 2000 features."""
-        root = metric.root()
-        small = self.n_variables <= LARGEST_METRIC and root is not None
-        return expected_smoothness(self, size[0], root) if small else 0.0
+        return expected_smoothness(self, size[0], metric.root())
