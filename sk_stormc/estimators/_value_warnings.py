@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-__all__ = ["check_given", "given", "warn_of_ranges", "warn_of_state_numbers"]
+__all__ = ["check_given", "told", "warn_of_ranges", "warn_of_state_numbers"]
 
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
@@ -14,7 +14,7 @@ LOOKED_AT = 2000  # rows that are enough for quantiles
 FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
 
 
-def given(next_X, terminal, time, before=None):
+def told(next_X, terminal, time, before=None):
     """Names of the arguments given, here or ``before``, and whether an episode ends, for `check_given` later."""
     known, ends = before or ((), False)
     named = {"next_X": next_X, "terminal": terminal, "time": time}

@@ -17,7 +17,7 @@ from sk_stormc.estimators._transitions import (
     transition_weights,
 )
 from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, stream_problem
-from sk_stormc.estimators._value_warnings import check_given, given, warn_of_state_numbers
+from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
@@ -193,7 +193,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))
-        told = given(next_X, terminal, time)
+        named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
         if not kept.any():
@@ -247,7 +247,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self.loss_curve_ = np.array([problem.objective(x)])
             self.ifo_ = np.array([sum(self.n_evaluations_.values())])
             self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
-        self._stream, self._pending, self._given = None, None, told
+        self._stream, self._pending, self._given = None, None, named
         if result is not None:
             self._conclude(solver, result)
         return self
@@ -296,7 +296,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        told = given(next_X, terminal, time, self.__dict__.get("_given"))
+        named = told(next_X, terminal, time, self.__dict__.get("_given"))
         fitted = hasattr(self, "coef_")
         probe = self if fitted else clone(self)
         states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
@@ -322,7 +322,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             validate_data(self, X, skip_check_array=True)
         x = x0 if result is None else result.x
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-        self.features_, self._pending, self._given = features, pending, told
+        self.features_, self._pending, self._given = features, pending, named
         self.__dict__.pop("n_states_", None)  # of a fit before
         self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
         return self
