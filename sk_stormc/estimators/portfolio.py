@@ -180,7 +180,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.weights_ = result.x
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result, fit)
-        fit.end({})
+        fit.end()
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
