@@ -218,13 +218,15 @@ class Loop:
     # interrupts
 
     def _save(self):
-        """Keep what a KeyboardInterrupt within an iteration goes back to."""
+        """Keep what a KeyboardInterrupt within an iteration goes back to; a stream keeps the rows from there on."""
         now = time.monotonic()
-        if now - self._saved_at >= SAVE_EVERY and not self.oracle.streaming:
+        if now - self._saved_at >= SAVE_EVERY or self.oracle.streaming:
             run = copy.copy(self.run)
             run.state, run.records = copy.deepcopy(run.state), list(run.records)
             snapshot = self.oracle.snapshot()
             self.saved, self._saved_at = (run, lambda: snapshot), now
+            if self.oracle.streaming:
+                self.oracle.hold()
 
     def go_back(self):
         """Return to the run as it was last saved: an iteration was left half done."""

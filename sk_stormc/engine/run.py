@@ -49,6 +49,8 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             first = copy.copy(whole)
             first.state, first.records = state.state, list(whole.records)
             loop.saved = first, lambda: state.oracle
+        if oracle.streaming:
+            oracle.hold()
         with loop.listening():
             _iterate(solver, oracle, loop)
         return _result(solver, problem, oracle, loop)
@@ -72,9 +74,15 @@ def _iterate(solver, oracle, loop):
         if loop.reason is None:
             solver.iterate(oracle, whole.state, loop)
     except KeyboardInterrupt:
-        if oracle.streaming:
-            raise
         loop.go_back()
+    except Exception as error:
+        if oracle.streaming and oracle.problem.broke(error):
+            loop.go_back()
+            loop.run.oracle = oracle.snapshot(last=True)
+            oracle.problem.state = loop.run
+        raise
+    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
+        loop.reason = StopReason.INTERRUPTED
 
 
 def _start_point(problem, oracle, x0):
@@ -112,7 +120,7 @@ def _result(solver, problem, oracle, loop):
     else:
         x = solver.finish(oracle, whole.state) if t else whole.state.x
         known = x is whole.state.x and records[-1][0] == t
-        fun = records[-1][2] if known else problem.objective(x)
+        fun = records[-1][2] if known else oracle.objective(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)

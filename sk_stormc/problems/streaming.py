@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -75,6 +74,7 @@ class StreamingProblem(CompositionalProblem):
         if not isinstance(batches, Iterable):
             raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
         self.window, self._make = window, problem
+        self.state = None
         self._c = 0.0  # log of the unit of u: batches and their problems do not know it
         self._rows = _Rows(batches)
         self._rows.has(window)
@@ -119,6 +119,17 @@ class StreamingProblem(CompositionalProblem):
         """
         self._rows.feed(rows)
 
+    def fork(self):
+        """The same stream for a run that may be given up: what it feeds, reads and lets go, this one does not.
+
+        Returns
+        -------
+        StreamingProblem
+        """
+        stream = copy.copy(self)
+        stream._rows = self._rows.fork()
+        return stream
+
     def starved(self):
         """Whether the rows that a run stopped for have not come yet.
 
@@ -149,8 +160,22 @@ class StreamingProblem(CompositionalProblem):
     def lasts(self, positions, n_rows):
         """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
         at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
-        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
-        return self._rows.has(max(at) + n_rows)
+        rows = self._rows
+        rows.keep = max(rows.keep, min(min(at), max(at) - self.window, rows.held))
+        return rows.has(max(at) + n_rows)
+
+    def hold(self, positions):
+        """Keep the rows that a run needs which goes on from here, until this is called again."""
+        at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
+        self._rows.held = min(min(at), max(at) - self.window)
+
+    def look_at(self, positions):
+        """Let the objective be that of the window which ends where a run is."""
+        self._rows.used = max(position.at for position in positions)
+
+    def broke(self, error):
+        """Whether this is the error that the iterator raised last."""
+        return error is self._rows.error
 
     def inner_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
@@ -234,6 +259,14 @@ class StreamingProblem(CompositionalProblem):
     def _locate(self, draws):
         if draws is None:
             raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
+        rows = self._rows
+        self.require(draws)
+        if rows.problem is None:
+            rows.problem = self._problem_of(*rows.join())
+        return rows.problem, draws - rows.start
+
+    def require(self, draws):
+        """Raise where these rows have not come, or have been let go."""
         rows, stop = self._rows, int(draws[-1]) + 1
         if not rows.has(stop):
             raise EOFError(f"row {stop - 1} of the stream has not come")
@@ -242,10 +275,6 @@ class StreamingProblem(CompositionalProblem):
                 f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
                 "result, another needs a stream of its own"
             )
-        if rows.problem is None:
-            rows.problem = self._problem_of(*rows.join())
-        rows.used = max(rows.used, stop)
-        return rows.problem, draws - rows.start
 
     def _problem_of(self, start, stop):
         return self._checked(self._make(*self._rows.between(start, stop)))
@@ -279,41 +308,61 @@ class _Rows:
     """The rows that are still needed, by their numbers in the stream. Shared by copies of a problem."""
 
     def __init__(self, batches):
-        self._source, self._fed = iter(batches), deque()
+        self._source, self._fed = iter(batches), ()
         self._parts = []  # batches that have come: joined when rows of them are asked for
         self.start = self.stop = 0  # of what is kept
         self.keep = 0  # rows before this one are let go
+        self.held = 0  # rows from this one on are needed where a run goes back to what it has saved
         self.used = 0  # rows that f has had
         self.wanted = 0  # rows that were asked for last and were not there
         self.problem = None  # of all that is kept
+        self.error = None  # that the iterator raised
+        self._come = None  # a batch that has come and was not looked at
+
+    def fork(self):
+        rows = object.__new__(_Rows)
+        rows.__dict__.update(self.__dict__)  # of which nothing is written into
+        return rows
 
     def __getstate__(self):
         self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(())}  # what is to come is not part of a state
+        return self.__dict__ | {"_source": iter(()), "error": None}  # what is to come is not part of a state
 
     def feed(self, batch):
-        self._fed.append(tuple(_rows_of(part) for part in batch))
+        self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
 
     def has(self, stop):
         """Whether the row before number ``stop`` has come; reads batches until it has."""
         while self.stop < stop:
-            batch = next(self._source, None)
-            if batch is not None:
-                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
-            elif self._fed:
-                batch = self._fed.popleft()
-            else:
+            if self._come is None:
+                try:
+                    # no call stands between the iterator and the assignment: a KeyboardInterrupt cannot lose a batch
+                    for self._come in self._source:
+                        break
+                except Exception as error:
+                    self.error = error
+                    raise
+            fed = self._come is None
+            if fed and not self._fed:
                 self.wanted = stop
                 return False
-            lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
-            if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
-                before = [part.shape for part in (self._parts or [batch])[0]]
-                found = [part.shape for part in batch]
-                raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
-            self._parts.append(batch)
-            self.stop += lengths.pop()
-            self.problem = None
+            batch = self._fed[0] if fed else self._come
+            if not fed:
+                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
+            self._take(batch, fed)
         return True
+
+    def _take(self, batch, fed):
+        """Append a batch, and forget where it came from in the same breath: nothing is lost or there twice."""
+        left = self._fed[fed:]
+        lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
+        if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
+            before = [part.shape for part in (self._parts or [batch])[0]]
+            found = [part.shape for part in batch]
+            self._come, self._fed = None, left
+            raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
+        parts, end = [*self._parts, batch], self.stop + lengths.pop()
+        self._parts, self.stop, self.problem, self._come, self._fed = parts, end, None, None, left
 
     def between(self, start, stop):
         """Rows as a tuple of arrays."""
