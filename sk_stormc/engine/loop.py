@@ -18,6 +18,7 @@ __all__ = ["Loop", "falls_for_ever"]
 
 SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to, at the least
 STILL = {8: 1e-6, 4: 1e-2}  # |F| at a point of rest over |F| a thousandth of x away, by the bytes of a float
+SAVE_IFO = 6000  # the same on a stream, which keeps the rows from the last such state on
 IN_VAIN = 100  # iterations after which an objective known to have no minimum is left, without a budget of the user's
 SAVE_AT = 16  # iterations after which the clock is looked at
 
@@ -48,7 +49,8 @@ class Loop:
         self.eps = float(np.finfo(run.state.x.dtype).eps)
         self.reason = None
         self.interrupted = False
-        self.saved, self._saved_at = None, time.monotonic()  # the run and a function that gives its oracle's snapshot
+        self._saved_at, self._saved_ifo = time.monotonic(), oracle.ifo
+        self.saved = None  # the run and a function that gives its oracle's snapshot
         self._report = Report(self.a_pass) if verbose else None
 
     # records
@@ -116,7 +118,8 @@ class Loop:
         if residual is not None:
             if t:
                 run.first_length = run.first_length or residual
-                if not residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
+                # NaN, or nothing of the start is left; a stream may start where its first rows have their minimum
+                if not residual * self.eps <= (math.inf if self.oracle.streaming else run.first_length):
                     self.reason = StopReason.NON_FINITE
                     return
             self._measure(s)
@@ -219,12 +222,13 @@ class Loop:
 
     def _save(self):
         """Keep what a KeyboardInterrupt within an iteration goes back to; a stream keeps the rows from there on."""
-        now = time.monotonic()
-        if now - self._saved_at >= SAVE_EVERY or self.oracle.streaming:
+        now, ifo = time.monotonic(), self.oracle.ifo
+        due = ifo - self._saved_ifo >= SAVE_IFO if self.oracle.streaming else now - self._saved_at >= SAVE_EVERY
+        if due:
             run = copy.copy(self.run)
             run.state, run.records = copy.deepcopy(run.state), list(run.records)
             snapshot = self.oracle.snapshot()
-            self.saved, self._saved_at = (run, lambda: snapshot), now
+            self.saved, self._saved_at, self._saved_ifo = (run, lambda: snapshot), now, ifo
             if self.oracle.streaming:
                 self.oracle.hold()
 

@@ -19,6 +19,7 @@ class StopReason:
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded
+    DIVERGED = "diverged"  #: on a stream, the objective rose above the start's, with shorter steps too; x is the best
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration

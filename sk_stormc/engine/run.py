@@ -112,6 +112,8 @@ def _check_state(solver, problem, state):
 def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
+    if oracle.streaming:
+        oracle.hold()
     records, t = list(whole.records), whole.state.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason == StopReason.NON_FINITE
     if whole.overflowed:

@@ -9,18 +9,16 @@ from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
-    check_time,
-    follow,
     successors,
     transform,
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import grouped_problem, stream_problem
+from sk_stormc.estimators._streams import transitions, warn_if_unsettled
+from sk_stormc.estimators._value_problems import grouped_problem, value_stream, window_of
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
-from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
@@ -248,7 +246,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return self
 
     @available_if(streams)
-    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None):
+    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
         Minimises the "projected" objective. Transitions are taken in order, each once, in batches of their own (for
@@ -291,33 +289,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        return self._at_once(lambda new: new._go_on(X, y, next_X, terminal, time, sample_weight))
+
+    def _go_on(self, X, y, next_X, terminal, time, sample_weight):
+        """`partial_fit`, on a copy that is given up if anything is raised."""
         fitted = hasattr(self, "coef_")
-        probe = self if fitted else clone(self)
-        states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+        states, y = validate_data(self, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
         features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
-        Z, pending = transform(features, X, states, None, self.fit_intercept), None
-        if time is not None and next_X is None:
-            ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            Z, next_Z, y, pending = follow(self.__dict__.get("_pending"), Z, y, ends, check_time(time, len(y)))
-        else:
-            source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
-            Z, y = Z[kept], y[kept]
-            next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
-        window = max(WINDOW, 10 * Z.shape[1])
-
-        def open_stream(batches):
-            return stream_problem(batches, window, self.gamma, self.alpha, self.fit_intercept)
-
-        x0 = np.append(self.coef_, self.intercept_)[: Z.shape[1]] if fitted else np.zeros(Z.shape[1])
-        result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
-        if not fitted:
-            validate_data(self, X, skip_check_array=True)
-        x = x0 if result is None else result.x
+        rows, pending = transitions(self, features, X, states, y, next_X, terminal, time, sample_weight)
+        d = rows[0].shape[1]
+        x = np.append(self.coef_, self.intercept_)[:d] if fitted else np.zeros(d)
+        if len(rows[2]):
+            x = self._values_on(rows, x)
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
         self.features_, self._pending = features, pending
         self.__dict__.pop("n_states_", None)  # of a fit before
         self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
-        return self
+
+    def _values_on(self, rows, x):
+        """The coefficients when these rows have come, x before them."""
+        window = window_of(rows[0].shape[1])
+
+        def open_stream(batches):
+            return value_stream(batches, window, self.gamma, self.alpha, self.fit_intercept)
+
+        result = self._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
+        if result is None:
+            return x
+        if result.n_iter:
+            warn_if_unsettled(self._stream[0], result.x)
+        return result.x
 
     def predict(self, X):
         """The values of states.

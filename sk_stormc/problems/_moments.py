@@ -14,7 +14,8 @@ from sk_stormc.problems.streaming import Position, StreamingProblem
 __all__ = ["Moments", "TransitionStream"]
 
 RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
-PROXIMAL = 0.1  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
+PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
+CURVATURE = 0.6  # said to methods: at most 1, but a step of 1 / L is what follows the moments best
 START = 8  # steps to where a stream starts, on the moments of its first transitions
 
 
@@ -42,7 +43,7 @@ class Moments(Metric):
     """
 
     stays = False
-    curvature = 1.0
+    curvature = CURVATURE
 
     n: int
     weight: float
@@ -165,18 +166,18 @@ class Following(Metric):
     """The metric of the moments that the last batch of a run has."""
 
     stays = False
-    curvature = 1.0
+    curvature = CURVATURE
 
-    def __init__(self, stream, oracle=None):
-        self.stream, self.oracle = stream, oracle
+    def __init__(self, oracle=None):
+        self.oracle = oracle
 
     def bound(self, oracle):
         """For one run."""
-        return Following(self.stream, oracle)
+        return Following(oracle)
 
     def at(self, x, t):
         """The `Moments`."""
-        return self.stream.moments_at(self.oracle.source("inner"))
+        return self.oracle.problem.moments_at(self.oracle.source("inner"))
 
 
 @dataclass
@@ -207,7 +208,7 @@ class TransitionStream(StreamingProblem):
         self._gamma, self._alpha, self._moments, self._opening = gamma, alpha, None, None
         super().__init__(batches, TransitionRows(gamma, alpha), window=window)
         self.jacobian_kind, self.n_outer, self._sampled = "operator", 1, (True, False, False)
-        self.metric = Following(self)
+        self.metric = Following()
         self.defaults |= {"momentum": 1.0, "batch_size": max(32, self.n_variables // 2)}
 
     def sources(self, generators):
@@ -278,14 +279,27 @@ class TransitionStream(StreamingProblem):
 
     def objective(self, x):
         """The objective over all transitions so far."""
-        return self._so_far().value(x)
+        return self.moments.value(x)
 
     def gradient(self, x):
         """Its gradient."""
-        return self._so_far().gradient(x)
+        return self.moments.gradient(x)
 
-    def _so_far(self):
+    @property
+    def moments(self):
+        """Those of all transitions so far."""
         return self._moments if self._moments is not None else self.moments_at(MomentsSoFar(0))
+
+    def initial_point(self, rng):
+        """What the first transitions say."""
+        return self.moments_at(MomentsSoFar(0)).settled(np.zeros(self.n_variables))
+
+    def noise(self, x):
+        """Root mean square of the TD errors over the last transitions."""
+        start, stop = max(self._rows.start, self._rows.used - self.window), max(self._rows.used, 1)
+        Z, next_Z, y, weights = self._rows.between(start, stop)
+        error = (Z - self._gamma * next_Z) @ x - y
+        return float(np.sqrt(np.average(error**2, weights=weights)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,16 +158,14 @@ class StreamingProblem(CompositionalProblem):
         return position.take(shape)
 
     def lasts(self, positions, n_rows):
-        """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
+        """Whether there are so many more rows for the kind that is ahead."""
         at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
-        rows = self._rows
-        rows.keep = max(rows.keep, min(min(at), max(at) - self.window, rows.held))
-        return rows.has(max(at) + n_rows)
+        return self._rows.has(max(at) + n_rows)
 
     def hold(self, positions):
-        """Keep the rows that a run needs which goes on from here, until this is called again."""
+        """Keep the rows that a run needs which goes on from here, until this is called again; let go of those before."""
         at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
-        self._rows.held = min(min(at), max(at) - self.window)
+        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
 
     def look_at(self, positions):
         """Let the objective be that of the window which ends where a run is."""
@@ -312,7 +310,6 @@ class _Rows:
         self._parts = []  # batches that have come: joined when rows of them are asked for
         self.start = self.stop = 0  # of what is kept
         self.keep = 0  # rows before this one are let go
-        self.held = 0  # rows from this one on are needed where a run goes back to what it has saved
         self.used = 0  # rows that f has had
         self.wanted = 0  # rows that were asked for last and were not there
         self.problem = None  # of all that is kept
