@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from sk_stormc.engine.estimates import start
+from sk_stormc.engine.guard import look
 from sk_stormc.engine.results import Record, StopReason
 from sk_stormc.engine.steps import direction
 from sk_stormc.schedules import at
@@ -57,10 +58,10 @@ class Loop:
 
     def record(self, x):
         """Record Phi(x) for the iteration of the state, and ask the callback."""
-        run, t, ifo, fun = self.run, self.run.state.t, self.oracle.ifo, self.oracle.objective(x)
+        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.objective(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
-        if fun < run.best_fun:
+        if fun < run.best_fun and not (self.oracle.streaming and t):  # other rows are no comparison
             run.best_x, run.best_fun = x, fun
         if self._report is not None:
             self._report.line(t, ifo, fun, self.residual())
@@ -99,7 +100,7 @@ class Loop:
             if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
                 self.max_iter = IN_VAIN
         if self.reason is None:
-            if s.t >= self.max_iter:
+            if run.t >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
             else:
                 self.reserve(self.solver.cost(self.oracle, s))
@@ -125,6 +126,8 @@ class Loop:
             self._measure(s)
         if t and oracle.ifo >= run.next_record:
             self.record(s.x)
+            if oracle.streaming and self.reason is None and look(oracle, run, s.x):
+                self.reason = StopReason.DIVERGED
         if t & (t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
         if t % SAVE_AT == 0:

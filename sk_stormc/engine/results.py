@@ -109,6 +109,15 @@ class RunState:
     denied: float | None = None  # what the full gradient said instead, over the first residual
     confirmed: int = -1  # the iteration at which it agreed
     overflowed: bool = False  # nothing is left to go on from
+    start: np.ndarray = None  # x_0
+    best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
+    times: int = 0  # that a run on a stream has begun again with shorter steps
+    t_before: int = 0  # iterations until it last did
+
+    @property
+    def t(self):
+        """Iterations made."""
+        return self.t_before + self.state.t
 
 
 @dataclass

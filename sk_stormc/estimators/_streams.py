@@ -1,4 +1,4 @@
-"""What `partial_fit` needs besides a run: weights of rows, transitions of a chunk, and warnings of what is not reached."""
+"""What `partial_fit` needs besides a run: weights of rows, transitions of a chunk, and a warning."""
 
 import math
 import warnings

@@ -3,9 +3,8 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.problems import BellmanProblem, StreamingProblem
-from sk_stormc.problems._linear_value import LARGEST_METRIC
-from sk_stormc.problems._moments import TransitionRows, TransitionStream
+from sk_stormc.problems import BellmanProblem
+from sk_stormc.problems._moments import TransitionStream
 from sk_stormc.problems.streaming import WINDOW
 
 __all__ = ["grouped_problem", "value_stream", "window_of"]
@@ -32,11 +31,9 @@ def window_of(n_features):
 
 
 def value_stream(batches, window, gamma, alpha, fit_intercept):
-    """The stream of (features, next_features, rewards, weights): by its moments, where they fit into memory."""
+    """The stream of (features, next_features, rewards, weights)."""
     d = batches[0][0].shape[1]
     alphas = np.full(d, float(alpha))
     if fit_intercept:
         alphas[-1] = 0.0
-    if d <= LARGEST_METRIC:
-        return TransitionStream(batches, window, gamma, alphas)
-    return StreamingProblem(batches, TransitionRows(gamma, alphas), window=window)
+    return TransitionStream(batches, window, gamma, alphas)

@@ -6,6 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc.estimators._streams import transitions, warn_if_unsettled
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -14,7 +15,6 @@ from sk_stormc.estimators._transitions import (
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._streams import transitions, warn_if_unsettled
 from sk_stormc.estimators._value_problems import grouped_problem, value_stream, window_of
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
@@ -77,7 +77,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     n_features_in_ : int
@@ -249,16 +249,20 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
-        Minimises the "projected" objective. Transitions are taken in order, each once, in batches of their own (for
-        "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill a batch wait for
-        the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
-        C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
-        parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
+        n_features columns, which serve up to about 2000 features. Transitions are taken in order, each once, in batches
+        of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
+        a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
+        that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
+        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
 
         Parameters
         ----------
         X, y, next_X, terminal
             As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
+            what a transition says; where they are 0 it is left out. None is 1.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
 
@@ -269,10 +273,17 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
-            finite.
+            As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
+            "non_finite" or "diverged".
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
             For a solver that needs all transitions ("lstd", "lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the values are farther from the solution of the transitions so far than sampling accounts for.
 
         Examples
         --------

@@ -16,6 +16,7 @@ __all__ = ["Moments", "TransitionStream"]
 RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
 PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
 CURVATURE = 0.6  # said to methods: at most 1, but a step of 1 / L is what follows the moments best
+UPHILL = 1e-8  # of the objective of no values: rounding
 START = 8  # steps to where a stream starts, on the moments of its first transitions
 
 
@@ -202,6 +203,17 @@ class TransitionStream(StreamingProblem):
     window : int
     gamma : float
     alpha : ndarray of shape (n_features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems._moments import TransitionStream
+    >>> Z, next_Z = np.array([[1.0], [2.0]]), np.array([[2.0], [0.0]])
+    >>> batches = [(Z, next_Z, np.array([1.0, 0.0]), np.ones(2))] * 100
+    >>> stream = TransitionStream(batches, window=50, gamma=0.5, alpha=np.zeros(1))
+    >>> minimize(stream, random_state=0).x.round(6)
+    array([0.25])
     """
 
     def __init__(self, batches, window, gamma, alpha):
@@ -217,7 +229,7 @@ class TransitionStream(StreamingProblem):
 
     def draw_inner(self, position, shape):
         """The moments of all transitions up to the next ones, once."""
-        draws, rows = position.take(shape), self._rows
+        draws = position.take(shape)
         self.require(draws[0])
         stop = int(draws[-1, -1]) + 1
         found = self.moments_at(position)
@@ -289,6 +301,11 @@ class TransitionStream(StreamingProblem):
     def moments(self):
         """Those of all transitions so far."""
         return self._moments if self._moments is not None else self.moments_at(MomentsSoFar(0))
+
+    def uphill(self, x, start):
+        """Whether the objective is twice that of the start, and above rounding."""
+        value, nothing = self.moments.value, np.zeros(self.n_variables)
+        return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
 
     def initial_point(self, rng):
         """What the first transitions say."""
