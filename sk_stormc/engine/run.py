@@ -123,6 +123,7 @@ def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
     if oracle.streaming:
+        problem.state = whole  # before its rows are let go
         oracle.hold()
     records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)

@@ -49,8 +49,8 @@ class StreamingProblem(CompositionalProblem):
     Attributes
     ----------
     state : RunState or None
-        Where an error that the iterator raised has ended a run: that run goes on with ``state=`` of it, once the
-        iterator gives rows again or after `feed`. No row is lost.
+        Of the last run on this stream, also where an error that the iterator raised has ended it: that run goes on with
+        ``state=`` of it, once the iterator gives rows again or after `feed`. No row is lost.
 
     Raises
     ------
