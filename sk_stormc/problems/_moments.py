@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from sk_stormc.metrics import Metric
 from sk_stormc.problems._markov import dense, scale_rows
@@ -157,9 +157,9 @@ class Moments(Metric):
         """Root mean square of the error of values, of a minimiser from TD errors of this root mean square.
 
         sigma^2 / n times the trace of (M^T M)^-1, M = L^-1 A L^-T: the asymptotic variance of LSTD where the errors of
-        transitions are uncorrelated.
+        transitions are uncorrelated. Directions that no transition has do not count: M is 0 there.
         """
-        inverse = solve_triangular(self.hessian_factor, np.eye(len(self.b)), lower=True)
+        inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
         return noise * float(np.linalg.norm(inverse)) / np.sqrt(self.n)
 
 
