@@ -15,8 +15,9 @@ __all__ = ["Moments", "TransitionStream"]
 
 RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
 PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
-CURVATURE = 0.6  # said to methods: at most 1, but a step of 1 / L is what follows the moments best
+CURVATURE = 0.5  # said to methods, where it is at most 1: a step of "storm-c" is then that of the proximal point
 UPHILL = 1e-8  # of the objective of no values: rounding
+SHORT = 1e-7  # of the squared coefficients, in the Hessian too: of solutions that fit alike, steps lead to a short one
 START = 8  # steps to where a stream starts, on the moments of its first transitions
 
 
@@ -95,9 +96,14 @@ class Moments(Metric):
 
     @cached_property
     def whitened(self):
-        """L^-1 A of the scaled columns, and L^-1 A L^-T."""
+        """L^-1 A of the scaled columns, and L^-1 A L^-T.
+
+        A feature that no left state has is left alone, as in `BellmanValueEstimator.fit`: of the value of a successor
+        that was never left nothing is known, and it must not be what explains the others.
+        """
         s = self.size_of_columns
-        left = solve_triangular(self.factor, self.A / (self.weight * np.outer(s, s)), lower=True)
+        A = np.where(self.C.diagonal() > 0, self.A, 0.0) / (self.weight * np.outer(s, s))
+        left = solve_triangular(self.factor, A, lower=True)
         return left, solve_triangular(self.factor, left.T, lower=True).T
 
     @cached_property
@@ -105,9 +111,9 @@ class Moments(Metric):
         """Lower triangular factor of half the Hessian where C is the identity."""
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
-        if self.alpha.any():
-            W = solve_triangular(self.factor, np.diag(np.sqrt(self.alpha) / self.size_of_columns), lower=True)
-            H += W @ W.T
+        W = np.sqrt(SHORT + self.alpha / self.size_of_columns**2)
+        W = solve_triangular(self.factor, np.diag(W), lower=True)
+        H += W @ W.T
         return cholesky(H, lower=True)
 
     # the objective
