@@ -79,8 +79,9 @@ def test_other_methods_hold_too(solver):
 def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
     data = walk(5000)
     for solver in ("storm-c-paper", STORMCompositional(learning_rate=1e-4)):
+        value = BellmanValueEstimator(0.99, solver, random_state=0).fit(*data[:2], terminal=np.ones(5000, dtype=bool))
         with pytest.warns(ConvergenceWarning, match="from the projected solution.*solver='lstd'"):
-            value = fed(BellmanValueEstimator(0.99, solver, random_state=0).fit(*data[:2], terminal=data[3]), data, 5000)
+            fed(value, data, 5000)
         assert off(value.predict(data[0]), lstd(*data, 0.99)) > 0.02
 
 
@@ -107,12 +108,12 @@ def test_a_short_stream_of_returns_says_that_nothing_was_done():
 
 def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     data = walk(6000, n_states=8)
-    weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + data[0].argmax(1))
+    weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + 3 * data[3])  # episodes' ends count more
     weights[1000:1100] = 0  # a whole chunk of them
     weighted = [fed(BellmanValueEstimator(0.9, random_state=0), data, size, weights) for size in (100, 6000)]
     found = [value.predict(data[0]) for value in weighted]
     assert (found[0] == found[1]).all()
-    assert off(found[0], lstd(*data, 0.9, weights)) < 1e-3 < 0.01 < off(found[0], lstd(*data, 0.9))
+    assert off(found[0], lstd(*data, 0.9, weights)) < 0.01 < 0.1 < off(found[0], lstd(*data, 0.9))
     scaled = fed(BellmanValueEstimator(0.9, random_state=0), data, 100, 1024 * weights).predict(data[0])
     assert (scaled == found[0]).all()
     plain, ones = (fed(BellmanValueEstimator(0.9, random_state=0), data, 100, w) for w in (None, np.ones(6000)))
