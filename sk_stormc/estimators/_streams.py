@@ -11,7 +11,7 @@ from sk_stormc.estimators._transitions import check_terminal, check_time, follow
 
 __all__ = ["row_weights", "transitions", "warn_if_unsettled"]
 
-SETTLED = 0.25  # of the sampling error: how far values may be from what their transitions say
+SETTLED = 0.4  # of the sampling error: how far values may be from what their transitions say
 ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
 
 
