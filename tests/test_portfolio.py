@@ -741,7 +741,7 @@ def test_pickle(solver):
     portfolio = CompositionalPortfolio(solver, constraint=(-1, 1), max_iter=20, random_state=0)
     portfolio.fit(pd.DataFrame(R, columns=list("abcd")), sample_weight=np.arange(20_000.0))
     data = pickle.dumps(portfolio)
-    assert len(data) < 10_000 < R.nbytes
+    assert len(data) < R.nbytes / 4
     back = pickle.loads(data)
     assert back.get_params().keys() == portfolio.get_params().keys()
     frame = pd.DataFrame(make_returns(10, 4), columns=list("abcd"))
@@ -878,7 +878,7 @@ def test_every_parameter_is_documented(name):
     thing = PUBLIC[name]
     document = (docscrape.ClassDoc if inspect.isclass(thing) else docscrape.FunctionDoc)(thing)
     assert "".join(document["Summary"]).strip()
-    own_init = inspect.isclass(thing) and thing.__init__ is object.__init__
+    own_init = inspect.isclass(thing) and thing.__init__ in (object.__init__, dict.__init__)
     signature = {} if own_init else inspect.signature(thing).parameters
     # a dataclass of results documents its attributes
     section = "Attributes" if hasattr(thing, "__dataclass_fields__") else "Parameters"

@@ -267,10 +267,14 @@ class Loop:
             yield
             return
 
+        pressed = 0
+
         def note(signum, frame):
-            if self.interrupted:
-                raise KeyboardInterrupt
+            nonlocal pressed
+            pressed += 1
             self.interrupted = True
+            if pressed == 2:  # a third one must not disturb the way back
+                raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, note)
         try:

@@ -12,7 +12,7 @@ from sk_stormc._warnings import warn
 from sk_stormc.engine.guard import begins_again, shortened
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
+from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
 
 __all__ = ["run", "warn_if_unconverged"]
 
@@ -55,6 +55,9 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.hold()
         with loop.listening():
             _iterate(solver, oracle, loop)
+            if oracle.streaming:  # whose rows are spent: if Ctrl-C comes before the result is out, this is left
+                loop.run.oracle = oracle.snapshot(last=True)
+                problem.state = loop.run
         return _result(solver, problem, oracle, loop)
 
 
@@ -152,8 +155,7 @@ def _result(solver, problem, oracle, loop):
         loss_curve=np.array(curve),
         ifo=np.array(ifo),
         n_evaluations=dict(oracle.n_evaluations),
-        n_iter=t,
-        stop_reason=reason,
+        **outcome(t, reason),
         residual=loop.residual(),
         n_guarded=oracle.n_guarded,
         state=whole,

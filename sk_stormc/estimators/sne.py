@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
+from sk_stormc.engine.results import outcome
 from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
@@ -347,13 +348,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
         evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
         return problem, SolverResult(
-            **last
+            last
+            | outcome(first.n_iter + last.n_iter, last.stop_reason)
             | {
                 "loss_curve": np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
                 "ifo": np.concatenate([[0], last.ifo + used]),
                 "record_iterations": np.concatenate([[0], last.record_iterations + first.n_iter]),
                 "n_evaluations": evaluated,
-                "n_iter": first.n_iter + last.n_iter,
             }
         )
 
