@@ -1,6 +1,12 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
-from sk_stormc.estimators import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, sharpe_ratio
+from sk_stormc.estimators import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    make_sharpe_scorer,
+    sharpe_ratio,
+)
 from sk_stormc.solvers import (
     ASCPG,
     CIVR,
@@ -31,6 +37,7 @@ __all__ = [
     "SNEEmbedding",
     "STORMCompositional",
     "SketchySTORM",
+    "make_sharpe_scorer",
     "minimize",
     "sharpe_ratio",
 ]

@@ -1,22 +1,25 @@
 """A portfolio of assets from a history of returns."""
 
+from collections.abc import Mapping, Set
 from functools import partial
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_number
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
+from sk_stormc.estimators._labels import aligned, columns_of
+from sk_stormc.estimators._returns import check_returns
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
-from sk_stormc.problems._mapped import MappedRows, blocks
+from sk_stormc.problems._mapped import blocks
 from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import StopReason
 
-__all__ = ["CompositionalPortfolio", "sharpe_ratio"]
+__all__ = ["CompositionalPortfolio"]
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -37,7 +40,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     risk_aversion : float, default=1.0
         lambda > 0, in the inverse unit of the returns.
     constraint : None, "long_only" or (low, high), default=None
-        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,).
+        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,). A pandas
+        Series, a dict or a frame of one row is aligned with the columns by its labels; an array is taken by position.
     budget : float, default=None
         Sum of the weights, with bounds or without any constraint; "long_only" has the sum 1, or this one.
     l1 : float, default=0.0
@@ -151,9 +155,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
-        returns = _check_returns(X, ensure_min_samples=2)
+        returns = check_returns(X, ensure_min_samples=2)
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
-        problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
+        penalty = self._penalty(returns.shape[1], columns_of(X))
+        problem = self._problem(returns, sample_weight, penalty, metric="variance")
         solver.accept(problem)
         x0 = None
         if self.warm_start and hasattr(self, "weights_"):
@@ -218,7 +223,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_iter_
         ('exhausted', 36)
         """
-        returns = _check_returns(X)
+        returns = check_returns(X)
         n_assets = returns.shape[1]
         fitted = hasattr(self, "n_features_in_")
         validate_data(self if fitted else clone(self), X, reset=not fitted, skip_check_array=True)
@@ -226,7 +231,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             PortfolioProblem,
             risk_aversion=self.risk_aversion,
             risk_measure=self.risk_measure,
-            penalty=self._penalty(n_assets),
+            penalty=self._penalty(n_assets, columns_of(X)),
             metric="variance",
         )
         problem(returns[:1])  # checks the parameters
@@ -277,11 +282,36 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return -self._problem(self._new_returns(X), sample_weight).objective(self.weights_)
 
+    def named_weights(self):
+        """``weights_`` with the names of the columns.
+
+        Returns
+        -------
+        pandas.Series
+
+        Raises
+        ------
+        ValueError
+            Where the returns had no names.
+        ImportError
+            Without pandas.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "feature_names_in_"):
+            raise ValueError(
+                "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
+                "of the last fit had none. weights_ has the weights in the order of the columns"
+            )
+        try:
+            from pandas import Series
+        except ImportError as error:
+            raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
+        return Series(self.weights_, index=self.feature_names_in_, name="weight")
+
     def _new_returns(self, X):
-        if isinstance(MappedRows.of(X), MappedRows):
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return _check_returns(X)
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        returns = check_returns(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
         return PortfolioProblem(
@@ -293,7 +323,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             metric=metric,
         )
 
-    def _penalty(self, n_assets):
+    def _penalty(self, n_assets, columns=None):
         check_number("l1", self.l1, low=0)
         if self.budget is not None:
             check_number("budget", self.budget)
@@ -307,72 +337,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         if self.constraint is None and self.budget is None:
             return L1(self.l1) if self.l1 else None
         if self.constraint is not None and (
-            isinstance(self.constraint, str)
+            isinstance(self.constraint, (str, Mapping, Set))
             or not hasattr(self.constraint, "__len__")
             or len(self.constraint) != 2
         ):
             raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {self.constraint!r}")
         low, high = (-np.inf, np.inf) if self.constraint is None else self.constraint
+        low = aligned("the lower bound of constraint", low, columns, n_assets)
+        high = aligned("the upper bound of constraint", high, columns, n_assets)
         box = Box(low, high, budget=self.budget, alpha=self.l1)
         box.check(n_assets)
         return box
-
-
-def _check_returns(X, **kwargs):
-    """Returns as a float array; an error that names the columns where any is not finite."""
-    names = np.asarray(getattr(X, "columns", []), dtype=object)
-    returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
-        returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    finite, nan = True, False
-    for _, block in blocks(returns):
-        good = np.isfinite(block)
-        finite = finite & good.all(axis=0)
-        nan |= not good.all() and np.isnan(block).any()
-    if not finite.all():
-        wrong = np.flatnonzero(~finite)
-        found = "NaN" if nan else "infinity (inf)"
-        where = [names[j] if len(names) else int(j) for j in wrong[:10]]
-        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise ValueError(
-            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
-        )
-    return returns
-
-
-def sharpe_ratio(estimator, X, y=None):
-    """Scorer: mean over standard deviation of the portfolio's return per period.
-
-    It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
-    judge each value by its own measure. With returns ordered in time, split them in time as well.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-        Whose ``predict(X)`` are returns.
-    X : array-like of shape (n_periods, n_assets)
-    y : Ignored
-
-    Returns
-    -------
-    float
-        In the unit of X's periods, not annualised; 0 where the returns do not vary.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-    >>> from sk_stormc import CompositionalPortfolio, sharpe_ratio
-    >>> from sk_stormc.datasets import make_gaussian_returns
-    >>> returns = make_gaussian_returns(600, 5, mean=0.1, random_state=0)
-    >>> search = GridSearchCV(
-    ...     CompositionalPortfolio(constraint="long_only", random_state=0),
-    ...     {"risk_aversion": [0.1, 1.0, 10.0]},
-    ...     scoring=sharpe_ratio,
-    ...     cv=TimeSeriesSplit(3),
-    ... ).fit(returns)
-    >>> search.best_params_["risk_aversion"] > 0
-    True
-    """
-    returns = np.asarray(estimator.predict(X), dtype=float)
-    deviation = returns.std()
-    return float(returns.mean() / deviation) if deviation > 0 else 0.0
