@@ -218,7 +218,7 @@ PARAMETERS = [
     ({"solver": None}, ["solver", "None", *KNOWN]),
     ({"solver": 3}, ["solver", "3", *KNOWN]),
     ({"solver": STORMCompositional}, ["solver", "STORMCompositional", *KNOWN]),
-    ({"risk_measure": "cvar"}, ["risk_measure", "'cvar'", "'variance'", "'semivariance'", "'entropic'"]),
+    ({"risk_measure": "omega"}, ["risk_measure", "'omega'", "'variance'", "'semivariance'", "'entropic'"]),
     ({"risk_measure": None}, ["risk_measure", "None", "'entropic'"]),
     ({"risk_aversion": 0}, ["risk_aversion", "> 0", "got 0"]),
     ({"risk_aversion": -2.5}, ["risk_aversion", "> 0", "-2.5"]),

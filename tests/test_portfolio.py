@@ -600,6 +600,8 @@ def test_init_stores_and_does_nothing_else():
         "constraint": 17,
         "budget": "much",
         "l1": object(),
+        "previous_weights": 0.5,
+        "transaction_cost": "high",
         "max_iter": 0,
         "tol": -1,
         "warm_start": "no",

@@ -1,19 +1,17 @@
 """A portfolio of assets from a history of returns."""
 
-from collections.abc import Mapping, Set
 from functools import partial
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc._validation import check_bool, check_number
+from sk_stormc._validation import check_bool
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
-from sk_stormc.estimators._labels import aligned, columns_of
+from sk_stormc.estimators._constraints import check_size, make_penalty
+from sk_stormc.estimators._labels import columns_of
 from sk_stormc.estimators._returns import check_returns
 from sk_stormc.estimators.base import CompositionalEstimator, streams
-from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import blocks
 from sk_stormc.problems.streaming import WINDOW
@@ -25,7 +23,7 @@ __all__ = ["CompositionalPortfolio"]
 class CompositionalPortfolio(CompositionalEstimator):
     """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
 
-    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 over the history of returns r_i.
+    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades over the history of returns r_i.
 
     Parameters
     ----------
@@ -38,7 +36,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
         only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns.
+        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` is the portfolio of least risk, whatever its
+        return; it needs bounds or a budget, since the empty portfolio has no risk. "entropic" needs a finite number.
     constraint : None, "long_only" or (low, high), default=None
         "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,). A pandas
         Series, a dict or a frame of one row is aligned with the columns by its labels; an array is taken by position.
@@ -46,6 +45,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         Sum of the weights, with bounds or without any constraint; "long_only" has the sum 1, or this one.
     l1 : float, default=0.0
         Weight of an l1 norm; an error with "long_only", where the norm is constant.
+    previous_weights : array-like of shape (n_assets,), default=None
+        What is held now; None means nothing. Labels are aligned as those of ``constraint``.
+    transaction_cost : float or array-like of shape (n_assets,), default=0.0
+        Cost of buying or selling a unit of weight, in the unit of the returns of one period: the objective has
+        sum_j transaction_cost_j |w_j - previous_weights_j| beside the risk. Labels are aligned.
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     warm_start : bool, default=False
@@ -61,7 +65,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     weights_ : ndarray of shape (n_assets,)
         float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records, the l1 norm included.
+        The objective at the records, the l1 norm and the cost of trades included.
     ifo_ : ndarray of shape (n_records,)
         Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total.
     n_evaluations_ : dict
@@ -106,6 +110,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         constraint=None,
         budget=None,
         l1=0.0,
+        previous_weights=None,
+        transaction_cost=0.0,
         max_iter=None,
         tol=None,
         warm_start=False,
@@ -118,6 +124,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
+        self.previous_weights = previous_weights
+        self.transaction_cost = transaction_cost
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -182,7 +190,8 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _asked(self):
         """What the size of a step depends on besides the data."""
-        names = ("risk_measure", "risk_aversion", "constraint", "budget", "l1", "solver")
+        names = ("risk_measure", "risk_aversion", "constraint", "budget", "l1", "previous_weights")
+        names = (*names, "transaction_cost", "solver")
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
@@ -264,7 +273,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return self._new_returns(X) @ self.weights_
 
     def score(self, X, y=None, sample_weight=None):
-        """The utility: minus the objective without the l1 norm, on the returns of X. Higher is better.
+        """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
 
         It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
         constraints, not values of risk_aversion; for those use `sharpe_ratio`.
@@ -324,27 +333,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         )
 
     def _penalty(self, n_assets, columns=None):
-        check_number("l1", self.l1, low=0)
-        if self.budget is not None:
-            check_number("budget", self.budget)
-        if isinstance(self.constraint, str) and self.constraint == "long_only":
-            if self.l1:
-                raise ValueError(
-                    f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}"
-                )
-            check_number("budget", self.budget, low=0, inclusive=False, words=(None,))
-            return Simplex(1.0 if self.budget is None else self.budget)
-        if self.constraint is None and self.budget is None:
-            return L1(self.l1) if self.l1 else None
-        if self.constraint is not None and (
-            isinstance(self.constraint, (str, Mapping, Set))
-            or not hasattr(self.constraint, "__len__")
-            or len(self.constraint) != 2
-        ):
-            raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {self.constraint!r}")
-        low, high = (-np.inf, np.inf) if self.constraint is None else self.constraint
-        low = aligned("the lower bound of constraint", low, columns, n_assets)
-        high = aligned("the upper bound of constraint", high, columns, n_assets)
-        box = Box(low, high, budget=self.budget, alpha=self.l1)
-        box.check(n_assets)
-        return box
+        given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
+        penalty = make_penalty(*given, n_assets, columns)
+        check_size(self.risk_measure, self.risk_aversion, penalty)
+        return penalty
