@@ -223,7 +223,7 @@ PARAMETERS = [
     ({"risk_aversion": 0}, ["risk_aversion", "> 0", "got 0"]),
     ({"risk_aversion": -2.5}, ["risk_aversion", "> 0", "-2.5"]),
     ({"risk_aversion": NAN}, ["risk_aversion", "finite", "nan"]),
-    ({"risk_aversion": INF}, ["risk_aversion", "finite", "inf"]),
+    ({"risk_aversion": -INF}, ["risk_aversion", "finite", "inf"]),
     ({"risk_aversion": "high"}, ["risk_aversion", "number", "'high'"]),
     ({"risk_aversion": None}, ["risk_aversion", "number", "None"]),
     ({"constraint": "short_only"}, ["constraint", "'short_only'", "'long_only'", "(low, high)"]),
