@@ -597,6 +597,7 @@ def test_init_stores_and_does_nothing_else():
         "solver": solver,
         "risk_measure": "nonsense",
         "risk_aversion": -1,
+        "confidence": "high",
         "constraint": 17,
         "budget": "much",
         "l1": object(),

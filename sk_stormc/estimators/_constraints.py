@@ -10,9 +10,9 @@ from sk_stormc.estimators._labels import aligned
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.turnover import Turnover
 
-__all__ = ["check_size", "make_penalty"]
+__all__ = ["check_size", "is_proportional", "make_penalty"]
 
-PROPORTIONAL = ("cvar", "evar")  # risks that double where all weights do
+PROPORTIONAL = ("cvar", "evar")
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
@@ -76,13 +76,18 @@ def _turnover(previous, cost, n_assets, columns):
     return (previous, cost) if np.any(cost) else None
 
 
+def is_proportional(risk_measure):
+    """Whether the risk doubles where all weights do."""
+    return isinstance(risk_measure, str) and risk_measure in PROPORTIONAL
+
+
 def check_size(risk_measure, risk_aversion, penalty):
     """Raise a ValueError where the best portfolio is the empty one or has no limit: nothing sets its size.
 
     That is so for the least risk, and for risks in proportion to the size of the portfolio.
     """
     least = isinstance(risk_aversion, Real) and risk_aversion == np.inf
-    if not (least or risk_measure in PROPORTIONAL):
+    if not (least or is_proportional(risk_measure)):
         return
     if isinstance(penalty, Box):
         bounds = np.concatenate([np.ravel(penalty.low), np.ravel(penalty.high)])

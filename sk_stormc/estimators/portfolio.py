@@ -2,18 +2,21 @@
 
 from functools import partial
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
-from sk_stormc.estimators._constraints import check_size, make_penalty
+from sk_stormc.estimators._constraints import check_size, is_proportional, make_penalty
 from sk_stormc.estimators._labels import columns_of
 from sk_stormc.estimators._returns import check_returns
+from sk_stormc.estimators._stages import refuse_to_stream, run_in_stages, warn_of_a_gap
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import blocks
+from sk_stormc.problems._tail_risk import TailRiskProblem
 from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import StopReason
 
@@ -32,12 +35,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         "acc-scgd", "asc-pg", "lbfgs", "sketchy-storm" (no tuning, and fewer passes where assets are correlated), or
         an instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets' inverse
         variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
-    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
         "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
-        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return.
+        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return; "cvar":
+        the mean of the worst losses; "evar": its bound by exponential moments. The last two grow in proportion to the
+        weights: they need bounds or a budget.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` is the portfolio of least risk, whatever its
-        return; it needs bounds or a budget, since the empty portfolio has no risk. "entropic" needs a finite number.
+        lambda > 0, in the inverse unit of the returns ("cvar" and "evar": without unit). ``numpy.inf`` is the portfolio
+        of least risk, whatever its return; it needs bounds or a budget, since the empty portfolio has no risk.
+        "entropic" needs a finite number.
+    confidence : float, default=0.95
+        Of "cvar" and "evar", which are about the worst part 1 - confidence of the periods.
     constraint : None, "long_only" or (low, high), default=None
         "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,). A pandas
         Series, a dict or a frame of one row is aligned with the columns by its labels; an array is taken by position.
@@ -74,6 +82,9 @@ class CompositionalPortfolio(CompositionalEstimator):
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
+    dual_gap_ : float
+        Only for "cvar" and "evar": the objective is above its minimum by this much at most. With weights that bounds
+        and budget leave free this holds among portfolios with weights up to three times the largest.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_assets,)
         Only for returns with string column names.
@@ -107,6 +118,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         *,
         risk_measure="variance",
         risk_aversion=1.0,
+        confidence=0.95,
         constraint=None,
         budget=None,
         l1=0.0,
@@ -121,6 +133,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.solver = solver
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion
+        self.confidence = confidence
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
@@ -165,7 +178,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
-        penalty = self._penalty(returns.shape[1], columns_of(X))
+        penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
+        if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
+            returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         problem = self._problem(returns, sample_weight, penalty, metric="variance")
         solver.accept(problem)
         x0 = None
@@ -175,14 +190,23 @@ class CompositionalPortfolio(CompositionalEstimator):
                     f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
                     f"got {returns.shape[1]}"
                 )
-            x0 = self.weights_
+            x0 = problem.start_at(self.weights_)
         asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
         first_residual = before[1] if x0 is not None and before[0] == asked else None
-        result = self._run(solver, problem, x0, random_state=self.random_state, first_residual=first_residual)
+        vars(self).pop("dual_gap_", None)
+        staged = isinstance(problem, TailRiskProblem)
+        if staged:
+            result, gap = run_in_stages(solver, problem, x0, self.random_state, self.verbose)
+            self.dual_gap_ = gap
+        else:
+            result = self._run(solver, problem, x0, random_state=self.random_state, first_residual=first_residual)
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
-        self.weights_ = result.x
+        self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result)
+        if staged and result.stop_reason != StopReason.INTERRUPTED:
+            warn_of_a_gap(result, gap, solver.tol)
+            return self
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
@@ -190,8 +214,8 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _asked(self):
         """What the size of a step depends on besides the data."""
-        names = ("risk_measure", "risk_aversion", "constraint", "budget", "l1", "previous_weights")
-        names = (*names, "transaction_cost", "solver")
+        names = ("risk_measure", "risk_aversion", "confidence", "constraint", "budget", "l1")
+        names = (*names, "previous_weights", "transaction_cost", "solver")
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
@@ -233,6 +257,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ('exhausted', 36)
         """
         returns = check_returns(X)
+        refuse_to_stream(self.risk_measure)
         n_assets = returns.shape[1]
         fitted = hasattr(self, "n_features_in_")
         validate_data(self if fitted else clone(self), X, reset=not fitted, skip_check_array=True)
@@ -289,7 +314,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
-        return -self._problem(self._new_returns(X), sample_weight).objective(self.weights_)
+        return -self._problem(self._new_returns(X), sample_weight).value_at(self.weights_)
 
     def named_weights(self):
         """``weights_`` with the names of the columns.
@@ -323,6 +348,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
+        tail = {"confidence": self.confidence} if is_proportional(self.risk_measure) else {}
         return PortfolioProblem(
             returns,
             self.risk_aversion,
@@ -330,6 +356,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             sample_weight=sample_weight,
             penalty=penalty,
             metric=metric,
+            **tail,
         )
 
     def _penalty(self, n_assets, columns=None):

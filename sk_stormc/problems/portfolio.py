@@ -16,6 +16,7 @@ from sk_stormc.problems._weighted import WeightedComponents, with_sum_one
 
 __all__ = ["PortfolioProblem"]
 
+RISK_MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
 CHUNK = 4096  # rows that are taken to float64 at a time
 PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
 
@@ -67,7 +68,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
     `sk_stormc.problems.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
-    return within it.
+    return within it. "cvar" and "evar" make those of `sk_stormc.problems.cvar` and `sk_stormc.problems.evar`, which
+    have one more variable and a parameter ``confidence``.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         rows are read a block or a batch at a time.
     risk_aversion : float, default=1.0
         lambda > 0, in the inverse unit of the returns. ``numpy.inf`` leaves only the risk, with weight 1.
-    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods, in all means; a batch draws periods with these probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
@@ -121,7 +123,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     ):
         if not (isinstance(risk_aversion, Real) and risk_aversion == np.inf):
             check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
-        check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
+        check_choice("risk_measure", risk_measure, RISK_MEASURES)
         self.check_class(risk_measure)
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
@@ -179,6 +181,20 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     def description(self):
         """Sizes, risk measure and risk aversion."""
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+
+    # what x says of the portfolio, for problems that have other variables beside the weights
+
+    def weights_of(self, x):
+        """The portfolio's weights in x: here x itself."""
+        return x
+
+    def start_at(self, weights):
+        """The x with these weights to start from."""
+        return weights
+
+    def value_at(self, weights):
+        """The objective of a portfolio, exact, R included."""
+        return self.objective(weights)
 
     # g, dg, f and its gradient
 
