@@ -213,7 +213,9 @@ def add_arguments(parser):
     parser : argparse.ArgumentParser
     """
     parser.add_argument(
-        "--data", metavar="FILE", help="your own points, .npz (X, perhaps y) or .csv (a column 'label'), not digits"
+        "--data",
+        metavar="FILE",
+        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
     )
 
 
