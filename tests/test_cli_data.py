@@ -1,14 +1,16 @@
 """Files of returns as programs and people write them."""
 
+import signal
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from sk_stormc import minimize
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.experiments import portfolio
+from sk_stormc.experiments import runner
 from sk_stormc.experiments.points_file import read_points
 from sk_stormc.experiments.returns_file import load_returns, read_returns
 
@@ -176,10 +178,13 @@ def test_the_line_that_says_what_was_read(factor, unit):
 
 
 def test_control_c_ends_with_one_line(monkeypatch, capsys):
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
+    def stop(record):
+        signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(portfolio, "run_methods", stop)
+    def interrupted(*args, on_record, **kwargs):
+        return minimize(*args, on_record=stop, **kwargs)
+
+    monkeypatch.setattr(runner, "minimize", interrupted)
     write("a.csv", ["A", "B", "C"], RETURNS)
     assert main(["reproduce", "portfolio", "--data", "a.csv"]) == 130
     out, err = capsys.readouterr()

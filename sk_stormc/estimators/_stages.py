@@ -92,8 +92,7 @@ def warn_of_a_gap(result, gap, tol):
     warnings.warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
         f"may be above its minimum by up to {gap:.2g}, which is {gap / max(abs(result.fun), 1e-300):.2g} of it, where "
-        f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'; bounds on all weights make the "
-        "estimate of the gap better.",
+        f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'.",
         ConvergenceWarning,
         stacklevel=3,
     )
