@@ -16,7 +16,10 @@ from pathlib import Path
 from benchmarks import _tables
 from benchmarks._measure import DATA
 
-BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "sne_vs_tsne", "desk")
+BENCHMARKS = (
+    "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
+    "streams", "desk",
+)  # fmt: skip
 
 
 def module_of(name):

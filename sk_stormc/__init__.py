@@ -1,5 +1,6 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
+from sk_stormc.compare import compare_solvers
 from sk_stormc.estimators import (
     BellmanValueEstimator,
     CompositionalPortfolio,
@@ -37,6 +38,7 @@ __all__ = [
     "SNEEmbedding",
     "STORMCompositional",
     "SketchySTORM",
+    "compare_solvers",
     "make_sharpe_scorer",
     "minimize",
     "sharpe_ratio",

@@ -314,6 +314,51 @@ def test_float32_warm_starts_and_labels(risk_measure):
         assert (named <= caps[named.index] + 1e-12).all()
 
 
+@pytest.mark.parametrize("risk_measure", BOTH)
+def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measure):
+    R = make_returns(400)
+    asked = {"risk_measure": risk_measure, "confidence": 0.99, "constraint": (0.0, 0.4), "budget": 1.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = fit(R, max_iter=5000, **asked)
+        assert whole.n_iter_ > 40
+        for budget in (1, 7, whole.n_iter_ // 2, whole.n_iter_ - 1):
+            broken = pickle.loads(pickle.dumps(fit(R, max_iter=budget, **asked)))
+            assert broken.n_iter_ <= budget
+            broken.set_params(max_iter=5000).resume(R)
+            np.testing.assert_array_equal(broken.weights_, whole.weights_)
+            np.testing.assert_array_equal(broken.loss_curve_, whole.loss_curve_)
+            np.testing.assert_array_equal(broken.ifo_, whole.ifo_)
+            assert broken.dual_gap_ == whole.dual_gap_ and broken.stop_reason_ == whole.stop_reason_
+
+
+@pytest.mark.parametrize("risk_measure", BOTH)
+def test_callbacks_see_weights_and_exact_values(risk_measure):
+    R, seen = make_returns(), []
+
+    class Watch:
+        def setup(self, estimator, context):
+            pass
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context, *, fitted_estimator):
+            if context.task_name == "pass":
+                seen.append((fitted_estimator.weights_, fitted_estimator.loss_curve_[-1]))
+            return len(seen) >= 2
+
+    portfolio = CompositionalPortfolio(risk_measure=risk_measure, random_state=0, **LONG).set_callbacks(Watch()).fit(R)
+    assert portfolio.stop_reason_ == ("callback" if len(seen) == 2 else "converged") and seen
+    for weights, loss in seen:
+        assert weights.shape == (8,)
+        assert loss == pytest.approx(objective(weights, R, risk_measure, 0.95, 1.0), rel=1e-5)
+    assert portfolio.weights_.shape == (8,)
+
+
 def test_the_stream_and_what_has_no_size_are_refused():
     R = make_returns()
     for risk_measure in BOTH:

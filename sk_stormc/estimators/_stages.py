@@ -1,12 +1,12 @@
 """Fits of tail risks: runs on smoothed problems whose width falls, until a bound says that the portfolio is good."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.engine import SolverResult
 from sk_stormc.solvers import StopReason
 
 __all__ = ["refuse_to_stream", "run_in_stages", "warn_of_a_gap"]
@@ -15,46 +15,40 @@ FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # of the width from stage to stage; ho
 ENOUGH = 0.3  # part of tol to which the gap is to fall
 FINEST = 1e-5  # a smaller gap is not worth a warning
 LIMITS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
-OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE)
+OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
-def run_in_stages(solver, problem, x0, random_state, verbose):
+def run_in_stages(run, solver, problem, x0):
     """Minimise a tail risk. Each stage starts where the one before ended, with a quarter of its width.
 
     Parameters
     ----------
+    run : callable
+        ``run(solver, problem, x)`` makes a run; see `Fit.run`.
     solver : CompositionalSolver
         Its budgets are those of all stages together.
     problem : TailRiskProblem
     x0 : ndarray of shape (n_variables,) or None
-    random_state : int, RandomState instance or None
-    verbose : int
 
     Returns
     -------
     result : SolverResult
-        Of all stages. Its values are exact and not smoothed, and x is the best of the points where stages ended.
+        Of all stages; x is the best of the points where they ended.
     gap : float
         The objective is above its minimum by this much at most. It is small if it is below tol of the objective's
         size, or of the risk of equal weights where the best portfolio is the empty one.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C before the first iteration.
     """
-    records, done, x, lowest = [], None, x0, -np.inf
+    done, lowest, width = None, -np.inf, np.inf
+    x = problem.initial_point(None) if x0 is None else x0
     unit = problem.typical_risk()
     best_value, best_x = problem.empty()
     for k in range(STAGES):
-        if k:
-            w = problem.weights_of(x)
-            width = problem.first_width * problem.deviation(w) * FALL**-k
-            problem = problem.with_width(min(width, problem.width / 2))
-            x = problem.start_at(w)
-        result = _solve(_stage(solver, done), problem, x, random_state, verbose, records, done)
-        if result.stop_reason == StopReason.INTERRUPTED and done is None and not result.n_iter:
-            raise KeyboardInterrupt
+        w = problem.weights_of(x)
+        width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
+        problem = problem.with_width(width)
+        with warnings.catch_warnings():  # a stage is not the fit: `warn_of_a_gap` looks at that
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = run(_stage(solver, done), problem, problem.start_at(w))
         done = result if done is None else _joined(done, result)
         x = result.x
         value, bound = problem.bounds(x)
@@ -65,15 +59,14 @@ def run_in_stages(solver, problem, x0, random_state, verbose):
         slow = result.stop_reason in LIMITS  # then a narrower stage takes long and finds little
         if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
             break
-    good = gap <= max(solver.tol, FINEST) * size
-    if good and done.stop_reason in LIMITS:
-        done = replace(done, stop_reason=StopReason.CONVERGED)
-    elif not good and done.stop_reason == StopReason.CONVERGED:
-        done = replace(done, stop_reason=StopReason.MAX_ITER)
-    last = (done.n_iter, int(done.ifo[-1]), best_value)
-    records = [record for record in records if record[:2] != last[:2] or not record[0]]
+    good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
+    if reason not in OVER:
+        reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER
+    last = done.n_iter, int(done.ifo[-1]), best_value
+    records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
-    return replace(done, x=best_x, fun=best_value, loss_curve=curve, ifo=ifo, record_iterations=iterations), gap
+    found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    return SolverResult(**done | found | {"stop_reason": reason}), gap
 
 
 def refuse_to_stream(risk_measure):
@@ -87,7 +80,7 @@ def refuse_to_stream(risk_measure):
 
 def warn_of_a_gap(result, gap, tol):
     """Warn where the objective may be above its minimum by more than tol, or a thousandth of a per cent."""
-    if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED):
+    if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return
     warnings.warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
@@ -120,26 +113,14 @@ def _spent(solver, done):
     return solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
 
 
-def _solve(stage, problem, x, random_state, verbose, records, done):
-    """One stage; what it records goes to records, exact."""
-    iterations, ifo = (0, 0) if done is None else (done.n_iter, int(done.ifo[-1]))
-
-    def on_record(record):
-        if record.iteration or done is None:
-            value = problem.value_at(problem.weights_of(record.x))
-            records.append((iterations + record.iteration, ifo + record.ifo, value))
-
-    with warnings.catch_warnings():  # a stage is not the fit: `warn_of_a_gap` looks at that
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return stage.solve(problem, x, random_state=random_state, verbose=verbose, on_record=on_record)
-
-
 def _joined(first, last):
-    """Two stages as one run."""
-    return replace(
-        last,
-        ifo=np.append(first.ifo, last.ifo + first.ifo[-1]),
-        n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
-        n_iter=first.n_iter + last.n_iter,
-        n_guarded=first.n_guarded + last.n_guarded,
-    )
+    """Two stages as one run; the second begins where the first ends."""
+    parts = {
+        "loss_curve": np.append(first.loss_curve, last.loss_curve[1:]),
+        "ifo": np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
+        "record_iterations": np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+        "n_evaluations": {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
+        "n_iter": first.n_iter + last.n_iter,
+        "n_guarded": first.n_guarded + last.n_guarded,
+    }
+    return SolverResult(**last | parts)

@@ -1,6 +1,5 @@
 """Logged transitions as a user gives them, checked, and where each one leads."""
 
-import warnings
 
 import numpy as np
 from scipy import sparse
@@ -8,6 +7,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
+from sk_stormc._warnings import warn
+from sk_stormc.estimators._value_warnings import warn_of_ranges
 from sk_stormc.problems._markov import scale_rows
 from sk_stormc.problems.streaming import stack
 
@@ -17,6 +18,7 @@ __all__ = [
     "check_time",
     "follow",
     "successors",
+    "successors_to_score",
     "transform",
     "transform_next",
     "transition_weights",
@@ -88,25 +90,25 @@ def successors(estimator, X, states, next_X, terminal, time):
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
-        warnings.warn(
+        warn(
             "fit was given neither next_X nor terminal nor time: each row is taken as an episode of one step, whose "
             "value is the expected reward.",
             UserWarning,
-            stacklevel=3,
         )
         return X, states, rows, everything, everything.copy()
     terminal = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
     if next_X is not None:
         if time is not None:
             raise ValueError("time must be None where next_X is given, which says what follows")
-        return next_X, check_next(estimator, next_X, states, terminal), rows, everything, terminal
+        follows = check_next(estimator, next_X, states, terminal)
+        warn_of_ranges(states, follows[~terminal])
+        return next_X, follows, rows, everything, terminal
     if time is None:
         if not terminal.all():
-            warnings.warn(
+            warn(
                 f"fit was given neither next_X nor time: {np.count_nonzero(~terminal)} rows that are not terminal have "
                 "no successor and are dropped.",
                 UserWarning,
-                stacklevel=3,
             )
         return X, states, rows, terminal.copy(), terminal
     time = check_time(time, n)
@@ -116,6 +118,20 @@ def successors(estimator, X, states, next_X, terminal, time):
     consecutive = np.zeros(n, dtype=bool)
     consecutive[order[:-1]] = time[order[1:]] == time[order[:-1]] + 1
     return X, states, rows, consecutive | terminal, terminal
+
+
+def successors_to_score(estimator, X, states, next_X, terminal, time):
+    """As `successors`, for transitions that are evaluated: those without next_X and time must all be terminal."""
+    n = len(states)
+    if next_X is not None or time is not None:
+        return successors(estimator, X, states, next_X, terminal, time)
+    terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+    if not terminal.all():
+        missing = np.count_nonzero(~terminal)
+        raise ValueError(
+            f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
+        )
+    return X, states, np.arange(n), terminal, terminal
 
 
 def transform(features, X, states, rows, intercept):
@@ -169,4 +185,4 @@ def follow(pending, Z, y, terminal, time):
         raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
     kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
     next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
-    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:], y[-1], time[-1])
+    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1])

@@ -6,17 +6,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc.estimators._fitting import Fit, with_fit
+from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
+from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
-    check_next,
     check_terminal,
     check_time,
     follow,
     successors,
+    successors_to_score,
     transform,
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import grouped_problem, stream_problem
+from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, stream_problem
+from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
@@ -24,8 +28,6 @@ from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
-
-REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
 class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
@@ -40,19 +42,23 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     solver : str or CompositionalSolver, default="storm-c"
         "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
         "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by
-        least squares.
+        least squares, in `fit` and, for streams, in `partial_fit`.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
         transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
         error, minimised by LSTD's solution, for states that never repeat. "auto": "bellman" if at least half of the
         transitions are from states seen more than once; ``objective_`` and ``objective_reason_`` tell.
     features : transformer, default=None
-        Fitted on X, applied to X and next_X alike; None takes X as it is. A transformer within a Pipeline would see
-        next_X in fit only. Its parameters are ``features__...``.
+        Fitted on X, applied to X and next_X alike; None takes X as it is. Its parameters are ``features__...``. See
+        Notes for a Pipeline.
     fit_intercept : bool, default=True
         Without an intercept, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
         Weight of |coef_|^2 in the objective.
+    trace_decay : float, default=0.0
+        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective: errors count for earlier states of
+        the episode, lambda times less at each step. 1 is regression on the discounted returns. Rows must be in order;
+        a trace ends where an episode does, and where next_X is not the next row's X (with ``time``, at a gap).
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     verbose : {0, 1}, default=0
@@ -82,6 +88,13 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
+    rank_ : int
+        With "lstd": how many directions of the features are determined. Where it is less than their number, as for
+        indicators with an intercept, the shortest solution is taken, after features are divided by their largest
+        absolute value.
+    condition_number_ : float
+        With "lstd": the largest singular value over the smallest one within the rank, of the equations in features of
+        equal length. From 1e10 on a ConvergenceWarning advises alpha.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only for data with string column names.
@@ -94,6 +107,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     -----
     The value after the end of an episode is 0 and is not learnt: `predict` at a state that only ends episodes is what
     the features make of it (``intercept_``, for indicators).
+
+    A Pipeline transforms X and hands next_X on as it is; the two then disagree. With ``features`` they do not, nor with
+    ``time`` in place of next_X. A Pipeline's ``transform_input=["next_X"]`` (metadata routing enabled) helps in its
+    `fit`, but not in its `score`, and so not in a GridSearchCV, as of scikit-learn 1.9.
 
     Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
     collinear (many radial basis functions), which the others are not.
@@ -124,6 +141,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         features=None,
         fit_intercept=True,
         alpha=0.0,
+        trace_decay=0.0,
         max_iter=None,
         tol=None,
         verbose=0,
@@ -135,6 +153,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.features = features
         self.fit_intercept = fit_intercept
         self.alpha = alpha
+        self.trace_decay = trace_decay
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -145,6 +164,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
+    @with_fit
     def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Find the values.
 
@@ -163,8 +183,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
             row without successor that is not terminal is dropped.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it. Only objective="auto" depends on their size, taken as
-            numbers of visits if they are integers, else after scaling to mean one.
+            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
+            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
 
         Returns
         -------
@@ -181,29 +201,32 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         -----
         UserWarning
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
-            is: all rows that are not terminal are dropped.
+            is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
+            column; if X is one column of integers that repeat, which look like numbers of states.
         """
+        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
         self._check_parameters()
         probe = clone(self)
         states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))
+        named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
         if not kept.any():
             raise ValueError(
                 "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
             )
+        warn_of_state_numbers(self.features, states)
         features = None if self.features is None else clone(self.features).fit(X, y)
         Z = transform(features, X, states, None, self.fit_intercept)
         n, d, going = np.count_nonzero(kept), Z.shape[1], kept & ~terminal
         next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z[kept], self.fit_intercept)
 
-        visits = weights[kept] if (weights == np.rint(weights)).all() else weights[kept] / weights[kept].mean()
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
-        objective, reason = self._choose(np.bincount(state, visits))
+        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
         known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
@@ -222,28 +245,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
-        if solver == "lstd":
-            x, result = problem.minimizer(), None
+
+        def values(x):
+            w = np.zeros(d)
+            w[columns] = x
+            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+            return {"coef_": coef, "intercept_": intercept, "features_": features}
+
+        result = None
+        if solver == "lstd" and self.trace_decay:
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            x, exact = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha)
+        elif solver == "lstd":
+            x, exact = solve_exactly(problem)
         else:
             solver.accept(problem)
-            result = self._run(solver, problem, random_state=self.random_state)
+            fit = Fit(self, solver, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
-        w = np.zeros(d)
-        w[columns] = x
         validate_data(self, X, skip_check_array=True)
-        self.features_, self.n_states_ = features, len(first)
+        self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
-        self.coef_, self.intercept_ = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-        if result is not None:
-            self._keep(solver, result)
+        vars(self).update(values(x))
+        self._stream, self._pending, self._given = None, None, named
+        if result is None:
+            vars(self).update(exact, _progress=None)
         else:
-            self.n_evaluations_ = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
-            self.loss_curve_ = np.array([problem.objective(x)])
-            self.ifo_ = np.array([sum(self.n_evaluations_.values())])
-            self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
-        self._stream = self._pending = None
-        if result is not None:
+            forget(self)
+            self._keep(solver, result, fit)
+            fit.end({})
             self._conclude(solver, result)
         return self
 
@@ -256,6 +287,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
         C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
         parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+
+        With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
+        stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
+        n_features x n_features numbers (128 MB for 2000 features, the most is 4000) and solves once in a call, which
+        takes n_features^3 operations: chunks should have as many rows as there are features. Rows of a `fit` before do
+        not count, but its fitted ``features`` stay; ``alpha`` may change between calls.
 
         Parameters
         ----------
@@ -272,9 +309,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ------
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
-            finite.
+            finite; for more than 4000 features with "lstd"; where a stream goes on with another solver.
         AttributeError
-            For a solver that needs all transitions ("lstd", "lbfgs", checkpoints without a size).
+            For a solver that needs all transitions ("lbfgs", checkpoints without a size).
 
         Examples
         --------
@@ -291,18 +328,33 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        exact = self._make_solver() == "lstd"
+        check_stays(self, exact)
+        named = told(next_X, terminal, time, self.__dict__.get("_given"))
         fitted = hasattr(self, "coef_")
         probe = self if fitted else clone(self)
         states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+        if not fitted:
+            warn_of_state_numbers(self.features, states)
         features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
         Z, pending = transform(features, X, states, None, self.fit_intercept), None
         if time is not None and next_X is None:
             ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            Z, next_Z, y, pending = follow(self.__dict__.get("_pending"), Z, y, ends, check_time(time, len(y)))
+            time, waiting = check_time(time, len(y)), self.__dict__.get("_pending")
+            Z, next_Z, y, pending = follow(waiting, Z, y, ends, time)
+            keys = keys_of_times(waiting, ends, time)
         else:
             source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
             Z, y = Z[kept], y[kept]
             next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
+            keys = states[kept], follows[rows[kept]], terminal[kept]
+        if exact:
+            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))), keys)
+            if not fitted:
+                validate_data(self, X, skip_check_array=True)
+            self.__dict__.pop("n_states_", None)  # of a fit before
+            self.__dict__.update(found, features_=features, _pending=pending)
+            return self
         window = max(WINDOW, 10 * Z.shape[1])
 
         def open_stream(batches):
@@ -312,11 +364,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
         if not fitted:
             validate_data(self, X, skip_check_array=True)
+        forget(self)
         x = x0 if result is None else result.x
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-        self.features_, self._pending = features, pending
+        self.features_, self._pending, self._given = features, pending, named
         self.__dict__.pop("n_states_", None)  # of a fit before
-        self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
+        self.objective_, self.objective_reason_ = "projected", UNGROUPED
         return self
 
     def predict(self, X):
@@ -334,36 +387,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
-    def td_error(self, X, y, *, next_X=None, terminal=None):
+    def td_error(self, X, y, *, next_X=None, terminal=None, time=None):
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
         Parameters
         ----------
-        X : array-like of shape (n_transitions, n_features)
-        y : array-like of shape (n_transitions,)
-        next_X : array-like of shape (n_transitions, n_features), default=None
-            None is only possible where all transitions are terminal.
-        terminal : array-like of bool of shape (n_transitions,), default=None
-            None is nowhere; without next_X, everywhere.
+        X, y, next_X, terminal, time
+            As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
+            given any of them.
 
         Returns
         -------
         ndarray of shape (n_transitions,)
+            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and where successors are missing.
         """
         check_is_fitted(self)
         states, y = validate_data(self, X, y, reset=False, dtype=np.float64, y_numeric=True)
-        terminal = np.full(len(y), next_X is None) if terminal is None else check_terminal(terminal, len(y))
-        error = y - self._value(X, states)
-        if next_X is None and not terminal.all():
-            missing = np.count_nonzero(~terminal)
-            raise ValueError(f"next_X must be given for transitions that are not terminal, got None for {missing}")
-        if not terminal.all():
-            follows = check_next(self, next_X, states, terminal)
-            going = np.flatnonzero(~terminal)
-            error[going] += self.gamma * self._value(next_X, follows, going)
+        check_given(self, next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        error = np.where(kept, y - self._value(X, states), np.nan)
+        going = np.flatnonzero(kept & ~terminal)
+        if len(going):
+            error[going] += self.gamma * self._value(source, follows, rows[going])
         return error
 
-    def score(self, X, y, *, next_X=None, terminal=None, sample_weight=None):
+    def score(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Minus the mean squared temporal-difference error: higher is better.
 
         It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
@@ -371,18 +424,20 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_transitions, n_features)
-        y : array-like of shape (n_transitions,)
-        next_X : array-like of shape (n_transitions, n_features), default=None
-        terminal : array-like of bool of shape (n_transitions,), default=None
+        X, y, next_X, terminal, time
+            As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
 
         Returns
         -------
         float
         """
-        error = self.td_error(X, y, next_X=next_X, terminal=terminal)
-        return -float(np.average(error**2, weights=transition_weights(sample_weight, len(error))))
+        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
+        weights = transition_weights(sample_weight, len(error))
+        kept = ~np.isnan(error) & (weights > 0)
+        if not kept.any():
+            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
+        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
     def _make_solver(self):
         """The solver to run; the name "lstd" stands for itself."""
@@ -397,17 +452,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
+        check_trace_decay(self)
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
-
-    def _choose(self, visits):
-        """The objective, and why."""
-        if self.objective != "auto":
-            return self.objective, "as given"
-        share = visits[visits > 1].sum() / visits.sum()
-        reason = f"{share:.0%} of the transitions are from states visited more than once"
-        return ("bellman" if share >= REPEATING else "projected"), reason
 
     def _value(self, X, states, rows=None):
         Z = transform(self.features_, X, states, rows, False)

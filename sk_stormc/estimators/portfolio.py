@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc._validation import check_bool
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators._constraints import check_size, is_proportional, make_penalty
+from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._labels import columns_of
 from sk_stormc.estimators._returns import check_returns
 from sk_stormc.estimators._stages import refuse_to_stream, run_in_stages, warn_of_a_gap
@@ -145,6 +146,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @with_fit
     def fit(self, X, y=None, sample_weight=None):
         """Find the weights.
 
@@ -193,19 +195,25 @@ class CompositionalPortfolio(CompositionalEstimator):
             x0 = problem.start_at(self.weights_)
         asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
         first_residual = before[1] if x0 is not None and before[0] == asked else None
-        vars(self).pop("dual_gap_", None)
+        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
+        run = partial(
+            fit.run,
+            verbose=self.verbose,
+            attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
+        )
         staged = isinstance(problem, TailRiskProblem)
         if staged:
-            result, gap = run_in_stages(solver, problem, x0, self.random_state, self.verbose)
-            self.dual_gap_ = gap
+            result, self.dual_gap_ = run_in_stages(run, solver, problem, x0)
         else:
-            result = self._run(solver, problem, x0, random_state=self.random_state, first_residual=first_residual)
+            result = run(solver, problem, x0, first_residual=first_residual)
+            vars(self).pop("dual_gap_", None)
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
         self._tol_is_of = asked, result.state.first_residual
-        self._keep(solver, result)
+        self._keep(solver, result, fit)
+        fit.end({})
         if staged and result.stop_reason != StopReason.INTERRUPTED:
-            warn_of_a_gap(result, gap, solver.tol)
+            warn_of_a_gap(result, self.dual_gap_, solver.tol)
             return self
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:

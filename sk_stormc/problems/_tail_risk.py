@@ -34,7 +34,8 @@ class TailRiskProblem(PortfolioProblem):
     """
 
     defaults = {"batch_size": None}
-    first_width = 1.0  # in deviations of the portfolio's return
+    first_width = 1.0  # of the stages of a fit, in deviations of the portfolio's return
+    own_width = 0.01  # of a problem by itself
 
     def __init__(
         self, returns, risk_aversion, *, risk_measure, confidence, width, sample_weight, penalty, metric
@@ -49,7 +50,7 @@ class TailRiskProblem(PortfolioProblem):
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
         self.confidence, self.of_weights = float(confidence), penalty
         self.defaults = self.defaults | {"record_every": 16 * (2 * self.n_inner + self.n_outer)}
-        self._set_width(self.first_width * self.deviation(self._spread()) if width is None else float(width))
+        self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
 
     def _set_width(self, width):
         self.width = width
@@ -92,6 +93,10 @@ class TailRiskProblem(PortfolioProblem):
         """-mean <r_i, w> + lambda risk(w) + R(w), of the risk without smoothing."""
         value = -self._gain * float(self._mean @ weights) + self._price * self.risk(self._losses(weights))
         return value if self.of_weights is None else value + self.of_weights.value(weights)
+
+    def reported(self, x):
+        """The exact objective of the weights in x."""
+        return self.value_at(self.weights_of(x))
 
     def deviation(self, weights):
         """The standard deviation of the portfolio's return; where it does not vary its size, or 1."""

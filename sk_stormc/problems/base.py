@@ -333,6 +333,19 @@ class CompositionalProblem(ABC):
         value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
         return value if self.penalty is None else value + self.penalty.value(x)
 
+    def reported(self, x):
+        """What records and results have for x: Phi(x), or what it is a smoothed form of.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self.objective(x)
+
     def gradient(self, x):
         """The exact gradient of Phi without R: F at full batches.
 
@@ -347,6 +360,26 @@ class CompositionalProblem(ABC):
         everything = self.inner_batch(None)
         u, J = self.inner(x, everything), self.jacobian(x, everything)
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
+
+    def expected_smoothness(self, size, metric):
+        """max_v E|H_B v|^2 / <v, H v>, H_B the Hessian of a minibatch, where the problem knows it without sampling.
+
+        Automatic learning rates take it for L where it exceeds what their probe of minibatches finds. It does where the
+        H_B are not symmetric, as those of a composition need not be.
+
+        Parameters
+        ----------
+        size : tuple
+            (B_g, B_dg, B_f), None for all components.
+        metric : sk_stormc.metrics.Metric
+            In whose norm steps are measured.
+
+        Returns
+        -------
+        float
+            0 where it is not known.
+        """
+        return 0.0
 
     def unbounded_below(self):
         """Whether Phi is known to have no minimum: asked for after a run that did not converge.

@@ -30,7 +30,7 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
     confidence : float, default=0.95
         CVaR is the mean of the worst part 1 - confidence of the losses.
     width : float, default=None
-        h, in the unit of the returns of the portfolio. None means .4 of the deviation of equal weights' return.
+        h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
     sample_weight : array-like of shape (n_periods,), default=None
     penalty : object of `sk_stormc.penalties`, default=None
         On the weights w.

@@ -34,7 +34,7 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
     risk_measure : {"evar"}, default="evar"
     confidence : float, default=0.95
     width : float, default=None
-        The least t, in the unit of the returns of the portfolio. None means .05 of the deviation of equal weights'
+        The least t, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights'
         return.
     sample_weight : array-like of shape (n_periods,), default=None
     penalty : object of `sk_stormc.penalties`, default=None
