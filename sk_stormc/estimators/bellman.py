@@ -274,7 +274,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         else:
             forget(self)
             self._keep(solver, result, fit)
-            fit.end({})
+            fit.end()
             self._conclude(solver, result)
         return self
 

@@ -211,7 +211,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result, fit)
-        fit.end({})
+        fit.end()
         if staged and result.stop_reason != StopReason.INTERRUPTED:
             warn_of_a_gap(result, self.dual_gap_, solver.tol)
             return self
