@@ -214,6 +214,20 @@ def test_the_least_semivariance():
     assert portfolio.loss_curve_[-1] == pytest.approx(risk(portfolio.weights_), rel=1e-12)
 
 
+def test_streams_of_the_least_risk_with_costs():
+    R = make_returns(4000)
+    portfolio = CompositionalPortfolio(
+        risk_aversion=INF, budget=1.0, previous_weights=HELD, transaction_cost=0.02, random_state=0
+    )
+    for i in range(0, 4000, 500):
+        portfolio.partial_fit(R[i : i + 500])
+    S = np.cov(R.T, bias=True)
+    x = by_quadratic_program(R, HELD, 0.02, risk_aversion=INF, budget=1.0)
+    values = [y @ S @ y + 0.02 * np.abs(y - HELD).sum() for y in (portfolio.weights_, x, HELD)]
+    assert abs(portfolio.weights_.sum() - 1) <= 1e-10
+    assert values[1] <= values[0] <= values[1] + 0.1 * (values[2] - values[1])
+
+
 def test_the_gradient_of_the_least_risk():
     R = make_returns(50)
     for risk_measure in ("variance", "semivariance"):

@@ -82,9 +82,10 @@ def warn_of_a_gap(result, gap, tol):
     """Warn where the objective may be above its minimum by more than tol, or a thousandth of a per cent."""
     if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return
+    part = f", which is {gap / abs(result.fun):.2g} of it" if result.fun else ""
     warnings.warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
-        f"may be above its minimum by up to {gap:.2g}, which is {gap / max(abs(result.fun), 1e-300):.2g} of it, where "
+        f"may be above its minimum by up to {gap:.2g}{part}, where "
         f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'.",
         ConvergenceWarning,
         stacklevel=3,

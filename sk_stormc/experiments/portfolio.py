@@ -9,7 +9,7 @@ import numpy as np
 
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.experiments.progress import progress_line
-from sk_stormc.experiments.returns_file import load_returns
+from sk_stormc.experiments.returns_file import add_data_arguments, load_returns
 from sk_stormc.experiments.runner import Case, check_methods, group_runs, run_methods, summarize
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.solvers import minimize
@@ -148,13 +148,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help="your own returns (periods x assets) instead of the paper's: .csv, .tsv, .txt, .npz, .npy, or .parquet, "
-        ".feather and .xlsx with pandas",
-    )
-    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
+    add_data_arguments(parser, "your own returns (periods x assets) instead of the paper's")
 
 
 def report(args):
@@ -163,7 +157,7 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, ifo, seeds, methods, out.
+        data, drop_missing, ifo, seeds, methods, out.
 
     Raises
     ------

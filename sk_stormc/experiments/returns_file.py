@@ -8,7 +8,7 @@ import numpy as np
 from sk_stormc.experiments._files import describe, read_array, read_arrays, read_as, read_frame
 from sk_stormc.experiments._text_table import Numbers, read_cells
 
-__all__ = ["Returns", "load_returns", "read_returns"]
+__all__ = ["Returns", "add_data_arguments", "load_returns", "read_returns"]
 
 _DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # yyyymm or yyyymmdd
 _MISSING_CODES = (-99.99, -999.0)  # of the French data library
@@ -52,6 +52,21 @@ class Returns:
             unit += ", but none is negative: are these prices?"
         parts = [f"{n} periods", f"{d} assets", span, f"unit: {unit}", *self.notes]
         return ", ".join(parts)
+
+
+def add_data_arguments(parser, about="returns (periods x assets)", required=False):
+    """Add --data and --drop-missing to a command.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    about : str
+        What the file has.
+    required : bool, default=False
+    """
+    kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
+    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
 
 
 def read_returns(path, drop_missing=False):

@@ -40,9 +40,9 @@ class TailRiskProblem(PortfolioProblem):
     def __init__(
         self, returns, risk_aversion, *, risk_measure, confidence, width, sample_weight, penalty, metric
     ):
-        if not (isinstance(confidence, (float, np.floating)) and 0 < confidence < 1):
-            check_number("confidence", confidence, low=0, high=1, inclusive=False)
-            raise ValueError(f"confidence must be a number > 0 and < 1, got {confidence!r}")
+        check_number("confidence", confidence, low=0, high=1, inclusive=False)
+        if confidence == 1:
+            raise ValueError(f"confidence must be below 1, got {confidence!r}")
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
         options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
@@ -192,10 +192,9 @@ def bounded(penalty, w, radius):
         return penalty if isinstance(penalty, Simplex) else None
     low, high = (np.broadcast_to(bound, w.shape).astype(float) for bound in (penalty.low, penalty.high))
     if penalty.budget is not None:
-        rest = penalty.budget - low.sum(), penalty.budget - high.sum()  # infinite where a bound is
-        low, high = np.maximum(low, rest[1] + high if np.isfinite(high).all() else low), np.minimum(
-            high, rest[0] + low if np.isfinite(low).all() else high
-        )
+        least = penalty.budget - high.sum() + high if np.isfinite(high).all() else low
+        most = penalty.budget - low.sum() + low if np.isfinite(low).all() else high
+        low, high = np.maximum(low, least), np.minimum(high, most)
     low, high = np.where(np.isinf(low), w - radius, low), np.where(np.isinf(high), w + radius, high)
     return Box(np.minimum(low, w), np.maximum(high, w), budget=penalty.budget, alpha=penalty.alpha)
 
