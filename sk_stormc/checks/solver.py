@@ -223,8 +223,8 @@ class _Check:
         self.require(good, f"max_iter={self.max_iter} must allow as many iterations, got {result.n_iter}")
         for record, x in self.points:
             self.require(np.array_equal(record.x, x), f"x of iteration {record.iteration} is written into later")
-            self.require(record.fun == self.problem.objective(x), f"fun of iteration {record.iteration} is another's")
-        last = result.loss_curve[-1], self.problem.objective(result.x)
+            self.require(record.fun == self.problem.reported(x), f"fun of iteration {record.iteration} is another's")
+        last = result.loss_curve[-1], self.problem.reported(result.x)
         self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
 
     def counts(self, result, ledger):

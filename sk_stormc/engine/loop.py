@@ -59,7 +59,7 @@ class Loop:
 
     def record(self, x):
         """Record Phi(x) for the iteration of the state."""
-        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.objective(x)
+        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.reported(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
         if fun < run.best_fun and not (self.oracle.streaming and t):  # other rows are no comparison

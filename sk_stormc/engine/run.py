@@ -119,7 +119,7 @@ def _check_state(solver, problem, state):
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
-        found = problem.objective(state.best_x)
+        found = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
         if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
             raise ValueError(
@@ -145,7 +145,7 @@ def _result(solver, problem, oracle, loop):
     else:
         x = solver.finish(oracle, whole.state) if whole.state.t else whole.state.x
         known = x is whole.state.x and records[-1][0] == t
-        fun = records[-1][2] if known else oracle.objective(x)
+        fun = records[-1][2] if known else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)

@@ -333,6 +333,19 @@ class CompositionalProblem(ABC):
         value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
         return value if self.penalty is None else value + self.penalty.value(x)
 
+    def reported(self, x):
+        """What records and results have for x: Phi(x), or what it is a smoothed form of.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self.objective(x)
+
     def gradient(self, x):
         """The exact gradient of Phi without R: F at full batches.
 
