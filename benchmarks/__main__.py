@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import _tables
 from benchmarks._measure import DATA
 
-BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "sne_vs_tsne")
+BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne")
 
 
 def module_of(name):

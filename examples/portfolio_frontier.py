@@ -1,9 +1,11 @@
-"""Mean and deviation over risk_aversion: long only, bounded and fully invested, and losses only."""
+"""Mean and deviation over risk_aversion: long only, bounded and fully invested, and losses only; and a picture."""
 
 import numpy as np
+from matplotlib import pyplot as plt
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.plotting import FrontierDisplay
 
 mean = np.linspace(0.02, 0.2, 10)  # percent a day
 returns = make_gaussian_returns(2500, 10, mean=mean, condition_number=4, random_state=0)
@@ -19,3 +21,10 @@ for name, params in portfolios.items():
         r = fit.predict(returns)
         held = np.count_nonzero(fit.weights_)
         print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
+
+figure, ax = plt.subplots(layout="constrained")
+for name, look in (("long only", {}), ("at most 30 %", {"color": "black", "marker": "s"})):
+    FrontierDisplay.from_estimator(
+        CompositionalPortfolio(random_state=0, **portfolios[name]), returns, name=name, ax=ax, **look
+    )
+figure.savefig("portfolio_frontier.png", dpi=150)

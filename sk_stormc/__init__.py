@@ -1,5 +1,6 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
+from sk_stormc.compare import compare_solvers
 from sk_stormc.estimators import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, sharpe_ratio
 from sk_stormc.solvers import (
     ASCPG,
@@ -31,6 +32,7 @@ __all__ = [
     "SNEEmbedding",
     "STORMCompositional",
     "SketchySTORM",
+    "compare_solvers",
     "minimize",
     "sharpe_ratio",
 ]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sk_stormc import __version__
-from sk_stormc.experiments import EXPERIMENTS
+from sk_stormc.experiments import EXPERIMENTS, comparison
 
 __all__ = ["main"]
 
@@ -81,6 +81,14 @@ def _make_parser():
         )
         experiment.add_arguments(one)
         one.set_defaults(report=experiment.report)
+    lines = comparison.__doc__.strip().splitlines()
+    compare = commands.add_parser("compare", help=lines[0].rstrip("."), description=comparison.__doc__)
+    default = f"default: {','.join(comparison.SOLVERS)}"
+    compare.add_argument("--solvers", type=_names, metavar="A,B,...", help=f"names of solvers ({default})")
+    compare.add_argument("--seeds", type=_positive, default=comparison.SEEDS, metavar="K", help="default: %(default)s")
+    compare.add_argument("--ifo", type=_positive, metavar="N", help="budget of a run in IFO (default: solvers' own)")
+    comparison.add_arguments(compare)
+    compare.set_defaults(report=comparison.report)
     return parser
 
 

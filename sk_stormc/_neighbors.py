@@ -1,13 +1,13 @@
 """The search for neighbours behind affinities: checks of the data, graphs, and how long an exact search takes."""
 
 import time
-import warnings
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
 from sk_stormc._brute_force import nearest_by_products
+from sk_stormc._warnings import warn
 
 __all__ = [
     "check_not_negative",
@@ -62,11 +62,10 @@ def fewest_neighbors(X, metric):
             f"{int(np.argmin(found))}"
         )
     if (X.data[others] == 1).all():
-        warnings.warn(
+        warn(
             "all distances in the neighbour graph X are 1, as with mode='connectivity': all neighbours of a sample "
             "count the same. Use mode='distance', unless they are meant to",
             UserWarning,
-            stacklevel=4,
         )
     return int(found.min())
 
@@ -194,12 +193,11 @@ def warn_of_long_search(search, n_neighbors):
     seconds = taken / m * n
     if seconds >= LONG_SECONDS:
         amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-        warnings.warn(
+        warn(
             f"the exact search for the neighbours of {n} samples will take up to about {amount}. An approximate graph "
             f"is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors={n_neighbors}, "
             f"metric={search.metric!r}), SNEEmbedding(metric='precomputed'))",
             UserWarning,
-            stacklevel=4,
         )
 
 

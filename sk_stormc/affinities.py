@@ -1,6 +1,5 @@
 """Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
 
-import warnings
 
 import numpy as np
 from scipy import sparse
@@ -8,6 +7,7 @@ from sklearn.utils import check_array, gen_batches
 
 from sk_stormc._neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
 from sk_stormc._validation import check_int, check_number
+from sk_stormc._warnings import warn
 
 __all__ = [
     "affinities",
@@ -153,11 +153,10 @@ def perplexity_search(X, perplexity, factor=3, *, metric="euclidean", metric_par
     fewest = fewest_neighbors(X, metric)
     used = min(float(perplexity), max(1.0, fewest / 3))
     if used < perplexity:
-        warnings.warn(
+        warn(
             f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
             f"{used:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
             UserWarning,
-            stacklevel=3,
         )
     k = int(factor * used) + 1
     search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs)

@@ -544,7 +544,7 @@ def test_solvers_without_a_stream_say_why():
         with pytest.raises(AttributeError) as error:
             estimator.partial_fit(RETURNS)
         assert f"set {what}" in str(error.value.__cause__)
-    value = BellmanValueEstimator(solver="lstd")
+    value = BellmanValueEstimator(solver="lbfgs")
     assert not hasattr(value, "partial_fit") and hasattr(value.set_params(solver="scgd"), "partial_fit")
     with pytest.raises(ValueError, match="solver must be"):
         CompositionalPortfolio("sgd").partial_fit(RETURNS)

@@ -48,13 +48,14 @@ class Loop:
         self.eps = float(np.finfo(run.state.x.dtype).eps)
         self.reason = None
         self.interrupted = False
+        self._untold = None  # a record that the callback has not seen
         self.saved, self._saved_at = None, time.monotonic()  # the run and a function that gives its oracle's snapshot
         self._report = Report(self.a_pass) if verbose else None
 
     # records
 
     def record(self, x):
-        """Record Phi(x) for the iteration of the state, and ask the callback."""
+        """Record Phi(x) for the iteration of the state."""
         run, t, ifo, fun = self.run, self.run.state.t, self.oracle.ifo, self.oracle.objective(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
@@ -65,11 +66,29 @@ class Loop:
         if not math.isfinite(fun):
             self.reason = StopReason.NON_FINITE
         elif self.on_record is not None:
-            try:
-                if self.on_record(Record(t, ifo, fun, x.copy())):
-                    self.reason = StopReason.CALLBACK
-            except KeyboardInterrupt:
-                self.reason = StopReason.INTERRUPTED
+            self._untold = Record(t, ifo, fun, x.copy(), self._snapshot, self._n_left)
+
+    def tell(self):
+        """Show the callback a new record, and ask it whether to stop."""
+        record, self._untold = self._untold, None
+        if record is None:
+            return
+        try:
+            if self.on_record(record):
+                self.reason = StopReason.CALLBACK
+        except KeyboardInterrupt:
+            self.reason = StopReason.INTERRUPTED
+
+    def _snapshot(self):
+        """The run as it is now: nothing in it changes when the run goes on."""
+        run = copy.copy(self.run)
+        run.state, run.records, run.oracle = copy.deepcopy(run.state), list(run.records), self.oracle.snapshot()
+        return run
+
+    def _n_left(self):
+        cost = self.solver.cost(self.oracle, self.run.state)
+        ifo = min((self.max_iter - self.run.state.t) * cost, self.max_ifo - self.oracle.ifo)
+        return ifo / max(self.record_every, cost)
 
     def residual(self):
         """What tol is compared with, as last measured; NaN before."""
@@ -126,6 +145,7 @@ class Loop:
             run.milestones = (run.milestones[1], s.x)
         if t % SAVE_AT == 0:
             self._save()
+        self.tell()
 
     # the stopping rule
 

@@ -2,9 +2,11 @@
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 
 import numpy as np
+from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
@@ -22,6 +24,17 @@ class StopReason:
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration
+
+
+MESSAGES = {  # of a SolverResult; their order gives its status
+    StopReason.CONVERGED: "Converged: the step's length fell to tol times its first value, or to rounding.",
+    StopReason.MAX_ITER: "The budget of iterations ended before tol was met.",
+    StopReason.MAX_IFO: "The budget of oracle calls ended before tol was met.",
+    StopReason.NON_FINITE: "A value was not finite; x is the best point that was recorded.",
+    StopReason.EXHAUSTED: "The stream has no rows for another iteration.",
+    StopReason.CALLBACK: "A callback ended the run.",
+    StopReason.INTERRUPTED: "The run was interrupted.",
+}
 
 
 @dataclass
@@ -86,7 +99,7 @@ def _in_unit(value, log_scale, known):
     return new
 
 
-@dataclass
+@dataclass(repr=False)
 class RunState:
     """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
 
@@ -109,10 +122,12 @@ class RunState:
     confirmed: int = -1  # the iteration at which it agreed
     overflowed: bool = False  # nothing is left to go on from
 
+    def __repr__(self):
+        return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
 
-@dataclass
-class SolverResult:
-    """What a run found.
+
+class SolverResult(OptimizeResult):
+    """What a run found: a `scipy.optimize.OptimizeResult`, whose keys are attributes, with more of them.
 
     Attributes
     ----------
@@ -125,10 +140,16 @@ class SolverResult:
         Cumulative IFO at the records; 0 first, the total last.
     n_evaluations : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter : int
+    n_iter, nit : int
         Iterations, those before a resumption included.
     stop_reason : str
         A value of `StopReason`.
+    success : bool
+        Whether the run converged.
+    status : int
+        The stop reason as a number; 0 is "converged".
+    message : str
+        The stop reason in words.
     residual : float
         What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
         was.
@@ -140,24 +161,38 @@ class SolverResult:
         Iterations at the records.
     """
 
-    x: np.ndarray
-    fun: float
-    loss_curve: np.ndarray
-    ifo: np.ndarray
-    n_evaluations: dict
-    n_iter: int
-    stop_reason: str
-    residual: float
-    n_guarded: int
-    state: RunState = field(repr=False)
-    record_iterations: np.ndarray = None
+    def __init__(self, **found):
+        reason = found["stop_reason"]
+        super().__init__(
+            found
+            | {
+                "nit": found["n_iter"],
+                "success": reason == StopReason.CONVERGED,
+                "status": list(MESSAGES).index(reason),
+                "message": MESSAGES[reason],
+            }
+        )
 
 
 @dataclass(frozen=True)
 class Record:
-    """What ``on_record`` is given: iteration, ifo, fun, x (a copy)."""
+    """What ``on_record`` is given.
+
+    Attributes
+    ----------
+    iteration, ifo : int
+    fun : float
+    x : ndarray of shape (n_variables,)
+        A copy.
+    snapshot : callable
+        ``snapshot()`` is the `RunState` at the record, for ``state=`` of another run.
+    n_left : callable
+        ``n_left()`` is how many records the budgets leave, about; infinity without a budget.
+    """
 
     iteration: int
     ifo: int
     fun: float
     x: np.ndarray
+    snapshot: Callable = field(default=None, repr=False, compare=False)
+    n_left: Callable = field(default=None, repr=False, compare=False)

@@ -2,13 +2,13 @@
 
 import copy
 import math
-import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import as_numbers
+from sk_stormc._warnings import warn
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
@@ -37,6 +37,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             whole.first_residual = first_residual
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.record(x)
+            loop.tell()
             first = copy.copy(whole)
             first.records = list(whole.records)
             loop.saved = first, lambda: Oracle(problem, seed).snapshot()
@@ -96,6 +97,14 @@ def _check_state(solver, problem, state):
         raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+    if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
+        found = problem.objective(state.best_x)
+        sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
+        if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
+            raise ValueError(
+                f"state must come from a run on the same data: the objective at its best point is {found:.9g} here, "
+                f"and was {state.best_fun:.9g}"
+            )
     whole = copy.copy(state)  # arrays are never written into, so a copy of what is bound anew is enough
     whole.state, whole.records = copy.deepcopy(state.state), list(state.records)
     return whole
@@ -117,17 +126,17 @@ def _result(solver, problem, oracle, loop):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)
     result = SolverResult(
-        x,
-        fun,
-        np.array(curve),
-        np.array(ifo),
-        dict(oracle.n_evaluations),
-        t,
-        reason,
-        loop.residual(),
-        oracle.n_guarded,
-        whole,
-        np.array(iterations),
+        x=x,
+        fun=fun,
+        loss_curve=np.array(curve),
+        ifo=np.array(ifo),
+        n_evaluations=dict(oracle.n_evaluations),
+        n_iter=t,
+        stop_reason=reason,
+        residual=loop.residual(),
+        n_guarded=oracle.n_guarded,
+        state=whole,
+        record_iterations=np.array(iterations),
     )
     if reason == StopReason.NON_FINITE:
         _warn(
@@ -187,4 +196,4 @@ def warn_if_unconverged(solver, result):
 
 
 def _warn(solver, message):
-    warnings.warn(f"{type(solver).__name__} {message}", ConvergenceWarning, stacklevel=6)
+    warn(f"{type(solver).__name__} {message}", ConvergenceWarning)

@@ -1,9 +1,10 @@
 """A warning about assets that are nearly combinations of others, along which a small gradient says little."""
 
-import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc._warnings import warn
 
 __all__ = ["warn_of_a_flat_direction"]
 
@@ -41,11 +42,10 @@ def warn_of_a_flat_direction(problem, x, fun, tol):
     F = vectors.T @ (problem.gradient(x) / unit)
     left = float(F @ (F / values)) / (4 * problem.risk_aversion)
     if values[-1] > ILL * values[0] and left > max(NOTABLE, 10 * tol) * abs(fun):
-        warnings.warn(
+        warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but some assets are nearly combinations of others "
             f"(condition number {values[-1] / values[0]:.1g} of their correlations): along these the objective can "
             f"still fall by {left / abs(fun):.1%} of its size, by large opposite weights. Add bounds or an "
             "l1 norm, drop assets, or take solver='lbfgs' with a smaller tol.",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -1,6 +1,5 @@
 """Logged transitions as a user gives them, checked, and where each one leads."""
 
-import warnings
 
 import numpy as np
 from scipy import sparse
@@ -8,6 +7,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
+from sk_stormc._warnings import warn
 from sk_stormc.problems._markov import scale_rows
 from sk_stormc.problems.streaming import stack
 
@@ -88,11 +88,10 @@ def successors(estimator, X, states, next_X, terminal, time):
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
-        warnings.warn(
+        warn(
             "fit was given neither next_X nor terminal nor time: each row is taken as an episode of one step, whose "
             "value is the expected reward.",
             UserWarning,
-            stacklevel=3,
         )
         return X, states, rows, everything, everything.copy()
     terminal = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
@@ -102,11 +101,10 @@ def successors(estimator, X, states, next_X, terminal, time):
         return next_X, check_next(estimator, next_X, states, terminal), rows, everything, terminal
     if time is None:
         if not terminal.all():
-            warnings.warn(
+            warn(
                 f"fit was given neither next_X nor time: {np.count_nonzero(~terminal)} rows that are not terminal have "
                 "no successor and are dropped.",
                 UserWarning,
-                stacklevel=3,
             )
         return X, states, rows, terminal.copy(), terminal
     time = check_time(time, n)
@@ -169,4 +167,4 @@ def follow(pending, Z, y, terminal, time):
         raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
     kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
     next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
-    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:], y[-1], time[-1])
+    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1])

@@ -4,9 +4,12 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
+from sk_stormc._compat import CallbackSupportMixin
 from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc.estimators._fitting import FREE, in_words
 from sk_stormc.solvers import StopReason, get_solver
 
 __all__ = ["CompositionalEstimator", "streams"]
@@ -17,13 +20,13 @@ def streams(estimator):
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
-        return estimator.solver != "lstd"  # partial_fit itself refuses other names, and lists the known ones
+        return True  # "lstd" can; partial_fit itself refuses other names, and lists the known ones
     if solver.needed_to_stream():
         raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
     return True
 
 
-class CompositionalEstimator(BaseEstimator):
+class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
 
     def set_params(self, **params):
@@ -43,6 +46,58 @@ class CompositionalEstimator(BaseEstimator):
         if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
             self.solver = get_solver(self.solver)
         return super().set_params(**params)
+
+    def resume(self, X, y=None, **fit_params):
+        """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
+
+        Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The
+        result has the bits of an unbroken fit. An estimator that is not fitted goes on from the file of its
+        `sk_stormc.callbacks.Checkpoint`.
+
+        Parameters
+        ----------
+        X, y : array-like
+            The data of that fit.
+        **fit_params
+            As that fit was given them.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        NotFittedError
+            If there is neither a fit nor a file of one.
+        ValueError
+            For data or parameters of another fit (``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and ``random_state``
+            may differ, the last is not used). Nothing fitted is lost.
+        """
+        progress = self.__dict__.get("_progress")
+        for callback in getattr(self, "_skl_callbacks", []) if progress is None else []:
+            if hasattr(callback, "load"):
+                progress = callback.load(self)
+        if progress is None:
+            raise NotFittedError(
+                f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
+                "with set_callbacks"
+            )
+        self._resumed = progress
+        try:
+            return self.fit(X, y, **fit_params)
+        finally:
+            del self._resumed
+
+    def _lasting_parameters(self, solver, free=FREE):
+        """A function that gives what a resumed fit must have in common with this one: parameters in words."""
+        own = {name: value for name, value in vars(self).items() if not (name.startswith("_") or name.endswith("_"))}
+
+        def in_common():
+            theirs = {f"solver__{name}": value for name, value in solver.get_params().items() if name not in FREE}
+            kept = {name: value for name, value in own.items() if name not in (*free, "solver")} | theirs
+            return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in kept.items()}
+
+        return in_common
 
     def _make_solver(self):
         """The solver to run, with all its parameters checked."""
@@ -111,13 +166,6 @@ class CompositionalEstimator(BaseEstimator):
         fixed = isinstance(self.random_state, Integral)
         return self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
-    def _run(self, solver, problem, x0=None, **kwargs):
-        """Solve; a run that was interrupted before its first iteration leaves what was fitted before."""
-        result = solver.solve(problem, x0, verbose=self.verbose, **kwargs)
-        if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter:
-            raise KeyboardInterrupt
-        return result
-
     def _conclude(self, solver, result):
         """Say what a fit that is stored has not reached: a budget that ended it, or Ctrl-C, which is raised again."""
         if result.stop_reason == StopReason.INTERRUPTED:
@@ -125,9 +173,10 @@ class CompositionalEstimator(BaseEstimator):
         if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
             solver.warn_if_unconverged(result)
 
-    def _keep(self, solver, result):
-        """Store a result as fitted attributes; a stream ends with it."""
+    def _keep(self, solver, result, fit=None):
+        """Store a result as fitted attributes, and what `resume` needs; a stream ends with it."""
         self._stream = None
+        self._progress = None if fit is None else fit.progress
         self.loss_curve_ = result.loss_curve
         self.ifo_ = result.ifo
         self.n_evaluations_ = result.n_evaluations

@@ -6,6 +6,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc.estimators._fitting import Fit, with_fit
+from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
+from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
     check_next,
     check_terminal,
@@ -40,7 +43,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     solver : str or CompositionalSolver, default="storm-c"
         "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
         "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by
-        least squares.
+        least squares, in `fit` and, for streams, in `partial_fit`.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
         transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
@@ -53,6 +56,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Without an intercept, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
         Weight of |coef_|^2 in the objective.
+    trace_decay : float, default=0.0
+        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective: errors count for earlier states of
+        the episode, lambda times less at each step. 1 is regression on the discounted returns. Rows must be in order;
+        a trace ends where an episode does, and where next_X is not the next row's X (with ``time``, at a gap).
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     verbose : {0, 1}, default=0
@@ -82,6 +89,13 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
+    rank_ : int
+        With "lstd": how many directions of the features are determined. Where it is less than their number, as for
+        indicators with an intercept, the shortest solution is taken, after features are divided by their largest
+        absolute value.
+    condition_number_ : float
+        With "lstd": the largest singular value over the smallest one within the rank, of the equations in features of
+        equal length. From 1e10 on a ConvergenceWarning advises alpha.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only for data with string column names.
@@ -124,6 +138,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         features=None,
         fit_intercept=True,
         alpha=0.0,
+        trace_decay=0.0,
         max_iter=None,
         tol=None,
         verbose=0,
@@ -135,6 +150,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.features = features
         self.fit_intercept = fit_intercept
         self.alpha = alpha
+        self.trace_decay = trace_decay
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -145,6 +161,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
+    @with_fit
     def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Find the values.
 
@@ -183,6 +200,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped.
         """
+        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
         self._check_parameters()
         probe = clone(self)
@@ -222,28 +240,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             problem = grouped_problem(
                 state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
             )
-        if solver == "lstd":
-            x, result = problem.minimizer(), None
+
+        def values(x):
+            w = np.zeros(d)
+            w[columns] = x
+            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+            return {"coef_": coef, "intercept_": intercept, "features_": features}
+
+        result = None
+        if solver == "lstd" and self.trace_decay:
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            x, exact = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha)
+        elif solver == "lstd":
+            x, exact = solve_exactly(problem)
         else:
             solver.accept(problem)
-            result = self._run(solver, problem, random_state=self.random_state)
+            fit = Fit(self, solver, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
-        w = np.zeros(d)
-        w[columns] = x
         validate_data(self, X, skip_check_array=True)
-        self.features_, self.n_states_ = features, len(first)
+        self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
-        self.coef_, self.intercept_ = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-        if result is not None:
-            self._keep(solver, result)
-        else:
-            self.n_evaluations_ = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
-            self.loss_curve_ = np.array([problem.objective(x)])
-            self.ifo_ = np.array([sum(self.n_evaluations_.values())])
-            self.n_iter_, self.stop_reason_, self.solver_ = 1, "converged", "lstd"
+        vars(self).update(values(x))
         self._stream = self._pending = None
-        if result is not None:
+        if result is None:
+            vars(self).update(exact, _progress=None)
+        else:
+            forget(self)
+            self._keep(solver, result, fit)
+            fit.end({})
             self._conclude(solver, result)
         return self
 
@@ -256,6 +282,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
         C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
         parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+
+        With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
+        stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
+        n_features x n_features numbers (128 MB for 2000 features, the most is 4000) and solves once in a call, which
+        takes n_features^3 operations: chunks should have as many rows as there are features. Rows of a `fit` before do
+        not count, but its fitted ``features`` stay; ``alpha`` may change between calls.
 
         Parameters
         ----------
@@ -272,9 +304,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ------
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
-            finite.
+            finite; for more than 4000 features with "lstd"; where a stream goes on with another solver.
         AttributeError
-            For a solver that needs all transitions ("lstd", "lbfgs", checkpoints without a size).
+            For a solver that needs all transitions ("lbfgs", checkpoints without a size).
 
         Examples
         --------
@@ -291,6 +323,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        exact = self._make_solver() == "lstd"
+        check_stays(self, exact)
         fitted = hasattr(self, "coef_")
         probe = self if fitted else clone(self)
         states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
@@ -298,11 +332,21 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Z, pending = transform(features, X, states, None, self.fit_intercept), None
         if time is not None and next_X is None:
             ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            Z, next_Z, y, pending = follow(self.__dict__.get("_pending"), Z, y, ends, check_time(time, len(y)))
+            time, waiting = check_time(time, len(y)), self.__dict__.get("_pending")
+            Z, next_Z, y, pending = follow(waiting, Z, y, ends, time)
+            keys = keys_of_times(waiting, ends, time)
         else:
             source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
             Z, y = Z[kept], y[kept]
             next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
+            keys = states[kept], follows[rows[kept]], terminal[kept]
+        if exact:
+            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))), keys)
+            if not fitted:
+                validate_data(self, X, skip_check_array=True)
+            self.__dict__.pop("n_states_", None)  # of a fit before
+            self.__dict__.update(found, features_=features, _pending=pending)
+            return self
         window = max(WINDOW, 10 * Z.shape[1])
 
         def open_stream(batches):
@@ -312,11 +356,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
         if not fitted:
             validate_data(self, X, skip_check_array=True)
+        forget(self)
         x = x0 if result is None else result.x
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
         self.features_, self._pending = features, pending
         self.__dict__.pop("n_states_", None)  # of a fit before
-        self.objective_, self.objective_reason_ = "projected", "a stream does not group the transitions of a state"
+        self.objective_, self.objective_reason_ = "projected", UNGROUPED
         return self
 
     def predict(self, X):
@@ -397,6 +442,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
+        check_trace_decay(self)
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
@@ -405,6 +451,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         """The objective, and why."""
         if self.objective != "auto":
             return self.objective, "as given"
+        if self.trace_decay:
+            return "projected", "it has eligibility traces"
         share = visits[visits > 1].sum() / visits.sum()
         reason = f"{share:.0%} of the transitions are from states visited more than once"
         return ("bellman" if share >= REPEATING else "projected"), reason

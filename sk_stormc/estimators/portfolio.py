@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from sk_stormc._validation import check_bool, check_number
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
+from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -120,6 +121,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @with_fit
     def fit(self, X, y=None, sample_weight=None):
         """Find the weights.
 
@@ -165,11 +167,20 @@ class CompositionalPortfolio(CompositionalEstimator):
             x0 = self.weights_
         asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
         first_residual = before[1] if x0 is not None and before[0] == asked else None
-        result = self._run(solver, problem, x0, random_state=self.random_state, first_residual=first_residual)
+        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
+        result = fit.run(
+            solver,
+            problem,
+            x0,
+            verbose=self.verbose,
+            first_residual=first_residual,
+            attributes=lambda x: {"weights_": x, "n_features_in_": len(x)},
+        )
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = result.x
         self._tol_is_of = asked, result.state.first_residual
-        self._keep(solver, result)
+        self._keep(solver, result, fit)
+        fit.end({})
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)

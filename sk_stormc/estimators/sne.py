@@ -2,22 +2,23 @@
 
 import warnings
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
+from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
-from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
+from sk_stormc.solvers import LBFGS, SolverResult, StopReason, STORMCompositional, get_solver
 
 __all__ = ["SNEEmbedding"]
 
@@ -169,6 +170,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @with_fit
     def fit(self, X, y=None):
         """Embed the samples.
 
@@ -190,13 +192,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         solver = self._make_solver()
         self._check_parameters()
+        fit = Fit(self, solver, X, y)
         X_checked = check_array(
             X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
         )
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
-        rng = check_random_state(self.random_state)
         search, perplexity = perplexity_search(
             X_checked,
             self.perplexity,
@@ -208,22 +210,26 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         P = affinities(search, perplexity)
-        start = make_start(init, X_checked, P, self.n_components, self._kernel(), rng)
+        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
-        problem, result = self._solve(P[order][:, order], start[order], solver, rng, dtype)
+
+        def embedded(x):
+            embedding = np.empty((n, self.n_components), X_checked.dtype)
+            embedding[order] = x.reshape(n, -1)
+            return {"embedding_": embedding, "perplexity_": perplexity, "_search": search}
+
+        problem, result = self._solve(fit, P[order][:, order], start[order], solver, dtype, embedded)
         validate_data(self, X, skip_check_array=True)
-        self._search = search
-        self.perplexity_ = perplexity
-        self.embedding_ = np.empty((n, self.n_components), X_checked.dtype)
-        self.embedding_[order] = result.x.reshape(n, -1)
+        vars(self).update(embedded(result.x))
         self._n_features_out = self.n_components
         self.kl_divergence_ = problem.divergence(result.x)
-        self._keep(solver, result)
+        self._keep(solver, result, fit)
         self.loss_curve_ = problem.divergence_of(result.loss_curve)
         self.loss_curve_[-1] = self.kl_divergence_
         self.record_iterations_ = result.record_iterations
         self.kernel_ = problem.kernel
+        fit.end({})
         self._conclude(solver, result)
         self._warn_if_unsettled(solver, problem, result)
         return self
@@ -303,7 +309,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         solver.validate()
         return solver
 
-    def _solve(self, P, start, solver, rng, dtype):
+    def _lasting_parameters(self, solver):
+        """With max_iter, at which the learning rate is to be 0."""
+        return super()._lasting_parameters(solver, free=[name for name in FREE if name != "max_iter"])
+
+    def _solve(self, fit, P, start, solver, dtype, embedded):
         """The early stage and the main one; the problem of the latter, and both results as one."""
         kernel, early = self._kernel(), self.early_exaggeration
         early = EARLY[kernel] if early == "auto" else early
@@ -312,26 +322,39 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 5 if early > 1 else 0
         if not n_early:
-            return problem, self._run(clone(solver).set_params(max_iter=n_iter), problem, x, random_state=rng)
+            stage = clone(solver).set_params(max_iter=n_iter)
+            return problem, fit.run(stage, problem, x, verbose=self.verbose, attributes=embedded)
         stage = clone(solver).set_params(max_iter=n_early)
-        with _quiet():  # points that begin together are near the minimum of the early objective, which is another one
-            first = self._run(stage, problem.stage(n_early, early), x, random_state=rng, record_every=2**62)
+        # its objective is another one, whose values only a callback asks for
+        every = None if fit.has_callbacks else 2**62
+        with _quiet():  # points that begin together are near the minimum of the early objective
+            first = fit.run(
+                stage,
+                problem.stage(n_early, early),
+                x,
+                verbose=self.verbose,
+                record_every=every,
+                attributes=lambda x: embedded(x) | {"loss_curve_": np.empty(0)},
+            )
         problem = problem.stage(n_iter - n_early)
-        if first.stop_reason == StopReason.INTERRUPTED:
+        if first.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK):
             return problem, first
         stage = clone(solver).set_params(max_iter=n_iter - n_early)
         used = int(first.ifo[-1])
         if stage.max_ifo is not None:
             stage.set_params(max_ifo=max(1, stage.max_ifo - used))
         with _quiet():  # the early stage may have come near the end: `_warn_if_unsettled` looks at the whole run
-            last = stage.solve(problem, first.x, random_state=rng, verbose=self.verbose)
-        return problem, replace(
-            last,
-            loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
-            ifo=np.concatenate([[0], last.ifo + used]),
-            record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
-            n_evaluations={kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
-            n_iter=first.n_iter + last.n_iter,
+            last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
+        evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
+        return problem, SolverResult(
+            **last
+            | {
+                "loss_curve": np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
+                "ifo": np.concatenate([[0], last.ifo + used]),
+                "record_iterations": np.concatenate([[0], last.record_iterations + first.n_iter]),
+                "n_evaluations": evaluated,
+                "n_iter": first.n_iter + last.n_iter,
+            }
         )
 
     def _warn_if_unsettled(self, solver, problem, result):
@@ -358,7 +381,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             )
         else:
             return
-        warnings.warn(said, ConvergenceWarning, stacklevel=3)
+        warn(said, ConvergenceWarning)
 
 
 @contextmanager

@@ -305,11 +305,14 @@ def _plot(measured):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from sk_stormc.plotting._style import GRID, log_axis, styles_of
+
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     ax = figure.subplots()
-    colors = ("#D55E00", "#CC79A7", "#000000", "#E69F00", "#0072B2")
-    for m, color, marker in zip(measured, colors, "os^Dv", strict=False):
+    styles = styles_of(m.row.name for m in measured)
+    for m in measured:
+        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
         if not m.ifo.size:
             continue
         s = m.slope
@@ -321,10 +324,11 @@ def _plot(measured):
             ax.plot(m.epsilons, np.exp(level) * m.epsilons**-s.value, color=color, linewidth=1.2)
     ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
     ax.invert_xaxis()
+    log_axis(ax.yaxis)
     ticks = max((m.epsilons for m in measured), key=len)
     ax.set_xticks(ticks, [f"{eps:.3g}" for eps in ticks])
     ax.set_xticks([], minor=True)
-    ax.grid(True, color="0.9", linewidth=0.6)
+    ax.grid(True, **GRID)
     ax.legend(title="slope [95 % interval]", fontsize="small")
     return figure
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc._table import format_table
 from sk_stormc._validation import check_int
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.solvers import StopReason, minimize
@@ -239,35 +240,3 @@ def summarize(runs):
         "seconds: of minimize() with its record of Phi once a pass; the exact gradients are not in them.",
     ]
     return "\n".join([format_table(header, rows), "", *legend, *notes])
-
-
-def format_table(header, rows):
-    """Columns of text, numbers to the right.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : list of sequences of str
-        The first two columns are set to the left, the others to the right.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from sk_stormc.experiments.runner import format_table
-    >>> print(format_table(("data", "method", "IFO"), [("mine", "storm-c", "64"), ("mine", "lbfgs", "128")]))
-    data  method   IFO
-    ------------------
-    mine  storm-c   64
-    mine  lbfgs    128
-    """
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = []
-    for row in (header, *rows):
-        left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-        right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-        lines.append("  ".join(left + right))
-    lines.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join(lines)

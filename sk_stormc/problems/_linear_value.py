@@ -5,13 +5,13 @@ from scipy import sparse
 from scipy.linalg import lapack
 
 from sk_stormc._validation import as_numbers, check_choice
+from sk_stormc.problems._least_squares import NEGLIGIBLE, solve_rows
 from sk_stormc.problems._markov import check_discount, dense, normalized_weights
 from sk_stormc.problems.base import CompositionalProblem
 
-__all__ = ["NEGLIGIBLE", "LinearValue", "inverse"]
+__all__ = ["LinearValue", "inverse"]
 
 LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
-NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
 
 
 class LinearValue(CompositionalProblem):
@@ -68,22 +68,31 @@ class LinearValue(CompositionalProblem):
         A = self._least_squares()[0]
         return 2 * dense(A.T @ A) + 2 * np.diag(self.alpha)
 
-    def minimizer(self):
-        """The exact minimiser of Phi, by least squares; the shortest one where there are several.
+    def solution(self):
+        """The exact minimiser of Phi, with the rank and the condition number of what was solved.
 
-        For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
+        Returns
+        -------
+        Solution
+        """
+        return solve_rows(*self._least_squares(), self.alpha, self._unit())
+
+    def minimizer(self):
+        """The exact minimiser of Phi, by least squares.
+
+        Where there are several it is the shortest one, after columns are divided by their largest absolute feature. For
+        `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
 
         Returns
         -------
         ndarray of shape (n_variables,)
         """
-        A, b = self._least_squares()
-        A = dense(A)
-        kept = np.flatnonzero(self.alpha)
-        ridge = np.zeros((len(kept), self.n_variables))
-        ridge[np.arange(len(kept)), kept] = np.sqrt(self.alpha[kept])
-        rounding = np.finfo(float).eps * max(A.shape) * 10
-        return np.linalg.lstsq(np.vstack([A, ridge]), np.append(b, np.zeros(len(kept))), rcond=rounding)[0]
+        return self.solution().x
+
+    def _unit(self):
+        """The largest absolute value of each feature, 1 where it is 0."""
+        largest = dense(abs(self.features).max(axis=0)).ravel()
+        return np.where(largest > 0, largest, 1.0)
 
 
 def inverse(H):

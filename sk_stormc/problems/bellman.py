@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc._validation import as_numbers, check_choice
-from sk_stormc.problems._linear_value import NEGLIGIBLE, LinearValue
+from sk_stormc.problems._least_squares import root_of_inverse, solve_moments
+from sk_stormc.problems._linear_value import LinearValue
 from sk_stormc.problems._markov import check_features, check_model, dense, scale_rows
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
@@ -332,10 +333,8 @@ class ProjectedBellmanProblem(LinearValue):
 
     @cached_property
     def _root(self):
-        """root root^T = C^+."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        found = values > NEGLIGIBLE * max(values[-1], 0.0)
-        return vectors[:, found] / np.sqrt(values[found])
+        """root root^T = C^+, on what u can be."""
+        return root_of_inverse(self.covariance)[0]
 
     @cached_property
     def _full(self):
@@ -383,3 +382,8 @@ class ProjectedBellmanProblem(LinearValue):
     def _least_squares(self):
         """root^T J and root^T mean r phi."""
         return tuple(self._root.T @ part for part in self._full)
+
+    def solution(self):
+        """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
+        A, b = self._full
+        return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)

@@ -1,5 +1,6 @@
 """The methods, by name, and `minimize`."""
 
+import numpy as np
 from sklearn.base import clone
 
 from sk_stormc.checks import check_solver
@@ -89,6 +90,34 @@ def get_solver(solver):
     return SOLVERS[solver]()
 
 
+INSTEAD = {  # of the arguments of scipy's minimize
+    "method": "solver='storm-c', or another of sk_stormc.solvers.SOLVERS",
+    "callback": "on_record=, a function of a record (iteration, ifo, fun, x), which stops the run by returning True",
+    "options": "each option by itself: max_iter=, max_ifo=, tol=, verbose=",
+    "maxiter": "max_iter=",
+    "jac": "nothing: a problem has its own gradients",
+    "hess": "nothing: no method here takes a Hessian",
+    "hessp": "nothing: no method here takes a Hessian",
+    "bounds": "penalty=Box(low, high) in the problem",
+    "constraints": "penalty=Simplex() or Box(low, high, budget=...) in the problem",
+    "args": "functools.partial, or a closure, in the problem's functions",
+}
+
+
+def _answer_scipy(problem, solver, params):
+    """Raise where somebody writes what `scipy.optimize.minimize` takes."""
+    if callable(problem) and not isinstance(problem, type):
+        raise TypeError(
+            f"problem must be a CompositionalProblem, got the function {getattr(problem, '__name__', problem)!r}: make "
+            "one with FiniteSumComposition(inner, inner_jacobian, ...); for a plain function there is scipy.optimize"
+        )
+    if solver is None or isinstance(solver, (np.ndarray, list, tuple)):
+        raise TypeError(f"solver must be a name or a solver, got {solver!r}; a start is given as x0=")
+    for name in params:
+        if name in INSTEAD:
+            raise TypeError(f"minimize has no {name}=: give {INSTEAD[name]}")
+
+
 def minimize(
     problem,
     solver="storm-c",
@@ -132,6 +161,8 @@ def minimize(
     ------
     ValueError
         For an unknown solver or parameter, or a value out of its range.
+    TypeError
+        For the arguments of `scipy.optimize.minimize`; the message says what to write instead.
 
     Examples
     --------
@@ -143,6 +174,7 @@ def minimize(
     >>> bool(result.fun < result.loss_curve[0])
     True
     """
+    _answer_scipy(problem, solver, solver_params)
     solver = get_solver(solver).set_params(**solver_params)
     return solver.solve(
         problem,

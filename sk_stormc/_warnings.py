@@ -1,0 +1,22 @@
+"""Warnings that point at the user's line."""
+
+import sys
+import warnings
+
+__all__ = ["warn"]
+
+OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context managers stand between a fit and its caller
+
+
+def warn(message, category=UserWarning):
+    """Warn at the line that called into this package, however deep in it the cause was found.
+
+    Parameters
+    ----------
+    message : str
+    category : type, default=UserWarning
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

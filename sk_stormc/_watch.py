@@ -1,0 +1,106 @@
+"""Watching the runs of a solver: when each record was made, and at which point."""
+
+import time
+from contextlib import contextmanager
+
+import numpy as np
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """What the runs of one solver, one after the other, take.
+
+    Seconds are those within the solver's ``solve``, objectives at the records included. An estimator may make several
+    runs, of clones of the solver that it is given; they are counted on.
+
+    Parameters
+    ----------
+    keep_points : bool, default=False
+        Whether to keep x at the records.
+
+    Attributes
+    ----------
+    problem : CompositionalProblem or None
+        That of the last run.
+    """
+
+    def __init__(self, keep_points=False):
+        self.keep_points = keep_points
+        self.problem = None
+        self.records = []  # (IFO, iteration, seconds, x or None)
+        self._ifo = self._iterations = 0
+        self._seconds = 0.0
+        self._whole = 0.0  # of a fit
+
+    def follow(self, solver):
+        """The solver as one of a class of its own, whose runs are watched, and those of its clones."""
+        watch = self
+
+        class Watched(type(solver)):
+            def solve(self, problem, *args, on_record=None, **kwargs):
+                return watch._solve(super().solve, problem, args, on_record, kwargs)
+
+        Watched.__name__, Watched.__qualname__ = type(solver).__name__, type(solver).__qualname__
+        return Watched(**solver.get_params(deep=False))
+
+    @contextmanager
+    def timing(self):
+        """Take the time of what may make no run."""
+        began = time.perf_counter()
+        yield
+        self._whole = time.perf_counter() - began
+
+    def _solve(self, solve, problem, args, on_record, kwargs):
+        self.problem = problem
+        before, away, began = self._seconds, 0.0, time.perf_counter()
+
+        def note(record):
+            nonlocal away
+            now = time.perf_counter()
+            seconds = before + now - began - away
+            self._keep(self._ifo + record.ifo, self._iterations + record.iteration, seconds, record.x)
+            stop = on_record is not None and on_record(record)
+            away += time.perf_counter() - now
+            return stop
+
+        result = solve(problem, *args, on_record=note, **kwargs)
+        self._seconds += time.perf_counter() - began - away
+        self._ifo += int(result.ifo[-1])
+        self._iterations += int(result.n_iter)
+        self._keep(self._ifo, self._iterations, self._seconds, result.x)
+        return result
+
+    def _keep(self, ifo, iteration, seconds, x):
+        self.records.append((ifo, iteration, seconds, x if self.keep_points else None))
+
+    @property
+    def pass_ifo(self):
+        """IFO of a pass; None where no run was made."""
+        return None if self.problem is None else 2 * self.problem.n_inner + self.problem.n_outer
+
+    def _at(self, ifo):
+        """Of each record, by its IFO, the one that was seen; the last is the returned point."""
+        seen = [record[0] for record in self.records]
+        rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)
+        rows[-1] = len(seen) - 1
+        return [self.records[row] for row in rows]
+
+    def seconds_at(self, ifo):
+        """Seconds at the records; without a run, those of all that was timed."""
+        if not self.records:
+            return np.full(len(ifo), self._whole)
+        seconds = np.array([record[2] for record in self._at(ifo)])
+        seconds[np.asarray(ifo) == 0] = 0.0  # to evaluate Phi(x_0) is no part of a method
+        return seconds
+
+    def iterations_at(self, ifo):
+        """Iterations at the records; None without a run."""
+        return np.array([record[1] for record in self._at(ifo)]) if self.records else None
+
+    def gradient_norms_at(self, ifo):
+        """Norms of the exact gradients of the last problem; None without a run."""
+        if not self.records:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.array([np.linalg.norm(self.problem.gradient(record[3])) for record in self._at(ifo)])

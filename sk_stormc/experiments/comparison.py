@@ -1,0 +1,102 @@
+"""Compare solvers on your own returns.
+
+A portfolio is fitted by each solver from several seeds, each run stopping by itself or at its budget. The table of what
+they found and took is printed, and written with pictures where --out is given.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+from sk_stormc._comparison import stop_reasons
+from sk_stormc.compare import compare_solvers
+from sk_stormc.estimators import CompositionalPortfolio
+from sk_stormc.experiments.progress import progress_line
+from sk_stormc.experiments.returns_file import read_returns
+
+__all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
+
+SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # by default; L-BFGS only without a simplex
+SEEDS = 5
+
+
+def _above_zero(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number > 0, got {text!r}")
+    return value
+
+
+def _directory(text):
+    path = Path(text)
+    # found out now, not after the runs
+    if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
+        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
+    return path
+
+
+def add_arguments(parser):
+    """Add what the command takes besides --solvers, --seeds and --ifo.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    parser.add_argument("--data", metavar="FILE", required=True, help="returns, .npz or .csv (periods x assets)")
+    parser.add_argument(
+        "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
+    )
+    parser.add_argument("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
+    parser.add_argument(
+        "--out", type=_directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go"
+    )
+
+
+def report(args):
+    """Run the solvers, print the table and write files.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        data, solvers, seeds, ifo, risk_aversion, long_only, out.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `compare_solvers` and `read_returns`; where a file cannot be written.
+    """
+    returns, note = read_returns(args.data)
+    portfolio = CompositionalPortfolio(
+        risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
+    )
+    solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
+    with progress_line() as show:
+        found = compare_solvers(
+            portfolio, list(solvers), returns, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
+        )
+    print(f"{args.data}: returns of shape {returns.shape}" + (note and f", {note}"))
+    print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
+    print(found)
+    if args.out is not None:
+        _write(found, args.out)
+
+
+def _write(found, directory):
+    directory.mkdir(exist_ok=True)
+    rows = [row | {"stop_reasons": stop_reasons(row)} for row in found.table]
+    with open(directory / "compare.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    for x in ("passes", "seconds"):
+        figure = Figure(figsize=(6.8, 4.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        found.plot(x=x, ax=figure.add_subplot())
+        figure.savefig(directory / f"compare_{x}.png", dpi=150)
+    print(f"\nTable and pictures written to {directory}")

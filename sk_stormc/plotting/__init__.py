@@ -1,0 +1,11 @@
+"""Pictures of runs, embeddings and frontiers, by the conventions of scikit-learn's displays.
+
+Importing this package imports matplotlib; `sk_stormc` itself does not.
+"""
+
+from sk_stormc.plotting.convergence import ConvergenceDisplay
+from sk_stormc.plotting.embedding import EmbeddingDisplay
+from sk_stormc.plotting.frontier import FrontierDisplay
+from sk_stormc.plotting.panels import plot_curves, plot_embeddings
+
+__all__ = ["ConvergenceDisplay", "EmbeddingDisplay", "FrontierDisplay", "plot_curves", "plot_embeddings"]

@@ -1,0 +1,114 @@
+"""What results and fitted estimators tell of their records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc._validation import short
+from sk_stormc.solvers import SOLVERS
+
+__all__ = ["Curve", "grouped", "x_of", "y_of"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What is known at the records of one run; None where it is not."""
+
+    label: str
+    ifo: np.ndarray
+    objective: np.ndarray
+    iterations: np.ndarray | None = None
+    seconds: np.ndarray | None = None
+    gradient: np.ndarray | None = None
+    pass_ifo: int | None = None
+    objective_label: str = "objective"
+
+    @classmethod
+    def of_result(cls, result):
+        """Of a `SolverResult`, or of a run that knows more under the names of `compare_solvers`."""
+        if not hasattr(result, "loss_curve") or not hasattr(result, "ifo"):
+            raise ValueError(
+                "results must be a SolverResult, a list of them, or a dict of results or lists of them, got "
+                f"{short(result)}"
+            )
+        label = getattr(result, "label", None) or _solver_name(getattr(getattr(result, "state", None), "method", ""))
+        known = {name: getattr(result, name, None) for name in ("seconds", "pass_ifo", "gradient_norm")}
+        return cls(
+            label,
+            np.asarray(result.ifo, dtype=float),
+            np.asarray(result.loss_curve, dtype=float),
+            getattr(result, "record_iterations", None),
+            known["seconds"],
+            known["gradient_norm"],
+            known["pass_ifo"],
+            getattr(result, "objective_label", "objective"),
+        )
+
+    @classmethod
+    def of_estimator(cls, estimator):
+        """Of a fitted estimator of this package."""
+        if not hasattr(estimator, "loss_curve_") or not hasattr(estimator, "ifo_"):
+            raise ValueError(
+                "estimator must be a fitted estimator with loss_curve_ and ifo_, a list or a dict of them, got "
+                f"{short(estimator)}"
+            )
+        solver = getattr(estimator, "solver_", "")
+        return cls(
+            _solver_name(solver if isinstance(solver, str) else type(solver).__name__),
+            np.asarray(estimator.ifo_, dtype=float),
+            np.asarray(estimator.loss_curve_, dtype=float),
+            getattr(estimator, "record_iterations_", None),
+            objective_label="KL divergence" if hasattr(estimator, "kl_divergence_") else "objective",
+        )
+
+
+def _solver_name(name):
+    """The name in `SOLVERS` of a class, or what was given."""
+    return next((known for known, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
+
+
+def grouped(name, given, curve_of):
+    """Curves by label."""
+    if isinstance(given, Mapping) and not hasattr(given, "loss_curve"):  # a result may be a dict itself
+        groups = {
+            str(label): [curve_of(one) for one in (runs if isinstance(runs, (list, tuple)) else [runs])]
+            for label, runs in given.items()
+        }
+    else:
+        groups = {}
+        for one in given if isinstance(given, (list, tuple)) else [given]:
+            curve = curve_of(one)
+            groups.setdefault(curve.label, []).append(curve)
+    if not groups or not all(groups.values()):
+        raise ValueError(f"{name} must hold at least one run, and one for each label, got {short(given)}")
+    return groups
+
+
+def x_of(curve, x, pass_ifo):
+    """What its records have cost; a ValueError where that is not known."""
+    if x == "passes":
+        pass_ifo = curve.pass_ifo or pass_ifo
+        if pass_ifo is None:
+            raise ValueError(
+                f"x='passes' needs pass_ifo, the IFO of a pass (2 n_inner + n_outer of the problem): {curve.label!r} "
+                "does not tell it"
+            )
+        return curve.ifo / pass_ifo
+    found = {"ifo": curve.ifo, "seconds": curve.seconds, "iterations": curve.iterations}[x]
+    if found is None:
+        instead = "; compare_solvers records them" if x == "seconds" else ", use x='ifo'"
+        raise ValueError(f"x={x!r} cannot be drawn: {curve.label!r} has no {x} of its records{instead}")
+    return np.asarray(found, dtype=float)
+
+
+def y_of(curve, y, optimum):
+    """What was reached at its records; a ValueError where that is not known."""
+    if y == "gap":
+        return np.maximum(curve.objective - optimum, 0.0)
+    if y == "gradient" and curve.gradient is None:
+        raise ValueError(
+            f"y='gradient' cannot be drawn: {curve.label!r} has no exact gradients; "
+            "compare_solvers(..., gradient=True) records them"
+        )
+    return curve.objective if y == "objective" else np.asarray(curve.gradient, dtype=float)

@@ -1,0 +1,321 @@
+"""Curves of runs: the objective, its gap or the gradient's norm against what they cost."""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.lines import Line2D
+
+from sk_stormc._validation import check_bool, check_choice, check_int, check_number, short
+from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
+from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
+
+__all__ = ["ConvergenceDisplay"]
+
+X_LABELS = {"ifo": "IFO", "passes": "passes over the data", "seconds": "seconds", "iterations": "iterations"}
+Y_LABELS = {"objective": "objective", "gap": "objective gap", "gradient": "exact gradient norm"}
+DECADES = 9  # shown below the start; a curve that falls further leaves the picture
+MARKERS = 6  # on a line
+MANY = 5  # labels, above which the legend of a figure of our own is beside the axes
+
+
+class ConvergenceDisplay:
+    """How runs converge: a quantity at their records against what it cost.
+
+    Several runs of a method, from several seeds, are drawn as their median with a band between the quartiles. A run
+    that ended holds its last value. It is recommended to use `from_estimator`, `from_results`, or the ``plot`` of what
+    `sk_stormc.compare_solvers` returns.
+
+    Parameters
+    ----------
+    curves : dict of list
+        By label: one pair (x, y) for each seed, array-like of shape (n_records,), x not falling. What is not finite in
+        y is left out. The names of `sk_stormc.solvers.SOLVERS` look the same in all pictures.
+    x_label, y_label : str, default=""
+        What is drawn, with its unit.
+    y_scale : {"auto", "linear", "log"}, default="auto"
+        "auto" is "log" where all of y is positive and the largest value at a start is ten times the smallest of all.
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib.lines.Line2D
+        One for each label.
+    bands_ : list
+        Of the labels with several runs.
+    legend_ : matplotlib.legend.Legend or None
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+
+    Raises
+    ------
+    ValueError
+        Without curves, or for one without a finite value, or whose x and y differ in length.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.plotting import ConvergenceDisplay
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 5, random_state=0))
+    >>> runs = {name: minimize(problem, name, random_state=0) for name in ("storm-c", "sarah-c")}
+    >>> display = ConvergenceDisplay.from_results(runs, y="gap")
+    >>> [line.get_label() for line in display.lines_]
+    ['storm-c', 'sarah-c']
+    """
+
+    def __init__(self, curves, *, x_label="", y_label="", y_scale="auto"):
+        self.curves = curves
+        self.x_label = x_label
+        self.y_label = y_label
+        self.y_scale = y_scale
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, *, x="ifo", y="objective", optimum=None, pass_ifo=None, ax=None, x_scale="log", **kwargs
+    ):
+        """Draw the loss curves of fitted estimators.
+
+        Parameters
+        ----------
+        estimator : fitted estimator, a list of them, or a dict of estimators or lists of them
+            Of this package. Those of a list that have the same solver are taken as its runs from several seeds, and so
+            are those of a list in a dict.
+        x : {"ifo", "passes", "iterations"}, default="ifo"
+            "passes" needs ``pass_ifo``; an estimator keeps no times (`sk_stormc.compare_solvers` does).
+        y : {"objective", "gap"}, default="objective"
+        optimum : float, default=None
+            What the gap is taken to; None means the best value that any of the estimators has seen.
+        pass_ifo : int, default=None
+            IFO of a pass, 2 n_inner + n_outer of the problem: for n periods of returns 3 n.
+        ax : matplotlib.axes.Axes, default=None
+            None means axes of a new figure.
+        x_scale : {"log", "linear"}, default="log"
+        **kwargs
+            Properties of all lines, see `plot`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+
+        Raises
+        ------
+        ValueError
+            For anything else, and where what is asked for was not recorded.
+        """
+        groups = grouped("estimator", estimator, Curve.of_estimator)
+        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
+
+    @classmethod
+    def from_results(
+        cls, results, *, x="ifo", y="objective", optimum=None, pass_ifo=None, ax=None, x_scale="log", **kwargs
+    ):
+        """Draw the curves of results.
+
+        Parameters
+        ----------
+        results : SolverResult, a list of them, or a dict of results or lists of them
+            As for `from_estimator`. Runs of `sk_stormc.compare_solvers` have times and passes, and perhaps gradients.
+        x : {"ifo", "passes", "seconds", "iterations"}, default="ifo"
+            "passes" needs ``pass_ifo`` for a `SolverResult`, which has no times.
+        y : {"objective", "gap", "gradient"}, default="objective"
+            "gradient", the norm of the exact gradient, is for the runs of ``compare_solvers(..., gradient=True)``.
+        optimum, pass_ifo, ax, x_scale, **kwargs
+            As for `from_estimator`.
+
+        Returns
+        -------
+        ConvergenceDisplay
+
+        Raises
+        ------
+        ValueError
+            For anything else, and where what is asked for was not recorded.
+        """
+        groups = grouped("results", results, Curve.of_result)
+        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
+
+    @classmethod
+    def _from_groups(cls, groups, x, y, optimum, pass_ifo):
+        check_choice("x", x, tuple(X_LABELS))
+        check_choice("y", y, tuple(Y_LABELS))
+        check_number("optimum", optimum, words=(None,))
+        check_int("pass_ifo", pass_ifo, low=1, words=(None,))
+        everything = [curve for runs in groups.values() for curve in runs]
+        y_label = Y_LABELS[y]
+        if y == "objective":
+            y_label = everything[0].objective_label
+        elif y == "gap":
+            values = np.concatenate([curve.objective for curve in everything])
+            best = float(np.min(values[np.isfinite(values)], initial=np.inf))
+            if optimum is None:
+                optimum, y_label = best, f"gap to the best {everything[0].objective_label} seen, {best:.6g}"
+            else:
+                y_label = f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
+                if best < optimum - 1e-9 * max(abs(optimum), abs(best)):
+                    warnings.warn(
+                        f"optimum={optimum!r} is above an objective that was seen, {best:.10g}: gaps to it are wrong",
+                        UserWarning,
+                        stacklevel=3,
+                    )
+        curves = {
+            label: [(x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs]
+            for label, runs in groups.items()
+        }
+        scale = "auto" if y == "objective" else "log"
+        return cls(curves, x_label=X_LABELS[x], y_label=y_label, y_scale=scale)
+
+    def plot(self, ax=None, *, x_scale="log", legend=True, styles=None, **kwargs):
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, default=None
+            None means axes of a new figure.
+        x_scale : {"log", "linear"}, default="log"
+            "log" begins with x_0, at 0, and is logarithmic from the first record on.
+        legend : bool, default=True
+            Whether to write one; never for a single curve.
+        styles : dict of dict, default=None
+            Properties of the lines by label, instead of the house's.
+        **kwargs
+            Properties of all lines, e.g. ``linewidth=1`` or ``marker=""``.
+
+        Returns
+        -------
+        self : ConvergenceDisplay
+        """
+        check_choice("x_scale", x_scale, ("log", "linear"))
+        check_choice("y_scale", self.y_scale, ("auto", "linear", "log"))
+        check_bool("legend", legend)
+        check_kwargs("plot", kwargs, Line2D)
+        if styles is not None and not isinstance(styles, Mapping):
+            raise ValueError(f"styles must be a dict by label or None, got {short(styles)}")
+        curves = {label: _finite(label, runs) for label, runs in self._checked().items()}
+        starts, values = zip(*((y[0], y) for runs in curves.values() for _, y in runs), strict=True)
+        log = self.y_scale == "log" or (self.y_scale == "auto" and _falls_far(starts, values))
+        limits = (_log_limits if log else _linear_limits)(starts, values)
+        own = ax is None
+        ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MANY), 4.4))
+        x_range = x_limits([x for runs in curves.values() for x, _ in runs])
+        styles = styles_of(curves) | dict(styles or {})
+        self.lines_, self.bands_ = [], []
+        for k, (label, runs) in enumerate(curves.items()):
+            x, low, middle, high = _summary(runs, limits, log)
+            markers = _markers(x, k, len(curves), x_range, x_scale)
+            style = {**styles[label], "markersize": 6, "markevery": markers, "markerfacecolor": "white", **kwargs}
+            (line,) = ax.plot(x, middle, **{**style, "label": label})
+            self.lines_.append(line)
+            if len(runs) > 1:
+                color = line.get_color()
+                self.bands_.append(ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0))
+        if log:
+            ax.set_yscale("log")
+            log_axis(ax.yaxis)
+        ax.set(ylim=limits, xlabel=self.x_label, ylabel=self.y_label)
+        scale_x(ax, x_range, x_scale)
+        ax.grid(True, **GRID)
+        ax.set_axisbelow(True)
+        self.legend_ = _write_legend(ax, own) if legend and len(curves) > 1 else None
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _checked(self):
+        if not isinstance(self.curves, Mapping) or not self.curves or not all(map(len, self.curves.values())):
+            raise ValueError(f"curves must be a dict with a list of runs for each label, got {short(self.curves)}")
+        return self.curves
+
+
+def _finite(label, runs):
+    """(x, y) of each run, where y is finite."""
+    curves = []
+    for x, y in runs:
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        if x.shape != y.shape or x.ndim != 1:
+            raise ValueError(f"x and y of {label!r} must be vectors of one length, got {x.shape} and {y.shape}")
+        good = np.isfinite(y)
+        if not good.any():
+            raise ValueError(f"y of {label!r} must have a finite value, got {short(y)}")
+        curves.append((x[good], y[good]))
+    return curves
+
+
+def _falls_far(starts, values):
+    low = min(y.min() for y in values)
+    return low > 0 and max(starts) > 10 * low
+
+
+def _log_limits(starts, values):
+    """From `DECADES` below the start to a little above it: a run that diverges does not flatten the others."""
+    start = max(starts)
+    if not start > 0:  # nothing to come down from
+        return 1e-3, 1.0
+    low = max(min(y[y > 0].min(initial=start) for y in values), start * 10.0**-DECADES)
+    tops = [y.max() for y in values]
+    # one curve at the least is seen whole; a gradient may well grow at first
+    high = max(min(max(tops), 3 * start), min(min(tops), start * 10.0**DECADES))
+    room = max(1.05, (high / low) ** 0.04)
+    return low / room, high * room
+
+
+def _linear_limits(starts, values):
+    start, low = max(starts), min(y.min() for y in values)
+    span = start - low or abs(start) or 1.0
+    high = min(max(y.max() for y in values), start + 0.2 * span)
+    return low - 0.05 * span, high + 0.05 * span
+
+
+def _summary(runs, limits, log):
+    """x of all records, and the lower quartile, the median and the upper quartile there."""
+    x = np.unique(np.concatenate([x for x, _ in runs]))
+    # what is far out of the picture (a gap of 0, an overflow) is kept just out of it
+    if log:
+        ys = [np.log10(np.clip(y, 1e-3 * limits[0], 1e3 * limits[1])) for _, y in runs]
+    else:
+        span = limits[1] - limits[0]
+        ys = [np.clip(y, limits[0] - span, limits[1] + span) for _, y in runs]
+    ys = np.array([np.interp(x, x_run, y) for (x_run, _), y in zip(runs, ys, strict=True)])
+    quartiles = np.quantile(ys, [0.25, 0.5, 0.75], axis=0)
+    return x, *(10**quartiles if log else quartiles)
+
+
+def x_limits(xs):
+    """The first record after x_0 of all runs, and the last of all."""
+    xs = np.concatenate(xs)
+    last = xs.max() or 1.0
+    return xs[xs > 0].min(initial=last), last
+
+
+def scale_x(ax, limits, scale):
+    """From x_0, at 0, to the last record; logarithmic from the first record on, or linear."""
+    first, last = limits
+    if scale == "linear":
+        ax.set_xlim(0, 1.03 * last)
+        return
+    room = max(0.4, 0.12 * np.log10(last / first))  # for x_0, in decades
+    ax.set_xscale("symlog", linthresh=first, linscale=room)
+    log_axis(ax.xaxis, first)
+    ax.set_xlim(0, 1.15 * last)
+
+
+def _markers(x, k, n, limits, scale):
+    """Indices of the records that have a marker: those of curves that coincide are not on the same records."""
+    allowed = np.arange(k, len(x), n) if len(x) > n else np.arange(len(x))
+    where, (low, high) = x, (0.0, limits[1])
+    if scale == "log":
+        low, high = np.log10(limits)
+        where, low = np.log10(np.maximum(x, limits[0])), low - 1e-9
+    targets = low + (high - low) * (np.arange(MARKERS) + (k + 0.5) / n) / MARKERS
+    targets = targets[targets <= where[-1]]
+    if not targets.size:
+        return [int(allowed[-1])]
+    nearest = np.abs(where[allowed][:, None] - targets).argmin(axis=0)
+    return np.unique(allowed[nearest]).tolist()
+
+
+def _write_legend(ax, own):
+    style = {"handlelength": 4, "fontsize": "small"}
+    handles, labels = ax.get_legend_handles_labels()
+    if own and len(labels) > MANY:
+        return ax.figure.legend(handles, labels, loc="outside right upper", **style)
+    return ax.legend(handles, labels, loc="best", framealpha=0.85, **style)

@@ -1,0 +1,305 @@
+"""Risk against return of the portfolios of one estimator, over its aversion to risk."""
+
+import warnings
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_array
+
+from sk_stormc._validation import as_numbers, check_bool, short
+from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
+
+__all__ = ["FrontierDisplay"]
+
+POINTS = 25  # of a frontier, unless the values of risk_aversion are given
+DECADES = 2.0  # below and above the middle one
+ALONG = 200  # places of the curve that names keep off
+WRITTEN = 40  # assets whose names are written, at most
+ROOM = 1.25  # of the axes over the risk of the riskiest asset
+LABELS = {
+    "variance": "standard deviation of the return per period",
+    "semivariance": "semideviation (losses below the mean) of the return per period",
+    "entropic": "standard deviation of the return per period",  # the entropic risk changes with risk_aversion
+}
+
+
+class FrontierDisplay:
+    """Mean return against risk: the portfolios that an estimator finds over risk_aversion, and the assets.
+
+    Both axes have the unit of the returns, per period. The risk is the standard deviation with the variance and the
+    entropic risk (whose own value changes with risk_aversion), the semideviation with the semivariance, and else the
+    estimator's risk measure itself.
+
+    Parameters
+    ----------
+    risk, mean : array-like of shape (n_points,)
+        Of the portfolios, from the least averse to the most averse to risk.
+    asset_risk, asset_mean : array-like of shape (n_assets,), default=None
+        Of a portfolio of one asset each.
+    asset_names : sequence of str, default=None
+        Written beside the assets where there is room.
+    chosen : (float, float), default=None
+        Risk and mean of the fitted portfolio.
+    risk_label : str, default="risk"
+    name : str, default="portfolios"
+        Of the curve, in the legend.
+
+    Attributes
+    ----------
+    risk_aversions_ : ndarray of shape (n_points,)
+        Only from `from_estimator`.
+    weights_ : ndarray of shape (n_points, n_assets)
+        Only from `from_estimator`.
+    line_ : matplotlib.lines.Line2D
+    scatter_ : matplotlib.collections.PathCollection or None
+        The assets.
+    chosen_ : matplotlib.lines.Line2D or None
+    labels_ : list of matplotlib.text.Annotation
+    legend_ : matplotlib.legend.Legend or None
+    ax_ : matplotlib.axes.Axes
+    figure_ : matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc import CompositionalPortfolio
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.plotting import FrontierDisplay
+    >>> returns = make_gaussian_returns(500, 4, mean=np.linspace(0.02, 0.2, 4), random_state=0)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> display = FrontierDisplay.from_estimator(portfolio, returns)
+    >>> bool((np.diff(display.risk) < 1e-6).all())
+    True
+    """
+
+    def __init__(
+        self,
+        risk,
+        mean,
+        *,
+        asset_risk=None,
+        asset_mean=None,
+        asset_names=None,
+        chosen=None,
+        risk_label="risk",
+        name="portfolios",
+    ):
+        self.risk = risk
+        self.mean = mean
+        self.asset_risk = asset_risk
+        self.asset_mean = asset_mean
+        self.asset_names = asset_names
+        self.chosen = chosen
+        self.risk_label = risk_label
+        self.name = name
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, risk_aversions=None, name="portfolios", ax=None, **kwargs):
+        """Fit clones of an estimator over risk_aversion, each from the weights of the one before, and draw them.
+
+        Parameters
+        ----------
+        estimator : CompositionalPortfolio
+            If it is fitted, its own portfolio is marked.
+        X : array-like of shape (n_periods, n_assets)
+            Returns, on which they are fitted and drawn. Names of columns are written beside the assets.
+        risk_aversions : array-like of shape (n_points,), default=None
+            None means 25 values over four decades, around the spread of the assets' means over their risk.
+        name : str, default="portfolios"
+        ax : matplotlib.axes.Axes, default=None
+        **kwargs
+            Properties of the curve, see `plot`.
+
+        Returns
+        -------
+        FrontierDisplay
+
+        Raises
+        ------
+        ValueError
+            For an estimator without risk_aversion, values of it that are not positive, and as its ``fit`` does.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Once, where fits did not converge; it says how many.
+        """
+        known = estimator.get_params() if hasattr(estimator, "get_params") else {}
+        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
+            raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
+        returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+        measure = estimator.risk_measure
+        # from the most averse on: there the minimum is nearest to an even split, and bounds take over one by one
+        found = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
+        follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
+        for value in found:
+            warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
+            if warned:  # tol is relative to the start, and one at the minimum itself cannot be improved on
+                afresh = clone(follower).set_params(warm_start=False)
+                warned = _fit_quietly(afresh, X)
+                if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
+                    follower = afresh.set_params(warm_start=True)
+            weights.append(follower.weights_)
+            unsettled += warned[:1]
+        if unsettled:
+            warnings.warn(
+                f"{len(unsettled)} of the {len(found)} portfolios of the frontier have not converged. The first said: "
+                f"{unsettled[0]}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        weights = np.array(weights, dtype=float)[::-1]
+        risk, mean = _risk_and_mean(follower, X, returns, weights)
+        asset_risk, asset_mean = _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
+        chosen = None
+        if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
+            chosen = tuple(float(v[0]) for v in _risk_and_mean(follower, X, returns, estimator.weights_[None]))
+        display = cls(
+            risk,
+            mean,
+            asset_risk=asset_risk,
+            asset_mean=asset_mean,
+            asset_names=_names(X),
+            chosen=chosen,
+            risk_label=LABELS.get(measure, f"{measure} of the loss per period"),
+            name=name,
+        )
+        display.risk_aversions_, display.weights_ = found[::-1], weights
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax=None, *, legend=True, **kwargs):
+        """Draw the frontier and the assets.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, default=None
+            None means axes of a new figure.
+        legend : bool, default=True
+        **kwargs
+            Properties of the curve, e.g. ``color="black"``.
+
+        Returns
+        -------
+        self : FrontierDisplay
+
+        Raises
+        ------
+        ValueError
+            For values that are not finite or do not fit one another.
+        """
+        check_bool("legend", legend)
+        check_kwargs("plot", kwargs, Line2D)
+        risk, mean = _pair("risk", self.risk, "mean", self.mean)
+        assets = None
+        if self.asset_risk is not None:
+            assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
+            if self.asset_names is not None and len(self.asset_names) != len(assets[0]):
+                raise ValueError(f"asset_names must be {len(assets[0])} names, got {len(self.asset_names)}")
+        own = ax is None
+        ax = axes_for(ax, figsize=(6.8, 4.8))
+        style = {"color": BLUE, "linewidth": 2, "marker": "o", "markersize": 4, "markerfacecolor": "white"}
+        (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
+        self.scatter_, self.labels_, self.chosen_ = None, [], None
+        if assets is not None:
+            label = "single assets" if "single assets" not in ax.get_legend_handles_labels()[1] else None
+            self.scatter_ = ax.scatter(*assets, color="0.35", marker="D", s=18, linewidths=0, zorder=2.5, label=label)
+        if self.chosen is not None:
+            look = {"marker": "*", "markersize": 14, "color": COLORS[1], "markeredgecolor": "white", "zorder": 3}
+            (self.chosen_,) = ax.plot(*[[v] for v in self.chosen], linestyle="", label="as fitted", **look)
+        ax.set(xlabel=self.risk_label, ylabel="mean return per period")
+        ax.grid(True, **GRID)
+        ax.set_axisbelow(True)
+        if own:
+            ax.margins(0.08)
+            _limit(ax, risk, mean, assets, self.chosen)
+        self.legend_ = ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
+        if assets is not None and self.asset_names is not None:
+            self._name_assets(ax, np.column_stack(assets))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _name_assets(self, ax, points):
+        """From the outermost on: the crowd in the middle is where names find no room."""
+        scale = np.ptp(points, axis=0)
+        far = np.abs((points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)).max(axis=1)
+        order = np.argsort(-far, kind="stable")[:WRITTEN]
+        ax.figure.get_figure(root=True).draw_without_rendering()  # the layout decides where things are
+        taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
+        along = np.linspace(0, len(self.line_.get_xdata()) - 1, ALONG)
+        line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]
+        spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
+        taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
+        names = [str(self.asset_names[k]) for k in order]
+        self.labels_ = place_labels(ax, points[order], names, taken=taken, fontsize="small", color="0.2")
+
+
+def _pair(name, value, other_name, other):
+    x, y = as_numbers(name, value), as_numbers(other_name, other)
+    if x.ndim != 1 or x.shape != y.shape or not x.size or not (np.isfinite(x) & np.isfinite(y)).all():
+        raise ValueError(
+            f"{name} and {other_name} must be finite vectors of one length, got {short(value)} and {short(other)}"
+        )
+    return x, y
+
+
+def _fit_quietly(portfolio, X):
+    """Fit, and return the messages of a fit that has not converged; other warnings go on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        portfolio.fit(X)
+    unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    for other in caught:
+        if not issubclass(other.category, ConvergenceWarning):
+            warnings.warn(other.message, stacklevel=3)
+    return unsettled
+
+
+def _aversions(given, returns, measure):
+    if given is None:
+        returns = returns.astype(float)
+        mean, deviation = returns.mean(axis=0), returns.std(axis=0)
+        risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+        middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
+        return middle * 10 ** np.linspace(-DECADES, DECADES, POINTS)
+    found = as_numbers("risk_aversions", given)
+    if found.ndim != 1 or not found.size or not (np.isfinite(found) & (found > 0)).all():
+        raise ValueError(f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}")
+    return found
+
+
+def _risk_and_mean(fitted, X, returns, weights):
+    """Risk and mean return of some portfolios, in the unit of the returns."""
+    found = returns.astype(float) @ weights.T
+    mean = found.mean(axis=0)
+    if fitted.risk_measure in LABELS:
+        below = found - mean
+        if fitted.risk_measure == "semivariance":
+            below = np.minimum(below, 0.0)
+        return np.sqrt(np.mean(below**2, axis=0)), mean
+    judge, risk = clone(fitted).set_params(risk_aversion=1.0).__dict__, []
+    for w in weights:  # the score is then the mean less the risk
+        one = clone(fitted)
+        one.__dict__.update(fitted.__dict__ | judge, weights_=w)
+        risk.append(w @ returns.mean(axis=0, dtype=float) - one.score(X))
+    return np.array(risk), mean
+
+
+def _names(X):
+    """Names of the columns of a data frame."""
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(name) for name in columns]
+
+
+def _limit(ax, risk, mean, assets, chosen):
+    """Keep a frontier without bounds, which has no end, near the assets."""
+    if assets is None:
+        return
+    right = ROOM * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
+    if risk.max() <= right:
+        return
+    shown = np.concatenate([mean[risk <= right], assets[1], [] if chosen is None else chosen[1:]])
+    room = 0.06 * (np.ptp(shown) or 1.0)
+    ax.set(xlim=(min(0.0, risk.min()), right), ylim=(shown.min() - room, shown.max() + room))

@@ -1,0 +1,274 @@
+"""Tests of compare_solvers, of what it returns and of `python -m sk_stormc compare`."""
+
+import csv
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from sk_stormc import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    STORMCompositional,
+    compare_solvers,
+    minimize,
+)
+from sk_stormc.__main__ import main
+from sk_stormc.compare import SolverComparison
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.problems import BellmanProblem, EntropicPortfolioProblem, PortfolioProblem, StreamingProblem
+from tests.helpers import composition, regression
+
+RETURNS = make_gaussian_returns(1200, 4, mean=0.2, random_state=0)
+PROBLEM = PortfolioProblem(RETURNS)
+
+
+def rows(comparison):
+    return {row["solver"]: row for row in comparison.table}
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare_solvers(PROBLEM, ["storm-c", "sarah-c", "lbfgs"], n_seeds=3, random_state=0, gradient=True)
+
+
+def test_the_counts_are_those_of_the_results(compared):
+    seeds = np.random.RandomState(0).randint(np.iinfo(np.int32).max, size=3)
+    for name in ("storm-c", "sarah-c", "lbfgs"):
+        for run, seed in zip(compared.runs[name], seeds, strict=True):
+            result = minimize(PROBLEM, name, random_state=seed)
+            assert run.seed == seed and run.n_iter == result.n_iter and run.stop_reason == result.stop_reason
+            assert run.n_evaluations == result.n_evaluations
+            np.testing.assert_array_equal(run.ifo, result.ifo)
+            np.testing.assert_array_equal(run.loss_curve, result.loss_curve)
+            np.testing.assert_array_equal(run.record_iterations, result.record_iterations)
+
+
+def test_the_table_has_medians_and_quartiles_of_the_runs(compared):
+    row, runs = rows(compared)["storm-c"], compared.runs["storm-c"]
+    passes = [run.ifo[-1] / 3600 for run in runs]
+    assert [row[f"passes_{part}"] for part in ("q1", "median", "q3")] == list(np.quantile(passes, [0.25, 0.5, 0.75]))
+    assert row["objective_median"] == np.median([run.loss_curve[-1] for run in runs])
+    assert row["runs"] == 3 and row["stop_reasons"] == {"converged": 3} and row["warnings"] == 0
+    for gap in compared.gaps:
+        limit = compared.optimum + gap * (compared.start - compared.optimum)
+        firsts = [int(np.argmax(run.loss_curve <= limit)) for run in runs]
+        found = [run.ifo[k] / 3600 for run, k in zip(runs, firsts, strict=True)]
+        assert row[f"passes_to_{gap:g}_median"] == np.median(found) and row[f"reached_{gap:g}"] == 3
+        seconds = [run.seconds[k] for run, k in zip(runs, firsts, strict=True)]
+        assert row[f"seconds_to_{gap:g}_median"] == np.median(seconds)
+
+
+def test_seconds_and_gradients_are_of_the_records(compared):
+    for runs in compared.runs.values():
+        for run in runs:
+            assert run.seconds[0] == 0 and (np.diff(run.seconds) >= 0).all() and run.seconds[-1] > 0
+            assert run.seconds.shape == run.gradient_norm.shape == run.ifo.shape
+    seen, run = [], compared.runs["sarah-c"][0]
+    norm = lambda x: np.linalg.norm(PROBLEM.gradient(x))  # noqa: E731
+    result = minimize(PROBLEM, "sarah-c", random_state=run.seed, on_record=lambda r: seen.append(norm(r.x)))
+    np.testing.assert_array_equal(run.gradient_norm[: len(seen)], seen)
+    assert run.gradient_norm[-1] == norm(result.x)
+
+
+def test_a_gap_that_is_not_reached_is_infinite_and_a_dash():
+    found = compare_solvers(PROBLEM, ["scgd", "lbfgs"], n_seeds=2, max_ifo=12_000, gaps=(1e-2, 1e-9), random_state=0)
+    row = rows(found)["scgd"]
+    assert row["reached_1e-09"] == 0 and row["passes_to_1e-09_median"] == math.inf
+    second = str(found).split("\n\n")[1].splitlines()
+    assert second[0].split("  ")[0] == "solver" and second[2].rstrip().endswith("-")
+
+
+def test_quartiles_where_some_runs_did_not_reach_the_gap(compared):
+    short = compared.runs["storm-c"][0]
+    never = type(short)(**{**vars(short), "loss_curve": np.full(short.ifo.shape, short.loss_curve[0])})
+    row = SolverComparison({"a": [short, short, short, never]}, (1e-3,), compared.optimum, "").table[0]
+    assert np.isfinite(row["passes_to_0.001_median"]) and row["reached_0.001"] == 3
+    row = SolverComparison({"a": [short, never]}, (1e-3,), compared.optimum, "").table[0]
+    assert row["passes_to_0.001_median"] == math.inf and np.isfinite(row["passes_to_0.001_q1"]) == 0
+
+
+def test_the_optimum(compared):
+    exact = minimize(PROBLEM, "lbfgs", tol=1e-12).fun
+    assert compared.optimum == pytest.approx(exact, abs=1e-14) and "L-BFGS" in compared.optimum_from
+    given = compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, optimum=exact - 1, random_state=0)
+    assert given.optimum == exact - 1 and given.optimum_from == "what was given"
+    assert rows(given)["storm-c"]["reached_0.01"] == 0
+    with pytest.warns(UserWarning, match="optimum=.* is above an objective that 'storm-c' has seen"):
+        compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, optimum=exact + 0.01, random_state=0)
+
+
+def test_without_lbfgs_the_best_run_is_the_optimum():
+    portfolio = CompositionalPortfolio(constraint="long_only")
+    found = compare_solvers(portfolio, ["storm-c", "sarah-c"], RETURNS, n_seeds=2, random_state=0)
+    best = min(run.loss_curve.min() for runs in found.runs.values() for run in runs)
+    assert found.optimum == best and "L-BFGS cannot take the problem" in found.optimum_from
+    with pytest.raises(ValueError, match="solver 'lbfgs': .*Simplex"):
+        compare_solvers(portfolio, ["storm-c", "lbfgs"], RETURNS, n_seeds=1)
+
+
+def test_warnings_are_collected_and_shown():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = compare_solvers(CompositionalPortfolio(max_iter=5), ["sarah-c"], RETURNS, n_seeds=2, random_state=0)
+    assert rows(found)["sarah-c"]["warnings"] == 2
+    (message, *_), text = found.warnings["sarah-c"], str(found)
+    assert "has not converged" in message and sum(found.warnings["sarah-c"].values()) == 2
+    assert "sarah-c, 2 x: SARAHCompositional has not converged" in text and repr(found) == text
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    first, second = (compare_solvers(PROBLEM, ["storm-c"], n_seeds=2, random_state=1) for _ in range(2))
+    for a, b in zip(first.runs["storm-c"], second.runs["storm-c"], strict=True):
+        np.testing.assert_array_equal(a.loss_curve, b.loss_curve)
+    assert first.optimum == second.optimum
+
+
+def test_labels_instances_and_parameters():
+    solvers = ["lbfgs", STORMCompositional(tol=1e-3), ("tight", STORMCompositional(tol=1e-9)), ("named", "scgd")]
+    found = compare_solvers(PROBLEM, solvers, n_seeds=1, max_ifo=40_000, random_state=0)
+    assert list(found.runs) == ["lbfgs", "STORMCompositional(tol=0.001)", "tight", "named"]
+    assert found.runs["tight"][0].fun <= found.runs["STORMCompositional(tol=0.001)"][0].fun
+    assert solvers[1].max_ifo is None  # the user's own is left alone
+    loose = compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, tol=0.1, random_state=0, x0=np.ones(4))
+    assert loose.start == PROBLEM.objective(np.ones(4))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        EntropicPortfolioProblem(RETURNS, 0.5),
+        PortfolioProblem(RETURNS, risk_measure="semivariance"),
+        BellmanProblem(*(lambda m: (m.transition_matrix, m.rewards, m.features))(make_bellman_problem(20, 4)), 0.9),
+        composition(*regression(60)),
+    ],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_every_problem(problem):
+    found = compare_solvers(problem, ["storm-c", "lbfgs"], n_seeds=1, random_state=0)
+    assert all(row["reached_0.01"] == 1 for row in found.table)
+
+
+def test_bellman_with_lstd():
+    log = make_bellman_problem(15, None, gamma=0.8, random_state=0).transitions(600, random_state=0)
+    data = {"next_X": log.next_X, "terminal": log.terminal}
+    value = BellmanValueEstimator(gamma=0.8)
+    found = compare_solvers(value, ["storm-c", "lstd"], log.X, log.y, n_seeds=1, random_state=0, gradient=True, **data)
+    assert found.runs["lstd"][0].gradient_norm is None and found.runs["lstd"][0].seconds[0] > 0
+    fitted = value.set_params(random_state=found.runs["storm-c"][0].seed).fit(log.X, log.y, **data)
+    np.testing.assert_array_equal(found.runs["storm-c"][0].loss_curve, fitted.loss_curve_)
+    assert found.runs["storm-c"][0].gradient_norm[-1] < 1e-3 * found.runs["storm-c"][0].gradient_norm[0]
+    with pytest.raises(ValueError, match="lstd"):
+        compare_solvers(PROBLEM, ["lstd"])
+
+
+def test_embeddings_with_their_two_stages():
+    X = np.random.RandomState(0).randn(60, 5)
+    found = compare_solvers(SNEEmbedding(perplexity=10), ["storm-c"], X, n_seeds=1, random_state=0, gradient=True)
+    (run,) = found.runs["storm-c"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = SNEEmbedding(perplexity=10, random_state=run.seed).fit(X)
+    np.testing.assert_array_equal(run.ifo, fitted.ifo_)
+    np.testing.assert_array_equal(run.loss_curve, fitted.loss_curve_)
+    np.testing.assert_array_equal(run.record_iterations, fitted.record_iterations_)
+    assert run.objective_label == "KL divergence" and (np.diff(run.seconds) >= 0).all()
+    assert np.isfinite(run.gradient_norm).all()
+    assert found.optimum == run.loss_curve.min() and found.optimum_from == "the best of the runs, by 'storm-c'"
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, message",
+    [
+        ((PROBLEM, "storm-c"), {}, "solvers must be a list of names"),
+        ((PROBLEM, []), {}, "solvers must be a list"),
+        ((PROBLEM, ["adam"]), {}, "solver must be a CompositionalSolver or one of .*'adam'"),
+        ((PROBLEM, ["scgd", "scgd"]), {}, "labels that differ, got 'scgd' twice"),
+        ((PROBLEM, ["scgd"], RETURNS), {}, "X and y must be None for a problem"),
+        ((CompositionalPortfolio(), ["scgd"]), {}, "X must be given for CompositionalPortfolio"),
+        ((PortfolioProblem, ["scgd"]), {}, r"got the class: give an instance, PortfolioProblem\(...\)"),
+        ((RETURNS, ["scgd"]), {}, "problem_or_estimator must be a problem or an estimator"),
+        ((PROBLEM, ["scgd"]), {"n_seeds": 0}, "n_seeds must be an integer >= 1"),
+        ((PROBLEM, ["scgd"]), {"max_ifo": 0.5}, "max_ifo must be an integer"),
+        ((PROBLEM, ["scgd"]), {"gaps": 0.1}, "gaps must be a sequence"),
+        ((PROBLEM, ["scgd"]), {"gaps": ["small"]}, "gaps must be a sequence of numbers.*'small'"),
+        ((PROBLEM, ["scgd"]), {"progress": 1}, "progress must be callable or None, got 1"),
+        ((PROBLEM, [("a", 3)]), {}, "solver must be a CompositionalSolver.*got 3"),
+        ((PROBLEM, ["scgd"]), {"nonsense": 1}, "nonsense"),
+        ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),
+        ((PROBLEM, ["scgd"]), {"optimum": "none"}, "optimum must be"),
+        ((PROBLEM, ["scgd"]), {"gradient": 1}, "gradient must be True or False"),
+    ],
+)
+def test_errors(args, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        compare_solvers(*args, **kwargs)
+
+
+def test_a_stream_is_refused():
+    stream = StreamingProblem([RETURNS], PortfolioProblem)
+    with pytest.raises(ValueError, match="must not be a stream"):
+        compare_solvers(stream, ["storm-c"])
+
+
+def test_to_frame(compared):
+    pd = pytest.importorskip("pandas")
+    frame = compared.to_frame()
+    assert isinstance(frame, pd.DataFrame) and list(frame.index) == ["storm-c", "sarah-c", "lbfgs"]
+    assert frame.loc["lbfgs", "objective_median"] == rows(compared)["lbfgs"]["objective_median"]
+    assert frame.loc["lbfgs", "stop_reasons"] == "converged"
+
+
+@pytest.mark.parametrize("x", ["passes", "seconds", "ifo", "iterations"])
+@pytest.mark.parametrize("y", ["gap", "objective", "gradient"])
+def test_plot(compared, x, y):
+    from matplotlib.figure import Figure
+
+    display = compared.plot(x=x, y=y, ax=Figure().add_subplot())
+    assert [line.get_label() for line in display.lines_] == ["storm-c", "sarah-c", "lbfgs"]
+    assert len(display.bands_) == 3 and np.isfinite(display.lines_[0].get_ydata()).all()
+
+
+# --- the command line ----------------------------------------------------------------------------------
+
+
+def test_the_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("returns.csv", RETURNS[:300], delimiter=",")
+    args = ["compare", "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", "2", "--out", "here"]
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "returns of shape (300, 4)" in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
+    with open("here/compare.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0
+    for name in ("compare_passes.png", "compare_seconds.png"):
+        assert image.imread(tmp_path / "here" / name).std() > 0.02
+    assert main([*args[:3], "--long-only", "--seeds", "1", "--ifo", "5000"]) == 0
+    assert "long only" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (["--solvers", "storm-c"], "--data"),
+        (["--data", "missing.csv"], "missing.csv"),
+        (["--data", "r.csv", "--solvers", "adam"], "'adam'"),
+        (["--data", "r.csv", "--solvers", "lbfgs", "--long-only"], "solver 'lbfgs'"),
+        (["--data", "r.csv", "--out", "no/where"], "expected a directory"),
+        (["--data", "r.csv", "--risk-aversion", "0"], "expected a number > 0, got '0'"),
+    ],
+)
+def test_errors_of_the_command(capsys, tmp_path, monkeypatch, args, message):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("r.csv", RETURNS[:50], delimiter=",")
+    try:
+        code = main(["compare", *args])
+    except SystemExit as stop:
+        code = stop.code
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert code == 2 and error.startswith("error: ") and message in error
