@@ -1,12 +1,16 @@
 """A portfolio of assets from a history of returns."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from sk_stormc._typing import ArrayLike, FloatArray
 from sk_stormc._validation import check_bool, check_number
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators._fitting import Fit, with_fit
@@ -122,7 +126,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.random_state = random_state
 
     @with_fit
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the weights.
 
         Parameters
@@ -192,7 +196,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
         Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
@@ -255,7 +259,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             validate_data(self, X, skip_check_array=True)
         return self
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> FloatArray:
         """The portfolio's return in each period.
 
         Parameters
@@ -269,7 +273,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return self._new_returns(X) @ self.weights_
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """The utility: minus the objective without the l1 norm, on the returns of X. Higher is better.
 
         It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
