@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = ["Array", "ArrayLike", "FloatArray", "RandomState", "Schedule", "SparseMatrix"]
+__all__ = ["Array", "ArrayLike", "Features", "FloatArray", "RandomState", "Schedule", "SparseMatrix"]
 
 Array: TypeAlias = NDArray
 FloatArray: TypeAlias = NDArray[np.floating]
 SparseMatrix: TypeAlias = sparse.sparray | sparse.spmatrix
+Features: TypeAlias = ArrayLike | SparseMatrix
 RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # of the iteration

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc._typing import ArrayLike, FloatArray, SparseMatrix
+from sk_stormc._typing import Features, FloatArray
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
@@ -175,7 +175,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         return tags
 
     @with_fit
-    def fit(self, X: ArrayLike | SparseMatrix, y: Any = None) -> Self:
+    def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
         Parameters
@@ -238,7 +238,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self._warn_if_unsettled(solver, problem, result)
         return self
 
-    def fit_transform(self, X: ArrayLike | SparseMatrix, y: Any = None) -> FloatArray:
+    def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
         """Embed the samples and return the embedding.
 
         Parameters
@@ -252,7 +252,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
-    def transform(self, X: ArrayLike | SparseMatrix) -> FloatArray:
+    def transform(self, X: Features) -> FloatArray:
         """Place new samples among the embedded ones, each on its own.
 
         A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
