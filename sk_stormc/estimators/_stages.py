@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc._warnings import warn
 from sk_stormc.engine import SolverResult
 from sk_stormc.solvers import StopReason
 
@@ -83,12 +84,11 @@ def warn_of_a_gap(result, gap, tol):
     if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return
     part = f", which is {gap / abs(result.fun):.2g} of it" if result.fun else ""
-    warnings.warn(
+    warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
         f"may be above its minimum by up to {gap:.2g}{part}, where "
         f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'.",
         ConvergenceWarning,
-        stacklevel=3,
     )
 
 

@@ -1,12 +1,16 @@
 """A portfolio of assets from a history of returns."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._typing import ArrayLike, FloatArray
 from sk_stormc._validation import check_bool
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators._constraints import check_size, is_proportional, make_penalty
@@ -148,7 +152,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.random_state = random_state
 
     @with_fit
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the weights.
 
         Parameters
@@ -228,7 +232,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
-    def partial_fit(self, X, y=None, sample_weight=None):
+    def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
         Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
@@ -317,7 +321,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
                 break
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> FloatArray:
         """The portfolio's return in each period.
 
         Parameters
@@ -331,7 +335,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return self._new_returns(X) @ self.weights_
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
 
         It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and

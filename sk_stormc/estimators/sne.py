@@ -1,7 +1,10 @@
 """Stochastic neighbour embedding with scikit-learn's interface."""
 
+from __future__ import annotations
+
 import warnings
 from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -10,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._typing import Features, FloatArray
 from sk_stormc._validation import check_choice, check_int, check_number
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
@@ -172,7 +176,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         return tags
 
     @with_fit
-    def fit(self, X, y=None):
+    def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
         Parameters
@@ -235,7 +239,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self._warn_if_unsettled(solver, problem, result)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
         """Embed the samples and return the embedding.
 
         Parameters
@@ -249,7 +253,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
-    def transform(self, X):
+    def transform(self, X: Features) -> FloatArray:
         """Place new samples among the embedded ones, each on its own.
 
         A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
