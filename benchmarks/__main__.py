@@ -16,7 +16,10 @@ from pathlib import Path
 from benchmarks import _tables
 from benchmarks._measure import DATA
 
-BENCHMARKS = ("portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne")
+BENCHMARKS = (
+    "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
+    "streams",
+)  # fmt: skip
 
 
 def module_of(name):

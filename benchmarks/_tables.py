@@ -141,8 +141,8 @@ def tables_of(module, stored):
     texts = {}
     for table, text in module.tables(stored).items():
         command, with_ = f"python -m benchmarks {name}", stored["run_with"]
-        if "parts" in stored:
-            command, with_ = f"{command} --parts {table}", stored["parts"].get(table, with_)
+        if table in stored.get("parts", ()):  # other tables are of several parts
+            command, with_ = f"{command} --parts {table}", stored["parts"][table]
         versions = [f"version {with_['sk_stormc']}"]
         versions += [f"{package} {with_[package]}" for package in getattr(module, "PACKAGES", ()) if package in with_]
         texts[f"{name}/{table}"] = f"{text}\n\n(`{command}`, {', '.join(versions)}, {with_['date']})\n"

@@ -1,12 +1,11 @@
-"""One pass over returns that do not fit in memory: accuracy, resident memory and time.
+"""One pass over returns that do not fit in memory: accuracy, memory, CPU time; and which batches g, dg and f have.
 
-    python benchmarks/streams.py [--rows 5000000] [--assets 100] [--folder /tmp]
-
-Writes float32 returns to a file (2 GB by default) and fits them, each way in a process of its own whose peak of
-resident memory is read. Gaps are relative to the closed form of the same rows, whose moments are summed in float64.
+Gaps are relative to the closed form of the same rows, whose moments are summed in float64. For `memory` a file of
+float32 returns (1 GB) is written and fitted, each way in a process of its own, whose peak of resident memory is read
+(from /proc: this needs Linux). `batches` is a bare transcription of Algorithm 1 for the mean-variance objective, with
+steps in the inverse variances that are as long as the inverse of the mean curvature of a batch.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,7 +15,17 @@ from pathlib import Path
 
 import numpy as np
 
-CHUNK = 10_000
+from benchmarks._tables import ROOT, markdown
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+
+DURATION = "2 minutes"
+NEEDS_DATA = False
+PACKAGES = ()
+PARTS = ("memory", "chunks", "batches")
+BLOCK, B = 10_000, 32
+SHAPES = ((200_000, 100, 20), (50_000, 25, 100), (7000, 25, 100))  # of `batches`: rows, assets, condition number
+WAYS = ("three batches of their own", "one batch for all", "rows handed on")
 
 
 def write(path, n, d):
@@ -26,21 +35,22 @@ def write(path, n, d):
     root = (Q * np.sqrt(np.linspace(1 / 20, 1, d))) @ Q.T
     mean = rng.uniform(0.0, 0.1, d)
     X = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
-    for i in range(0, n, CHUNK):
-        X[i : i + CHUNK] = mean + rng.standard_normal((min(CHUNK, n - i), d)) @ root
+    for i in range(0, n, BLOCK):
+        X[i : i + BLOCK] = mean + rng.standard_normal((min(BLOCK, n - i), d)) @ root
 
 
 def closed_form(X):
-    """The minimiser of the variance problem, and its objective as a function of the weights."""
+    """The gap of weights, relative to the least objective, as a function."""
     n, d = X.shape
     total, second = np.zeros(d), np.zeros((d, d))
-    for i in range(0, n, CHUNK):
-        rows = X[i : i + CHUNK].astype(float)
+    for i in range(0, n, BLOCK):
+        rows = X[i : i + BLOCK].astype(float)
         total += rows.sum(0)
         second += rows.T @ rows
     mean = total / n
     covariance = second / n - np.outer(mean, mean)
-    return np.linalg.solve(2 * covariance, mean), lambda x: x @ covariance @ x - mean @ x
+    least = -mean @ np.linalg.solve(covariance, mean) / 4
+    return lambda x: (x @ covariance @ x - mean @ x - least) / abs(least)
 
 
 def peak_memory():
@@ -49,52 +59,115 @@ def peak_memory():
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def fit(path, way):
-    """Fit in this process; weights, IFO, seconds and the peak of resident memory in MB."""
-    from sk_stormc import CompositionalPortfolio
-
-    X = np.load(path, mmap_mode="r")
-    before = peak_memory()
-    began = time.perf_counter()
+def fit(path, chunk):
+    """Fit in this process, in chunks of so many rows or, for 0, whole: what is stored of it, and the weights."""
+    X, before, began = np.load(path, mmap_mode="r"), peak_memory(), time.process_time()
     portfolio = CompositionalPortfolio(random_state=0)
-    if way == "fit":
-        portfolio.fit(X)
-    else:
-        chunk = int(way)
+    if chunk:
         for i in range(0, len(X), chunk):
             portfolio.partial_fit(X[i : i + chunk])
-    seconds = time.perf_counter() - began
-    peak = peak_memory()
-    passes = float(portfolio.ifo_[-1] / (3 * len(X)))
-    print(json.dumps([portfolio.weights_.tolist(), passes, portfolio.stop_reason_, seconds, peak, before]))
+    else:
+        portfolio.fit(X)
+    return {
+        "chunk": chunk, "seconds": time.process_time() - began, "peak": peak_memory(), "imports": before,
+        "passes": float(portfolio.ifo_[-1] / (3 * len(X))), "stop_reason": portfolio.stop_reason_,
+        "weights": portfolio.weights_.tolist(),
+    }  # fmt: skip
 
 
-def main():
-    """Write the file, fit it in every way, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--assets", type=int, default=100)
-    parser.add_argument("--folder", default=None)
-    parser.add_argument("--ways", nargs="+", default=["10000", "fit"], help="chunk sizes of partial_fit, or fit")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        return fit(*args.child)
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+def apart(n, d, chunks):
+    """`fit` in processes of their own, on a file of n x d returns; with the relative gap in place of the weights."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "returns.npy"
-        write(path, args.rows, args.assets)
-        best, objective = closed_form(np.load(path, mmap_mode="r"))
-        size = path.stat().st_size / 2**20
-        print(f"{args.rows} x {args.assets} float32, {size:.0f} MB; closed form {objective(best):.6g}\n")
-        print(f"{'':24}{'passes':>8}{'relative gap':>14}{'peak RSS':>10}{'of it imports':>15}{'seconds':>9}")
-        for way in args.ways:
-            command = [sys.executable, __file__, "--child", str(path), way]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            weights, passes, reason, seconds, peak, before = json.loads(done.stdout)
-            gap = (objective(np.array(weights)) - objective(best)) / abs(objective(best))
-            name = "fit(memmap)" if way == "fit" else f"partial_fit by {way}"
-            print(f"{name:24}{passes:8.2f}{gap:14.1e}{peak:7.0f} MB{before:12.0f} MB{seconds:9.1f}  {reason}")
+        write(path, n, d)
+        gap = closed_form(np.load(path, mmap_mode="r"))
+        for chunk in chunks:
+            command = [sys.executable, "-m", "benchmarks.streams", str(path), str(chunk)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+            row = json.loads(done.stdout)
+            rows.append({"rows": n, "assets": d, "gap": gap(np.array(row.pop("weights"))), **row})
+    return rows
 
 
-if __name__ == "__main__":
-    main()
+def algorithm_1(R, way, risk_aversion=1.0):
+    """Weights after one pass over R, from batches that are handed out in one of `WAYS`."""
+    batches = R[: len(R) // B * B].reshape(-1, B, R.shape[1])
+    step, ahead = ((3, (0, 1, 2)), (1, (0, 0, 0)), (1, (0, 1, 2)))[WAYS.index(way)]
+    metric = 1 / R.var(axis=0)
+    curvature = [np.linalg.norm(rows * np.sqrt(2 * risk_aversion * metric / B), 2) ** 2 for rows in batches[:16]]
+    rate = metric / np.mean(curvature)
+
+    def gradient(x, u, J, rows):
+        off = rows @ x - u
+        return -rows.mean(0) + 2 * risk_aversion * (off @ rows / B - off.mean() * J)
+
+    x = np.zeros(R.shape[1])
+    u, J = 0.0, batches[ahead[1]].mean(0)
+    F = gradient(x, u, J, batches[ahead[2]])
+    for t in range(1, (len(batches) - max(ahead) - 1) // step + 1):
+        g, dg, f = (batches[t * step + k] for k in ahead)
+        g, a, new, old = g.mean(0), 1 / (t + 1), x - rate * F, gradient(x, u, J, f)
+        u = g @ new + (1 - a) * (u - g @ x)
+        J = a * dg.mean(0) + (1 - a) * J
+        F = gradient(new, u, J, f) + (1 - a) * (F - old)
+        x = new
+    return x
+
+
+def run_part(name, quick, images):
+    """Measure one part.
+
+    Parameters
+    ----------
+    name : str
+        Of `PARTS`.
+    quick : bool
+    images : Path or None
+        Not used: there are no pictures.
+
+    Returns
+    -------
+    list of dict
+    """
+    if name == "memory":
+        return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
+    if name == "chunks":
+        return apart(2000, 5, (100,)) if quick else apart(100_000, 100, (1, 37, 10_000))
+    rows = []
+    for n, d, kappa in ((1000, 4, 20),) if quick else SHAPES:
+        row = {"rows": n, "assets": d, "condition_number": kappa, **{way: [] for way in WAYS}}
+        for seed in range(1 if quick else 3):
+            R = make_gaussian_returns(n, d, mean=0.1, condition_number=kappa, random_state=seed)
+            gap = closed_form(R)
+            for way in WAYS:
+                row[way].append(gap(algorithm_1(R, way)))
+        rows.append(row)
+    return rows
+
+
+def tables(stored):
+    """A table for each part."""
+    results, found = stored["results"], {}
+    header = ["", "passes", "relative gap to the closed form", "peak memory", "of it imports", "CPU seconds"]
+    for name in ("memory", "chunks"):
+        found[name] = markdown(header, [
+            [
+                f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
+                f"{row['passes']:.3g}", f"{row['gap']:.1e}", f"{row['peak']:.0f} MB", f"{row['imports']:.0f} MB",
+                f"{row['seconds']:.1f}",
+            ]
+            for row in results.get(name, ())
+        ])  # fmt: skip
+    found["batches"] = markdown(["rows x assets, condition number", *WAYS], [
+        [
+            f"{row['rows']:,} x {row['assets']}, {row['condition_number']}",
+            *(" to ".join(dict.fromkeys([f"{min(row[way]):.1e}", f"{max(row[way]):.1e}"])) for way in WAYS),
+        ]
+        for row in results.get("batches", ())
+    ])  # fmt: skip
+    return {name: text for name, text in found.items() if name in results}
+
+
+if __name__ == "__main__":  # a process of its own, of `apart`
+    print(json.dumps(fit(sys.argv[1], int(sys.argv[2]))))

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import BellmanValueEstimator
+from sk_stormc.datasets import collect_transitions
 
 GAMMA, RIDGES = 0.95, np.logspace(-8, -2, 7)
 env = gymnasium.make("CartPole-v1").unwrapped
@@ -27,9 +28,8 @@ def episode(start=None):
     return np.array(states)
 
 
-episodes = [episode() for _ in range(250)]
-X, next_X = (np.vstack([e[part] for e in episodes]) for part in (slice(0, -1), slice(1, None)))
-terminal = np.concatenate([np.arange(len(e) - 1) == len(e) - 2 for e in episodes])
+log = collect_transitions("CartPole-v1", n_transitions=5000, seed=0)
+X, next_X, terminal = log.X, log.next_X, log.terminal
 # the value of some other states, by Monte Carlo: a step has reward 1
 states = np.vstack([e[rng.integers(len(e) - 1)] for e in (episode() for _ in range(60))])
 truth = [np.mean([(1 - GAMMA ** (len(episode(s)) - 1)) / (1 - GAMMA) for _ in range(60)]) for s in states]
@@ -41,11 +41,11 @@ for solver in ("lstd", "storm-c"):
     model = BellmanValueEstimator(GAMMA, solver, objective="projected", features=features, random_state=0)
     model.set_fit_request(next_X=True, terminal=True).set_score_request(next_X=True, terminal=True)
     search = GridSearchCV(model, {"alpha": RIDGES}, error_score="raise")
-    search.fit(X, np.ones(len(X)), next_X=next_X, terminal=terminal)
+    search.fit(X, log.y, next_X=next_X, terminal=terminal)
     rmse = []
     for alpha in RIDGES:
         fitted = sklearn.clone(model).set_params(alpha=alpha)
-        fitted.fit(X, np.ones(len(X)), next_X=next_X, terminal=terminal)
+        fitted.fit(X, log.y, next_X=next_X, terminal=terminal)
         rmse.append(np.sqrt(np.mean((fitted.predict(states) - truth) ** 2)))
     found[solver] = search.best_params_["alpha"], rmse
 sklearn.set_config(enable_metadata_routing=False)

@@ -6,7 +6,7 @@ from matplotlib import image
 
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_bellman_problem
-from sk_stormc.experiments.bellman import METHODS, run_bellman
+from sk_stormc.experiments.bellman import METHODS, draw, run_bellman
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +46,24 @@ def test_one_method():
     assert [r.case for r in runs] == ["checkpoint f 1", "checkpoint f 100"]
     with pytest.raises(ValueError, match="methods"):
         run_bellman(methods=["adam"])
+
+
+def test_the_picture_can_be_read():
+    """Curves that lie on one another hid each other, rows were "checkpoint f 1", axes had one or two ticks."""
+    runs = run_bellman(make_bellman_problem(40, 10, random_state=0), max_ifo=9000, n_seeds=1)
+    figure = draw(runs)
+    figure.canvas.draw()
+    rows = [ax.get_ylabel().replace("\n", " ") for ax in figure.axes[::2]]
+    assert rows[0] == "published constants, checkpoints with 1 component of f"
+    assert "automatic steps, in a metric" in rows
+    for ax in figure.axes:
+        (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+        assert sum(left <= x <= right for x in ax.get_xticks()) >= 4
+        assert sum(low <= y <= high for y in ax.get_yticks()) >= 3
+        lines = ax.get_lines()
+        assert len({line.get_marker() for line in lines}) == len(lines)
+        assert len({line.get_markevery() for line in lines}) == len(lines)
+    legend = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert len(figure.legends) == 1 and {name.split(" ")[0] for name in legend} == set(METHODS)
+    assert "asc-pg (on the curve of scgd)" in legend
+    assert sum("on the curve" in name for name in legend) < 3

@@ -8,6 +8,7 @@ from scipy.sparse.linalg import spsolve
 from sklearn.utils import check_random_state
 
 from sk_stormc._validation import check_choice, check_int
+from sk_stormc.datasets._gymnasium import model_of
 from sk_stormc.problems import BellmanProblem
 from sk_stormc.problems._markov import dense
 
@@ -52,6 +53,8 @@ class MarkovRewardProcess:
     --------
     >>> from sk_stormc.datasets import MarkovRewardProcess
     >>> walk = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]], [1.0, 1.0, 0.0], gamma=0.5)
+    >>> walk
+    MarkovRewardProcess(n_states=3, n_features=3, gamma=0.5)
     >>> walk.exact_value().round(4)
     array([1.8182, 1.4545, 0.    ])
     >>> X, y, next_X, terminal = walk.transitions(5, random_state=0)
@@ -64,6 +67,56 @@ class MarkovRewardProcess:
         self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 
+    @classmethod
+    def from_gymnasium(cls, env, policy=None, gamma=0.95, *, features=None):
+        """The exact model of a Gymnasium environment that publishes it as ``unwrapped.P``, under a policy.
+
+        FrozenLake, CliffWalking and Taxi do. Where episodes end, the value is 0: such a state leads only to itself,
+        without reward. A limit on the steps of an episode is no part of the model, for a truncated episode would have
+        gone on.
+
+        Parameters
+        ----------
+        env : gymnasium.Env or str
+            The environment or its id, such as "FrozenLake-v1".
+        policy : array-like or None, default=None
+            Integers of shape (n_states,): the action in each state. Numbers of shape (n_states, n_actions): the
+            probabilities of the actions. None is the uniform policy.
+        gamma : float, default=0.95
+            Discount, in [0, 1).
+        features : array-like or sparse matrix of shape (n_states, n_features), default=None
+            Of the states; None is one indicator for each.
+
+        Returns
+        -------
+        MarkovRewardProcess
+            ``rewards`` has the mean reward of each transition, over the actions that may have caused it.
+
+        Raises
+        ------
+        ImportError
+            If gymnasium is not installed.
+        ValueError
+            For an environment without ``unwrapped.P``, with a state that is the end of some episodes only, or whose
+            actions have probabilities that do not sum to one, and for a policy that does not fit it.
+
+        See Also
+        --------
+        collect_transitions : Logged transitions of any environment.
+
+        Examples
+        --------
+        >>> from sk_stormc.datasets import MarkovRewardProcess
+        >>> lake = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=0.95)
+        >>> print(lake.exact_value()[14].round(3))  # beside the goal
+        0.413
+        """
+        return cls(*model_of(env, policy), features, gamma)
+
+    def __repr__(self):
+        n_states, n_features = self.features.shape
+        return f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, gamma={self.gamma!r})"
+
     def exact_value(self):
         """The value of each state: V = (I - gamma P)^-1 E[r | s].
 
@@ -74,8 +127,12 @@ class MarkovRewardProcess:
         expected = self._problem.inner(np.zeros(self.features.shape[1]), self._problem.inner_batch(None))
         P = self.gamma * self.transition_matrix
         if sparse.issparse(P):
-            return np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(self.n_states) - P), expected))
-        return np.linalg.solve(np.eye(self.n_states) - P, expected)
+            value = np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(self.n_states) - P), expected))
+        else:
+            value = np.linalg.solve(np.eye(self.n_states) - P, expected)
+        stays = self.transition_matrix.diagonal() == 1
+        value[stays] = expected[stays] / (1 - self.gamma)  # without rounding: the end of an episode is worth 0
+        return value
 
     def problem(self, **params):
         """The compositional problem, for `minimize`.
