@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from sk_stormc._comparison import ComparedRun, SolverComparison
 from sk_stormc._validation import check_bool, check_int, check_number, short
+from sk_stormc._warnings import warn
 from sk_stormc._watch import Watch
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.estimators import SNEEmbedding
@@ -213,10 +214,9 @@ def _optimum(given, runs, target, run_one, seed):
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
     if given is not None:
         if best < given - 1e-9 * max(abs(given), abs(best)):
-            warnings.warn(
+            warn(
                 f"optimum={given!r} is above an objective that {label!r} has seen, {best:.10g}: gaps to it are wrong",
                 UserWarning,
-                stacklevel=3,
             )
         return float(given), "what was given"
     if isinstance(target, (SNEProblem, SNEEmbedding)):  # of many local minima, and L-BFGS takes all pairs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sk_stormc._validation import check_number
 
-__all__ = ["Decay", "Geometric", "Power", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,30 @@ class Geometric:
 
     def __call__(self, t):
         return self.start * (self.end / self.start) ** min(1.0, t / self.horizon)
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """Another schedule, run through more slowly.
+
+    Parameters
+    ----------
+    schedule : callable
+    times : float
+        At iteration t it is what ``schedule`` is at t / times.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Power, Slowed
+    >>> Slowed(Power(1.0, -0.5), 10.0)(30)
+    0.5
+    """
+
+    schedule: object
+    times: float
+
+    def __call__(self, t):
+        return self.schedule(t / self.times)
 
 
 def constant(value):

@@ -15,7 +15,7 @@ from sk_stormc.engine.steps import Direction, StepRule, direction, land, proxima
 from sk_stormc.metrics import Metric
 from sk_stormc.penalties import check_penalty
 from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.schedules import at
+from sk_stormc.schedules import Slowed, at
 
 __all__ = ["CompositionalSolver"]
 
@@ -274,7 +274,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         size : tuple
             The steps' batch sizes.
         factor : float
-            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds.
+            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds or the
+            problem's `expected_smoothness`, if that is larger; a schedule is then slowed by it.
         schedule : callable, default=identity
         L : float, default=None
             The curvature, where it is known.
@@ -285,14 +286,17 @@ class CompositionalSolver(BaseEstimator, ABC):
         -------
         StepRule
         """
-        defaults = oracle.problem.defaults
+        defaults, known = oracle.problem.defaults, 0.0
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
+                known = oracle.problem.expected_smoothness(size, oracle.metric.at(x, 0))
             # a linear objective has no scale: any step goes down, and the run ends at its budget
-            eta = schedule(factor / L if L > 0 else 1.0)
+            eta = schedule(factor / max(L, known) if max(L, known) > 0 else 1.0)
+            if known > L and callable(eta):  # so many iterations make one of those that a schedule counts
+                eta = Slowed(eta, known)
         elif not callable(eta):
             eta = float(eta)
         own = {name: defaults.get(name) for name in ("normalization", "precision")}

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
 from sk_stormc._warnings import warn
+from sk_stormc.estimators._value_warnings import warn_of_ranges
 from sk_stormc.problems._markov import scale_rows
 from sk_stormc.problems.streaming import stack
 
@@ -17,6 +18,7 @@ __all__ = [
     "check_time",
     "follow",
     "successors",
+    "successors_to_score",
     "transform",
     "transform_next",
     "transition_weights",
@@ -98,7 +100,9 @@ def successors(estimator, X, states, next_X, terminal, time):
     if next_X is not None:
         if time is not None:
             raise ValueError("time must be None where next_X is given, which says what follows")
-        return next_X, check_next(estimator, next_X, states, terminal), rows, everything, terminal
+        follows = check_next(estimator, next_X, states, terminal)
+        warn_of_ranges(states, follows[~terminal])
+        return next_X, follows, rows, everything, terminal
     if time is None:
         if not terminal.all():
             warn(
@@ -114,6 +118,20 @@ def successors(estimator, X, states, next_X, terminal, time):
     consecutive = np.zeros(n, dtype=bool)
     consecutive[order[:-1]] = time[order[1:]] == time[order[:-1]] + 1
     return X, states, rows, consecutive | terminal, terminal
+
+
+def successors_to_score(estimator, X, states, next_X, terminal, time):
+    """As `successors`, for transitions that are evaluated: those without next_X and time must all be terminal."""
+    n = len(states)
+    if next_X is not None or time is not None:
+        return successors(estimator, X, states, next_X, terminal, time)
+    terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+    if not terminal.all():
+        missing = np.count_nonzero(~terminal)
+        raise ValueError(
+            f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
+        )
+    return X, states, np.arange(n), terminal, terminal
 
 
 def transform(features, X, states, rows, intercept):

@@ -10,9 +10,22 @@ from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, Streamin
 from sk_stormc.problems._linear_value import inverse
 from sk_stormc.problems.streaming import stack
 
-__all__ = ["grouped_problem", "stream_problem"]
+__all__ = ["choose_objective", "grouped_problem", "stream_problem"]
 
 RIDGE = 1e-3  # of the mean eigenvalue: stands for what the first transitions of a stream do not show
+REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
+
+
+def choose_objective(objective, state, weights, trace_decay=0.0):
+    """The objective, and why. Integer weights are visits; with others (importance ratios) each row is one visit."""
+    if objective != "auto":
+        return objective, "as given"
+    if trace_decay:
+        return "projected", "it has eligibility traces"
+    visits = np.bincount(state, weights if (weights == np.rint(weights)).all() else None)
+    share = visits[visits > 1].sum() / visits.sum()
+    reason = f"{share:.0%} of the transitions are from states visited more than once"
+    return ("bellman" if share >= REPEATING else "projected"), reason
 
 
 def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):

@@ -10,16 +10,17 @@ from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
 from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
 from sk_stormc.estimators._transitions import (
-    check_next,
     check_terminal,
     check_time,
     follow,
     successors,
+    successors_to_score,
     transform,
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import grouped_problem, stream_problem
+from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, stream_problem
+from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
@@ -27,8 +28,6 @@ from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
-
-REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
 class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
@@ -50,8 +49,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         error, minimised by LSTD's solution, for states that never repeat. "auto": "bellman" if at least half of the
         transitions are from states seen more than once; ``objective_`` and ``objective_reason_`` tell.
     features : transformer, default=None
-        Fitted on X, applied to X and next_X alike; None takes X as it is. A transformer within a Pipeline would see
-        next_X in fit only. Its parameters are ``features__...``.
+        Fitted on X, applied to X and next_X alike; None takes X as it is. Its parameters are ``features__...``. See
+        Notes for a Pipeline.
     fit_intercept : bool, default=True
         Without an intercept, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
@@ -108,6 +107,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     -----
     The value after the end of an episode is 0 and is not learnt: `predict` at a state that only ends episodes is what
     the features make of it (``intercept_``, for indicators).
+
+    A Pipeline transforms X and hands next_X on as it is; the two then disagree. With ``features`` they do not, nor with
+    ``time`` in place of next_X. A Pipeline's ``transform_input=["next_X"]`` (metadata routing enabled) helps in its
+    `fit`, but not in its `score`, and so not in a GridSearchCV, as of scikit-learn 1.9.
 
     Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
     collinear (many radial basis functions), which the others are not.
@@ -180,8 +183,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
             row without successor that is not terminal is dropped.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it. Only objective="auto" depends on their size, taken as
-            numbers of visits if they are integers, else after scaling to mean one.
+            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
+            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
 
         Returns
         -------
@@ -198,7 +201,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         -----
         UserWarning
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
-            is: all rows that are not terminal are dropped.
+            is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
+            column; if X is one column of integers that repeat, which look like numbers of states.
         """
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
@@ -207,21 +211,22 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))
+        named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
         if not kept.any():
             raise ValueError(
                 "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
             )
+        warn_of_state_numbers(self.features, states)
         features = None if self.features is None else clone(self.features).fit(X, y)
         Z = transform(features, X, states, None, self.fit_intercept)
         n, d, going = np.count_nonzero(kept), Z.shape[1], kept & ~terminal
         next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z[kept], self.fit_intercept)
 
-        visits = weights[kept] if (weights == np.rint(weights)).all() else weights[kept] / weights[kept].mean()
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
-        objective, reason = self._choose(np.bincount(state, visits))
+        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
         known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
@@ -263,7 +268,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
         vars(self).update(values(x))
-        self._stream = self._pending = None
+        self._stream, self._pending, self._given = None, None, named
         if result is None:
             vars(self).update(exact, _progress=None)
         else:
@@ -325,9 +330,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
         exact = self._make_solver() == "lstd"
         check_stays(self, exact)
+        named = told(next_X, terminal, time, self.__dict__.get("_given"))
         fitted = hasattr(self, "coef_")
         probe = self if fitted else clone(self)
         states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+        if not fitted:
+            warn_of_state_numbers(self.features, states)
         features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
         Z, pending = transform(features, X, states, None, self.fit_intercept), None
         if time is not None and next_X is None:
@@ -359,7 +367,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         forget(self)
         x = x0 if result is None else result.x
         self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-        self.features_, self._pending = features, pending
+        self.features_, self._pending, self._given = features, pending, named
         self.__dict__.pop("n_states_", None)  # of a fit before
         self.objective_, self.objective_reason_ = "projected", UNGROUPED
         return self
@@ -379,36 +387,36 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
-    def td_error(self, X, y, *, next_X=None, terminal=None):
+    def td_error(self, X, y, *, next_X=None, terminal=None, time=None):
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
         Parameters
         ----------
-        X : array-like of shape (n_transitions, n_features)
-        y : array-like of shape (n_transitions,)
-        next_X : array-like of shape (n_transitions, n_features), default=None
-            None is only possible where all transitions are terminal.
-        terminal : array-like of bool of shape (n_transitions,), default=None
-            None is nowhere; without next_X, everywhere.
+        X, y, next_X, terminal, time
+            As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
+            given any of them.
 
         Returns
         -------
         ndarray of shape (n_transitions,)
+            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and where successors are missing.
         """
         check_is_fitted(self)
         states, y = validate_data(self, X, y, reset=False, dtype=np.float64, y_numeric=True)
-        terminal = np.full(len(y), next_X is None) if terminal is None else check_terminal(terminal, len(y))
-        error = y - self._value(X, states)
-        if next_X is None and not terminal.all():
-            missing = np.count_nonzero(~terminal)
-            raise ValueError(f"next_X must be given for transitions that are not terminal, got None for {missing}")
-        if not terminal.all():
-            follows = check_next(self, next_X, states, terminal)
-            going = np.flatnonzero(~terminal)
-            error[going] += self.gamma * self._value(next_X, follows, going)
+        check_given(self, next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        error = np.where(kept, y - self._value(X, states), np.nan)
+        going = np.flatnonzero(kept & ~terminal)
+        if len(going):
+            error[going] += self.gamma * self._value(source, follows, rows[going])
         return error
 
-    def score(self, X, y, *, next_X=None, terminal=None, sample_weight=None):
+    def score(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
         """Minus the mean squared temporal-difference error: higher is better.
 
         It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
@@ -416,18 +424,20 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_transitions, n_features)
-        y : array-like of shape (n_transitions,)
-        next_X : array-like of shape (n_transitions, n_features), default=None
-        terminal : array-like of bool of shape (n_transitions,), default=None
+        X, y, next_X, terminal, time
+            As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
 
         Returns
         -------
         float
         """
-        error = self.td_error(X, y, next_X=next_X, terminal=terminal)
-        return -float(np.average(error**2, weights=transition_weights(sample_weight, len(error))))
+        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
+        weights = transition_weights(sample_weight, len(error))
+        kept = ~np.isnan(error) & (weights > 0)
+        if not kept.any():
+            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
+        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
     def _make_solver(self):
         """The solver to run; the name "lstd" stands for itself."""
@@ -446,16 +456,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
-
-    def _choose(self, visits):
-        """The objective, and why."""
-        if self.objective != "auto":
-            return self.objective, "as given"
-        if self.trace_decay:
-            return "projected", "it has eligibility traces"
-        share = visits[visits > 1].sum() / visits.sum()
-        reason = f"{share:.0%} of the transitions are from states visited more than once"
-        return ("bellman" if share >= REPEATING else "projected"), reason
 
     def _value(self, X, states, rows=None):
         Z = transform(self.features_, X, states, rows, False)

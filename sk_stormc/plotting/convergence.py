@@ -1,12 +1,12 @@
 """Curves of runs: the objective, its gap or the gradient's norm against what they cost."""
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.lines import Line2D
 
 from sk_stormc._validation import check_bool, check_choice, check_int, check_number, short
+from sk_stormc._warnings import warn
 from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
 
@@ -153,10 +153,9 @@ class ConvergenceDisplay:
             else:
                 y_label = f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
                 if best < optimum - 1e-9 * max(abs(optimum), abs(best)):
-                    warnings.warn(
+                    warn(
                         f"optimum={optimum!r} is above an objective that was seen, {best:.10g}: gaps to it are wrong",
                         UserWarning,
-                        stacklevel=3,
                     )
         curves = {
             label: [(x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs]

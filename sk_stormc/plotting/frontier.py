@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
 from sk_stormc._validation import as_numbers, check_bool, short
+from sk_stormc._warnings import warn
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 
 __all__ = ["FrontierDisplay"]
@@ -145,11 +146,10 @@ class FrontierDisplay:
             weights.append(follower.weights_)
             unsettled += warned[:1]
         if unsettled:
-            warnings.warn(
+            warn(
                 f"{len(unsettled)} of the {len(found)} portfolios of the frontier have not converged. The first said: "
                 f"{unsettled[0]}",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         weights = np.array(weights, dtype=float)[::-1]
         risk, mean = _risk_and_mean(follower, X, returns, weights)
@@ -253,7 +253,7 @@ def _fit_quietly(portfolio, X):
     unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
     for other in caught:
         if not issubclass(other.category, ConvergenceWarning):
-            warnings.warn(other.message, stacklevel=3)
+            warn(other.message)
     return unsettled
 
 

@@ -348,6 +348,26 @@ class CompositionalProblem(ABC):
         u, J = self.inner(x, everything), self.jacobian(x, everything)
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
 
+    def expected_smoothness(self, size, metric):
+        """max_v E|H_B v|^2 / <v, H v>, H_B the Hessian of a minibatch, where the problem knows it without sampling.
+
+        Automatic learning rates take it for L where it exceeds what their probe of minibatches finds. It does where the
+        H_B are not symmetric, as those of a composition need not be.
+
+        Parameters
+        ----------
+        size : tuple
+            (B_g, B_dg, B_f), None for all components.
+        metric : sk_stormc.metrics.Metric
+            In whose norm steps are measured.
+
+        Returns
+        -------
+        float
+            0 where it is not known.
+        """
+        return 0.0
+
     def unbounded_below(self):
         """Whether Phi is known to have no minimum: asked for after a run that did not converge.
 

@@ -9,6 +9,7 @@ from sk_stormc._validation import as_numbers, check_choice
 from sk_stormc.problems._least_squares import root_of_inverse, solve_moments
 from sk_stormc.problems._linear_value import LinearValue
 from sk_stormc.problems._markov import check_features, check_model, dense, scale_rows
+from sk_stormc.problems._noise import expected_smoothness
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
 
@@ -387,3 +388,7 @@ class ProjectedBellmanProblem(LinearValue):
         """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
         A, b = self._full
         return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
+
+    def expected_smoothness(self, size, metric):
+        """As the base class has it, from all transitions; 0 above 2000 features."""
+        return expected_smoothness(self, size[0], metric.root())

@@ -6,6 +6,7 @@ import numpy as np
 
 from sk_stormc._validation import check_schedule
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
+from sk_stormc.metrics import Matrix
 from sk_stormc.schedules import Power
 
 __all__ = ["SCGD"]
@@ -33,7 +34,8 @@ class SCGD(CompositionalSolver):
         eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-3/4), L a charged probe of the curvature of
         minibatches, k the iteration.
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-1/2).
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-1/2), or 1 where g is taken on all components
+        and the metric is a matrix, such as the inverse Hessian.
     batch_size : int, None, tuple of three or "auto", default="auto"
         (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
     max_iter, max_ifo : int or None, default=None
@@ -77,11 +79,13 @@ class SCGD(CompositionalSolver):
         """The constants; no batch is drawn but the probe's."""
         size = self.sizes("batch_size", oracle, rule=16)
         rate, beta = self.exponents
+        # steps in the inverse Hessian are too long for a u that lags behind x, and an average of exact values only lags
+        prompt = size[0] is None and isinstance(oracle.metric, Matrix)
         return AverageState(
             x,
             x_old=x,
             rule=self.step_rule(oracle, x, size, 0.7, lambda eta: Power(eta, rate)),
-            beta=self.auto("beta", oracle.problem, Power(1.0, beta)),
+            beta=self.auto("beta", oracle.problem, 1.0 if prompt else Power(1.0, beta)),
             batch_size=size,
         )
 
