@@ -29,7 +29,7 @@ def tables():
     return {name: text for texts in (*of_benchmarks, _choices.tables()) for name, text in texts.items()}
 
 
-@pytest.mark.parametrize("page", _tables.pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _tables.pages(), ids=lambda page: str(page.relative_to(_tables.ROOT)))
 def test_a_page_shows_what_is_stored(page):
     known = tables()
     for name, text in _tables.included(page):
