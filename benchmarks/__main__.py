@@ -79,7 +79,7 @@ def main(argv=None):
     if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
         return 0
     changed = _tables.render(module, _tables.load(args.name, folder))
-    if args.name in _choices.FROM and folder == _tables.RESULTS:  # the guide's tables have numbers of several benchmarks
+    if args.name in _choices.FROM and folder == _tables.RESULTS:  # tables of several benchmarks
         changed += _tables.put(_choices.tables(), "choices")
     for page in changed:
         print(f"changed: {page.relative_to(_tables.ROOT)}")

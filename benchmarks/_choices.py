@@ -1,4 +1,4 @@
-"""Which estimator and which solver: the tables of the guide, whose numbers come from the results of other benchmarks."""
+"""Which estimator, which solver? The guide's tables, whose numbers come from the results of other benchmarks."""
 
 from statistics import fmean, median
 
@@ -82,7 +82,7 @@ def _others(results):
          f"400 states: exact in {gap['least squares']:.0f} ms; `storm-c` {gap['storm-c']['ms']:.0f} ms "
          f"to a relative gap of 1e-3"],
         ["returns that do not fit in memory", "`fit` on a memmap, or `partial_fit` for one pass",
-         f"{streamed['rows'] // 1000:,},000 rows: `partial_fit` {streamed['seconds']:.0f} s, gap {streamed['gap']:.0e}; "
+         f"{streamed['rows']:,} rows: `partial_fit` {streamed['seconds']:.0f} s, gap {streamed['gap']:.0e}; "
          f"`fit` {whole['seconds']:.0f} s, gap {whole['gap']:.0e}"],
         ["an objective of your own, f(g(x)) with averages in both", "`minimize(problem)`",
          f"`storm-c` converges untuned on {len(done)} of {len(gallery)} problems of the literature, "

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import matplotlib
 from sklearn.exceptions import ConvergenceWarning
+from sphinx_gallery.sorting import ExplicitOrder
 
 ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
 sys.path.insert(0, str(ROOT))
 
 import sk_stormc  # noqa: E402
@@ -48,6 +50,7 @@ numpydoc_class_members_toctree = False
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["auto_examples"],
+    "subsection_order": ExplicitOrder([f"../examples/{name}" for name in SECTIONS]),
     "filename_pattern": r"/plot_",
     "download_all_examples": False,
     "show_signature": False,

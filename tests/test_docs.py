@@ -44,7 +44,7 @@ def test_links(page):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*/plot_*.py")), ids=lambda path: path.stem)
 def test_example(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     skip_without_what_it_imports(example.read_text(encoding="utf-8"))
