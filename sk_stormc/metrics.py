@@ -21,13 +21,29 @@ class Metric:
     stays : bool
         Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
         combined.
+    curvature : float or None
+        L of the problem in this metric, where it is known; else methods probe it.
     has_prox : bool
         Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
         ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
     """
 
     stays = True
+    curvature = None
     has_prox = False
+
+    def bound(self, oracle):
+        """The metric for one run, whose oracle this is: another object where it follows what the run has drawn.
+
+        Parameters
+        ----------
+        oracle : Oracle
+
+        Returns
+        -------
+        Metric
+        """
+        return self
 
     def at(self, x, t):
         """The metric of the step that leaves x at iteration t.

@@ -98,6 +98,7 @@ MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some s
 PLAIN_STEPS = {"sketchy-storm"}  # these also refuse operator Jacobians, and problems that limit the steps
 EXCLUDED = {  # class: reason; may name a class that is still to come
     "StreamingProblem": "has no number of components, and draws from an iterator once: its own tests",
+    "TransitionStream": "the same",
 }
 
 

@@ -289,6 +289,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         defaults, known = oracle.problem.defaults, 0.0
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
+            L = oracle.metric.curvature if L is None else L
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)

@@ -53,8 +53,8 @@ class Progress:
             before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
             if before != now:
                 raise ValueError(f"{name} must stay {before} for resume, got {now}: other parameters need a new fit")
-        for name, now in other.data.items():
-            before = self.data.get(name)
+        for name in other.data | self.data:
+            before, now = self.data.get(name), other.data.get(name)
             if before != now:
                 raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
 
@@ -152,16 +152,10 @@ class Fit:
         now.runs = [*self.progress.runs, self._record.snapshot()]
         return now
 
-    def end(self, attributes):
-        """Tell the callbacks that the fit has ended.
-
-        Parameters
-        ----------
-        attributes : dict
-            The fitted ones.
-        """
+    def end(self):
+        """Tell the callbacks that the fit has ended: the estimator has its fitted attributes."""
         if self._context is not None:
-            self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes=attributes)
+            self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes={})
 
     # callbacks
 

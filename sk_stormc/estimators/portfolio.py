@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from sk_stormc._validation import check_bool, check_number
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
 from sk_stormc.estimators._fitting import Fit, with_fit
+from sk_stormc.estimators._streams import row_weights
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -64,7 +65,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
     n_features_in_ : int
@@ -180,7 +181,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.weights_ = result.x
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result, fit)
-        fit.end({})
+        fit.end()
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
@@ -192,7 +193,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X, y=None, sample_weight=None):
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
         Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
@@ -207,6 +208,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         X : array-like of shape (n_periods, n_assets)
             One period or more.
         y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+            Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
+            multiply what a period says, over the mean weight so far; periods of weight 0 are left out.
 
         Returns
         -------
@@ -215,9 +219,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; after values that were not finite.
+            As for `fit`; after a run that ended as "non_finite" or "diverged".
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
             For a solver that needs all periods ("lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            At the first chunk, while there are too few periods to begin; where the objective over the last 512 periods
+            is higher than at the start. Steps are then shortened and the run goes on from its best point; if that fails
+            three times, ``stop_reason_`` is "diverged".
 
         Examples
         --------
@@ -229,10 +242,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_iter_
         ('exhausted', 36)
         """
+        return self._at_once(lambda new: new._go_on(X, sample_weight))
+
+    def _go_on(self, X, sample_weight):
+        """`partial_fit`, on a copy that is given up if anything is raised."""
         returns = _check_returns(X)
         n_assets = returns.shape[1]
-        fitted = hasattr(self, "n_features_in_")
-        validate_data(self if fitted else clone(self), X, reset=not fitted, skip_check_array=True)
+        weights = None if sample_weight is None else row_weights(sample_weight, len(returns))
+        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
         problem = partial(
             PortfolioProblem,
             risk_aversion=self.risk_aversion,
@@ -241,19 +258,28 @@ class CompositionalPortfolio(CompositionalEstimator):
             metric="variance",
         )
         problem(returns[:1])  # checks the parameters
+        if self.__dict__.get("_stream") is None:
+            self._weighted = weights is not None
+        elif weights is not None and not self._weighted:
+            raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
 
         def open_stream(batches):
-            return StreamingProblem(batches, problem, window=WINDOW)
+            return StreamingProblem(batches, problem, window=WINDOW, weighted=self._weighted)
 
-        for _, rows in blocks(returns, whole=False):  # of which the stream keeps copies
-            result = self._stream_on((rows,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
+        for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
+            parts = (rows,)
+            if self._weighted:
+                known = np.ones(len(rows)) if weights is None else weights[start : start + len(rows)]
+                parts = (rows[known > 0], known[known > 0])
+            result = None
+            if len(parts[0]):
+                result = self._stream_on(parts, WINDOW, open_stream, x0=getattr(self, "weights_", None))
             if result is not None:
                 self.weights_ = result.x
-            if self.stop_reason_ == StopReason.NON_FINITE:
+            elif not hasattr(self, "weights_"):
+                raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
+            if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
                 break
-        if not fitted:
-            validate_data(self, X, skip_check_array=True)
-        return self
 
     def predict(self, X):
         """The portfolio's return in each period.

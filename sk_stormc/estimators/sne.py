@@ -229,7 +229,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.loss_curve_[-1] = self.kl_divergence_
         self.record_iterations_ = result.record_iterations
         self.kernel_ = problem.kernel
-        fit.end({})
+        fit.end()
         self._conclude(solver, result)
         self._warn_if_unsettled(solver, problem, result)
         return self

@@ -133,6 +133,10 @@ class LogMeanExpProblem(WeightedComponents):
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), 1.0 / len(draws)
 
+    def weighted_inner_batch(self, draws, factors):
+        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
+        return self.gather(draws), factors / len(draws)
+
     def draw_outer(self, rng, shape):
         """Zeros: f has one component."""
         return np.zeros(shape, dtype=np.intp)

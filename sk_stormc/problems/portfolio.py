@@ -172,6 +172,19 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             return self.returns, self._all_factors()
         return self.returns.take(draws, 0, mode="clip"), self._factors[len(draws)]
 
+    def weighted_inner_batch(self, draws, factors):
+        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
+        weight = (factors / len(draws)).astype(self.returns.dtype, copy=False)
+        return weight[None].dot(self.returns.take(draws, 0, mode="clip"))
+
+    def weighted_outer_batch(self, draws, factors):
+        """The same for f."""
+        plain, dtype = self._factors[len(draws)], self.returns.dtype
+        weight = factors / len(draws)
+        slope = (2 * self.risk_aversion * weight).astype(dtype, copy=False)
+        weighted = plain._replace(mean=None, weight=weight.astype(dtype, copy=False), slope=slope)
+        return self.returns.take(draws, 0, mode="clip"), weighted
+
     def description(self):
         """Sizes, risk measure and risk aversion."""
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
