@@ -7,8 +7,8 @@ given by its name too. So scikit-learn's searches find the best learning rate an
 """
 
 # %%
-# The score is minus the objective on held-out periods. All candidates have the same budget of 20,000 oracle calls, which
-# is three passes over the data. It is too short for most of them, and they would warn of that.
+# The score is minus the objective on held-out periods. All candidates have the same budget, 20,000 oracle calls, or a
+# few passes over the data. It is too short for most of them, and they would warn of that.
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning

@@ -67,8 +67,8 @@ for solver in ("lstd", "storm-c"):
     print(f"{solver:8}" + "".join(f"{value:8.3f}" for value in rmse) + f"   the search takes {found[solver][0]:.0e}")
 
 # %%
-# Both solvers have the same values. The search by the TD error does not find the best ridge. The noise of the next state
-# is most of this error, so that it says little about the values.
+# Both solvers have the same values. The search by the TD error does not find the best ridge. Most of this error is the
+# noise of the next state, so that it says little about the values.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
