@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+import sk_stormc
 from sk_stormc import SNEEmbedding
 from sk_stormc.datasets import make_augmented_digits
 
@@ -32,8 +33,8 @@ print(f"{seconds:.0f} CPU seconds, {model.n_iter_} iterations")
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
 
-file = Path(__file__).resolve().parents[2] / "docs" / "images" / "sne_20000_sklearn.npz"
-with np.load(file) as stored:
+checkout = Path(sk_stormc.__file__).parents[1]  # the file is among the sources
+with np.load(checkout / "docs" / "images" / "sne_20000_sklearn.npz") as stored:
     their_map, their_seconds = stored["Z"].astype(float), float(stored["seconds"])
 objective = SNEProblem(perplexity_affinities(X, perplexity=30), n_components=2, kernel="student-t")
 maps = {}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+import sk_stormc
 from sk_stormc.datasets import fetch_french_portfolios
 
 
@@ -36,8 +37,9 @@ def european_returns():
         whole = np.isfinite(found.returns).all(axis=1)
         return 100 * found.returns[whole], "25 European portfolios"
     except OSError:
-        file = Path(__file__).resolve().parents[3] / "shared" / "data" / "french25_Europe_OP.npz"
-        if file.exists():  # beside a checkout
+        checkout = Path(sk_stormc.__file__).parents[1]
+        file = checkout.parent / "shared" / "data" / "french25_Europe_OP.npz"
+        if file.exists():
             return np.load(file)["returns_bp"] / 100, "25 European portfolios"
     return generated(), "25 generated assets"
 
