@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Build the site into docs/_build/html; every warning is an error. `docs/build.sh pages` leaves out the gallery's runs,
-# which take most of the time. It needs `pip install ".[docs,test]"`: the gallery's pages name what else they import.
+# which take most of the time, and needs `pip install ".[docs]"` only. The runs need `".[docs,test,neighbors,portfolio]"`.
 set -euo pipefail
 cd "$(dirname "$0")"
 options=()

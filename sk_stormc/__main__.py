@@ -103,7 +103,7 @@ def main(argv=None):
     Returns
     -------
     int
-        The exit code: 0, or 2 after one line on stderr where the input or a file is at fault.
+        The exit code: 0, or after one line on stderr 2 where the input or a file is at fault, and 130 after Ctrl-C.
 
     Raises
     ------
@@ -116,6 +116,9 @@ def main(argv=None):
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -59,7 +59,7 @@ class Loop:
 
     def record(self, x):
         """Record Phi(x) for the iteration of the state."""
-        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.objective(x)
+        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.reported(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
         if fun < run.best_fun and not (self.oracle.streaming and t):  # other rows are no comparison
@@ -267,10 +267,14 @@ class Loop:
             yield
             return
 
+        pressed = 0
+
         def note(signum, frame):
-            if self.interrupted:
-                raise KeyboardInterrupt
+            nonlocal pressed
+            pressed += 1
             self.interrupted = True
+            if pressed == 2:  # a third one must not disturb the way back
+                raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, note)
         try:

@@ -257,10 +257,14 @@ class Oracle:
         return F if f_x is None else f_x + F
 
     def objective(self, x):
-        """Phi(x), R included: for the record, not charged."""
+        """Phi(x), R included: not charged."""
         if self.streaming:
             self.problem.look_at(self._generators.values())
         return self.problem.objective(x)
+
+    def reported(self, x):
+        """What a record has for x: Phi(x), or what it is a smoothed form of; not charged."""
+        return self.objective(x) if self.streaming else self.problem.reported(x)
 
     def value(self, x, u):
         """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""

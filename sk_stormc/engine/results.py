@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
 
-__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason"]
+__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "outcome"]
 
 
 class StopReason:
@@ -172,17 +172,17 @@ class SolverResult(OptimizeResult):
         Iterations at the records.
     """
 
-    def __init__(self, **found):
-        reason = found["stop_reason"]
-        super().__init__(
-            found
-            | {
-                "nit": found["n_iter"],
-                "success": reason == StopReason.CONVERGED,
-                "status": list(MESSAGES).index(reason),
-                "message": MESSAGES[reason],
-            }
-        )
+
+def outcome(n_iter, reason):
+    """The entries of a `SolverResult` that say how far the run came and why it ended."""
+    return {
+        "n_iter": n_iter,
+        "nit": n_iter,
+        "stop_reason": reason,
+        "success": reason == StopReason.CONVERGED,
+        "status": list(MESSAGES).index(reason),
+        "message": MESSAGES[reason],
+    }
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from sk_stormc._warnings import warn
 from sk_stormc.engine.guard import begins_again, shortened
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
+from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
 
 __all__ = ["run", "warn_if_unconverged"]
 
@@ -55,6 +55,9 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.hold()
         with loop.listening():
             _iterate(solver, oracle, loop)
+            if oracle.streaming:  # whose rows are spent: if Ctrl-C comes before the result is out, this is left
+                loop.run.oracle = oracle.snapshot(last=True)
+                problem.state = loop.run
         return _result(solver, problem, oracle, loop)
 
 
@@ -116,7 +119,7 @@ def _check_state(solver, problem, state):
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
-        found = problem.objective(state.best_x)
+        found = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
         if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
             raise ValueError(
@@ -142,7 +145,7 @@ def _result(solver, problem, oracle, loop):
     else:
         x = solver.finish(oracle, whole.state) if whole.state.t else whole.state.x
         known = x is whole.state.x and records[-1][0] == t
-        fun = records[-1][2] if known else oracle.objective(x)
+        fun = records[-1][2] if known else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)
@@ -152,8 +155,7 @@ def _result(solver, problem, oracle, loop):
         loss_curve=np.array(curve),
         ifo=np.array(ifo),
         n_evaluations=dict(oracle.n_evaluations),
-        n_iter=t,
-        stop_reason=reason,
+        **outcome(t, reason),
         residual=loop.residual(),
         n_guarded=oracle.n_guarded,
         state=whole,

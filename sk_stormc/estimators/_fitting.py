@@ -17,6 +17,7 @@ from sklearn.utils.validation import _num_samples
 from sk_stormc._compat import open_context, with_callbacks
 from sk_stormc._state_file import fill, has_missing
 from sk_stormc.engine.oracle import Oracle
+from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.solvers import StopReason
 
 __all__ = ["Fit", "Progress", "with_fit"]
@@ -252,7 +253,9 @@ def fingerprint(data):
     data = data if hasattr(data, "shape") else np.asarray(data)
     n, shape = _num_samples(data), data.shape
     every = max(1, math.ceil(n / max(16, SAMPLE // max(1, math.prod(shape[1:])))))
-    rows = _safe_indexing(data.tocsr() if sparse.issparse(data) else data, np.arange(0, n, every))
+    sample, data = np.arange(0, n, every), MappedRows.of(data)  # which reads from its file
+    data = data.tocsr() if sparse.issparse(data) else data
+    rows = data.take(sample) if isinstance(data, MappedRows) else _safe_indexing(data, sample)
     if sparse.issparse(rows):
         rows = np.concatenate([rows.indptr, rows.indices, rows.data])
     rows = np.asarray(rows)

@@ -1,7 +1,10 @@
 """What the estimators share: a solver by name or instance, and what a run leaves behind."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -40,7 +43,7 @@ def milestone(n):
 class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.
 
         Parameters
@@ -58,7 +61,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             self.solver = get_solver(self.solver)
         return super().set_params(**params)
 
-    def resume(self, X, y=None, **fit_params):
+    def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
 
         Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The

@@ -1,10 +1,15 @@
 """Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
 
+from __future__ import annotations
+
+from typing import Self
+
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._typing import ArrayLike, Features, FloatArray
 from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
@@ -162,7 +167,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return tags
 
     @with_fit
-    def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the values.
 
         Parameters
@@ -276,7 +284,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return self
 
     @available_if(streams)
-    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def partial_fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
         Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
@@ -376,7 +387,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             warn_if_unsettled(self._stream[0], result.x)
         return result.x
 
-    def predict(self, X):
+    def predict(self, X: Features) -> FloatArray:
         """The values of states.
 
         Parameters
@@ -391,7 +402,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
-    def td_error(self, X, y, *, next_X=None, terminal=None, time=None):
+    def td_error(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None
+    ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
         Parameters
@@ -420,7 +434,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             error[going] += self.gamma * self._value(source, follows, rows[going])
         return error
 
-    def score(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def score(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
         It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it

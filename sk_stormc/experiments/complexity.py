@@ -18,7 +18,7 @@ from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
 from sk_stormc.experiments.valley import FallingValley
 from sk_stormc.schedules import power
-from sk_stormc.solvers import minimize, storm_parameters
+from sk_stormc.solvers import StopReason, minimize, storm_parameters
 
 __all__ = ["EPSILONS", "MAX_IFO", "METHODS", "SEEDS", "Measured", "Row", "Slope", "fit_slope", "run_complexity"]
 
@@ -269,7 +269,11 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
 
     limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0}
     parameters = row.parameters(eps)
-    minimize(problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters)
+    result = minimize(
+        problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
+    )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
     return (ifo, average) if ifo else ([0], [math.inf])
 
 

@@ -22,7 +22,7 @@ from sk_stormc.experiments.points_file import read_points
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
 from sk_stormc.problems.sne import SNEProblem
-from sk_stormc.solvers import minimize
+from sk_stormc.solvers import StopReason, minimize
 
 __all__ = ["MAX_IFO", "METHODS", "Embedded", "label_accuracy", "run_sne"]
 
@@ -149,6 +149,8 @@ def _run(P, d, name, x0, method, params, seed, max_ifo, show):
         on_record=lambda record: show(min(1.0, record.ifo / max_ifo)),
         **params,
     )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
     seconds = time.perf_counter() - began
     constant = problem.divergence(result.x) - problem.objective(result.x) / n
     return Embedded(
@@ -213,7 +215,9 @@ def add_arguments(parser):
     parser : argparse.ArgumentParser
     """
     parser.add_argument(
-        "--data", metavar="FILE", help="your own points, .npz (X, perhaps y) or .csv (a column 'label'), not digits"
+        "--data",
+        metavar="FILE",
+        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
     )
 
 

@@ -186,15 +186,19 @@ class LogMeanExpProblem(WeightedComponents):
 
     # exact at any x
 
-    def objective(self, x):
-        """Phi(x), exact, R included."""
+    def log_mean(self, x):
+        """log sum_j w_j exp(e_j(x)), exact, in float64."""
         parts = []
         for start, rows in self.blocks():
             e = self.exponents(x, rows).astype(float)
             weight = 1.0 / self.n_inner if self.weights is None else self.weights[start : start + len(e)]
             if np.any(weight):  # a block without weight has no logarithm
                 parts.append(logsumexp(e, b=weight))
-        value = self.scale * float(logsumexp(parts))
+        return float(logsumexp(parts))
+
+    def objective(self, x):
+        """Phi(x), exact, R included."""
+        value = self.scale * self.log_mean(x)
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def gradient(self, x):
