@@ -94,8 +94,8 @@ def test_one_data_set_is_enough_to_fail():
 
 
 def test_ends_at_the_minimum_are_equal_and_an_overflow_is_behind():
-    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-12), others=(1e-11, 1e-10)))[:2] == (False, False)
-    assert "< 1e-09 against < 1e-09" in AHEAD.decide(results((0.0, 0.0), (0.0, 0.0), others=(0.0, 0.0)))[2]
+    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-6, 1e-5)))[:2] == (False, False)
+    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-4, 3e-4)))[:2] == (True, True)
     found = results((0.1, 0.2), (0.1, 0.2))
     found.pieces[f"portfolio/tuned/a/{STORM}"] = piece((0.0, 0.0), failed=True)["result"]
     assert AHEAD.decide(found)[:2] == (True, False)
@@ -339,14 +339,13 @@ def test_the_report_names_every_claim_and_its_pictures_are_there(small):
 
 
 @pytest.mark.slow
-def test_a_second_run_repeats_nothing(small, monkeypatch):
+def test_a_second_run_repeats_nothing(small):
     path, verdicts, _, _ = small
-    monkeypatch.setattr(Piece, "run", None, raising=False)
     before = {file: file.stat().st_mtime_ns for file in path.parent.glob("pieces/*/*--*.json")}
+    assert len(before) > 60
     said = []
-    began = time.perf_counter()
     _, again = report.make_report(path.parent, TINY, quick=True, say=said.append)
-    assert again == verdicts and time.perf_counter() >= began
+    assert again == verdicts
     assert {file: file.stat().st_mtime_ns for file in path.parent.glob("pieces/*/*--*.json")} == before
     assert said[0].endswith("already: going on.")
 

@@ -13,7 +13,7 @@ __all__ = ["CLAIMS", "CONFIRMED", "NOT_CONFIRMED", "RULE", "THERE_ONLY", "Claim"
 
 CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NEAR = 0.1  # of what there was to gain: nearer counts as having converged
-FLOOR = 1e-9  # of what there was to gain: nearer counts as the minimum itself
+FLOOR = 1e-4  # of what there was to gain: nearer counts as the minimum itself
 ORDER = 3.3  # largest upper end of an interval that still agrees with an order of 3
 TITLES = {
     "portfolio": "Finite-sum portfolio",
@@ -26,15 +26,15 @@ RULE = f"""\
 A verdict is computed from the numbers below by this rule, and nothing else:
 
 - A statement is tried at the published constants, and once more with every method tuned. It is **{CONFIRMED}** if it
-  holds both times, **{THERE_ONLY}** if it holds with the published constants and not with tuned ones, and
-  **{NOT_CONFIRMED}** if it does not hold with the published constants, whatever tuning does. A statement that has no
+  holds both times, **{THERE_ONLY}** if it holds with the published constants and
+  not with tuned ones, and **{NOT_CONFIRMED}** if it does not hold with the published constants, whatever tuning does. A statement that has no
   constants to be tuned is tried once.
 - "STORM-C is ahead of others" holds if on every data set each of its seeds ends lower than all seeds of the others.
-  Where seeds overlap nothing is seen, and it does not hold. Ends below {FLOOR:g} of what there was to gain count as
-  equal, and a run that overflowed as infinite.
-- "STORM-C comes near the minimum" holds if on every data set the median of its seeds ends within {NEAR:g} of what there
-  was to gain. For portfolios that is |Phi*|, as Phi is 0 for weights of 0; elsewhere it is the way from the start to
-  the minimum. For SNE, which has many local minima, the minimum is the lowest divergence of all runs in this report.
+  Where seeds overlap nothing is seen, and it does not hold. Ends within {FLOOR:g} of what there was to gain are the
+  minimum for this purpose, all alike, and a run that overflowed is behind all others.
+- "STORM-C comes near the minimum" holds if on every data set the median of its seeds ends within {NEAR:g} of what
+  there was to gain. For portfolios that is |Phi*|, as Phi is 0 for weights of 0; elsewhere it is the way from the start
+  to the minimum. For SNE, which has many local minima, the minimum is the lowest divergence of all runs in this report.
 - An order of eps^-3 holds if the 95 % interval of the fitted exponent ends at or below {ORDER}. One order is below
   another if the two intervals do not overlap.
 """
@@ -107,7 +107,7 @@ class Results:
         """The final gaps of the seeds, in what there was to gain."""
         least, scale = self.least(experiment), self.scale(experiment, piece)
         ends = [np.inf if curve["failed"] else (curve["gap"][-1] - least) / scale for curve in piece["curves"]]
-        return np.maximum(ends, FLOOR)
+        return np.maximum(ends, 0.0)
 
     def _curves(self, experiment):
         for part in ("published", "tuned", "defaults"):
@@ -117,7 +117,7 @@ class Results:
 
 
 def ahead(ends, others):
-    """Whether each seed of one method ended lower than all seeds of others.
+    """Whether each seed of one method ended lower than all seeds of others; at the minimum all are equal.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def ahead(ends, others):
     -------
     bool
     """
-    return bool(np.max(ends) < min(np.min(other) for other in others))
+    return bool(max(np.max(ends), FLOOR) < min(np.min(other) for other in others))
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _order_below_scgd(results):
 def _number(value):
     if not np.isfinite(value):
         return "overflow"
-    return f"< {FLOOR:g}" if value <= FLOOR else f"{value:.3g}"
+    return f"{value:.3g}"
 
 
 def _interval(slope):

@@ -112,8 +112,8 @@ def _reading(sizes):
         f"{', '.join(map(_short, rates))} (L: the largest curvature of Phi), times the variants in the next table, "
         "three a method. The published constants are one more setting. All are run with "
         f"seed {tuning[0]}, the best {KEPT} also with {', '.join(map(str, tuning[1:]))}, and the smallest median gap "
-        "at the end of the budget is taken. These seeds are used for nothing else. STORM-C is Algorithm 1 throughout. SNE "
-        "has a grid of its own, below.",
+        "at the end of the budget is taken. These seeds are used for nothing else. STORM-C is Algorithm 1 throughout. "
+        "SNE has a grid of its own, below.",
         "- **Defaults**: `minimize(problem, method)` and nothing else but the budget. STORM-C is then the library's "
         "rule with anchors, which is not in the paper (on streams its single loop, with momentum 1/(t+1)); L-BFGS "
         "shows what a method without sampling does. Runs stop by themselves where their rule says so.",
@@ -197,7 +197,9 @@ def _table(results, experiment, part):
             calls = np.median([curve["ifo"][-1] for curve in piece["curves"]])
             seconds = np.median([curve["seconds"] for curve in piece["curves"]])
             base, mark, extra = method.partition(" (")
-            row = [case, NAMES[base] + mark + extra, f"{calls:,.0f}", _gap(np.median(gaps)), _gap(np.max(gaps))]
+            shown = "{:.4f}" if experiment == "sne" else "{:.2e}"
+            shown = [shown.format(gap) if np.isfinite(gap) else "overflow" for gap in (np.median(gaps), np.max(gaps))]
+            row = [case, NAMES[base] + mark + extra, f"{calls:,.0f}", *shown]
             row.append(f"{seconds:.2g}")
             if tuned:
                 row.append(piece["setting"] + (" \\*" if piece["at_end"] else ""))
@@ -234,10 +236,6 @@ def _complexity(results, sizes, picture):
 def _markdown(header, rows):
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
-
-
-def _gap(value):
-    return f"{value:.2e}" if np.isfinite(value) else "overflow"
 
 
 def _short(value):

@@ -8,7 +8,10 @@ The full report takes about 40 minutes of one core, the quick one about two.
 """
 
 import argparse
+import warnings
 from pathlib import Path
+
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import __version__
 from sk_stormc.experiments import bellman, portfolio, streaming
@@ -113,7 +116,9 @@ def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None, sa
         say(f"The results in {store.root} are of other settings ({names}): starting anew in {store.folder.name}.")
     elif there:
         say(f"{there} of {len(pieces)} parts are in {store.folder} already: going on.")
-    results = Results(store.run(pieces, progress))
+    with warnings.catch_warnings():  # the report says where each run ended
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        results = Results(store.run(pieces, progress))
     path = out / "report.md"
     path.write_text(
         write_report(results, sizes, draw(results, out), quick=quick, french=french), encoding="utf-8"
