@@ -33,9 +33,10 @@ RECORDS = 150  # of a curve, at the most
 _SECONDS = {
     "portfolio": {"scgd": 0.2, "asc-pg": 0.2, "vrsc-pg": 0.6, "sarah-c": 0.6, STORM: 0.6, "storm-c": 0.2, "lbfgs": 0.1},
     "streaming": {"scgd": 0.8, "asc-pg": 0.8, "vrsc-pg": 1.2, "sarah-c": 1.2, STORM: 1.1, "storm-c": 2.2},
-    "bellman": {"scgd": 1.4, "asc-pg": 1.4, "vrsc-pg": 6.0, "sarah-c": 6.0, STORM: 3.0, "storm-c": 0.3, "lbfgs": 0.2},
+    "bellman": {"scgd": 1.0, "asc-pg": 1.0, "vrsc-pg": 3.0, "sarah-c": 3.0, STORM: 2.0, "storm-c": 0.1, "lbfgs": 0.1},
+    "complexity": {"storm-c": 25.0, "sarah-c": 25.0, "scgd": 70.0},
 }
-_GRID = {"portfolio": 4.0, "streaming": 2.0, "bellman": 0.5}  # a run of the grid, over a published one
+_GRID = {"portfolio": 2.0, "streaming": 1.5, "bellman": 0.5}  # a run of the grid, over a published one
 
 
 def thinned(values, n=RECORDS):
@@ -153,7 +154,10 @@ def make_plan(sizes, sources):
     -------
     list of Piece
     """
-    pieces = [Piece(f"theory/{name}", 4.0, partial(run, sizes["theory"])) for name, run in THEORY.items()]
+    pieces = [
+        Piece(f"theory/{name}", 1.5 * sizes["theory"]["seeds"], partial(run, sizes["theory"]))
+        for name, run in THEORY.items()
+    ]
 
     def both(make, *args, plain, scaled):
         return cache(partial(make, *args, plain)), cache(partial(make, *args, scaled))
@@ -179,7 +183,9 @@ def make_plan(sizes, sources):
     pieces.append(sne_maps(data, sizes))
 
     for name in complexity.METHODS:
-        pieces.append(Piece(f"complexity/{name}", 40.0, partial(_complexity, name, sizes["complexity"])))
+        size = sizes["complexity"]
+        seconds = _SECONDS["complexity"][name] * size["seeds"] / 20 * 10 ** ((size["n_epsilons"] - 7) / 2)
+        pieces.append(Piece(f"complexity/{name}", seconds, partial(_complexity, name, size)))
     return pieces
 
 
