@@ -57,11 +57,11 @@ def _averaging(name, batch_size, words):
     }
 
 
-def _epochs(published, words, **checkpoint):
+def _epochs(published, words, large="full checkpoints", **checkpoint):
     return {
         words: published,
-        "batches of 16": {"batch_size": 16, **checkpoint},
-        "batches of 64": {"batch_size": 64, **checkpoint},
+        f"{large}, batches of 16": {"batch_size": 16, **checkpoint},
+        f"{large}, batches of 64": {"batch_size": 64, **checkpoint},
     }
 
 
@@ -78,6 +78,7 @@ _FINITE = _epochs(
 _STREAM = _epochs(
     {"checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20},
     "checkpoints of 2000, 20 steps of 5",
+    "checkpoints of 20,000",
     checkpoint_batch_size=20_000,
 )
 _BELLMAN = _epochs(

@@ -95,8 +95,9 @@ def _claims(results):
     return (
         "## What holds\n\n"
         + _markdown(("where", "claim", "verdict", "the numbers"), rows)
-        + "\n\nNumbers of the experiments are medians over the seeds of what is left of the gap at the end of the "
-        "budget, in what there was to gain, STORM-C's first, then that of the best of the others.\n\n"
+        + "\n\nThe numbers of the experiments say how far from the minimum runs ended, as a part of what there was to "
+        "gain (the rule below has its definition): 0 is the minimum. They are medians over the seeds, STORM-C's first, "
+        "then that of the best of the others.\n\n"
         "### How a verdict is decided\n\n" + RULE
     )
 
@@ -124,9 +125,11 @@ def _reading(sizes):
     ]
     rows = []
     for experiment in ("portfolio", "streaming", "bellman"):
+        alike = {}
         for method, variants in variants_of(experiment).items():
-            rows.append((TITLES[experiment], NAMES[method], "; ".join(variants)))
-    return "\n".join([lines[0], "", *lines[1:], "", _markdown(("experiment", "method", "variants"), rows)])
+            alike.setdefault("; ".join(variants), []).append(NAMES[method])
+        rows += [(TITLES[experiment], ", ".join(names), text) for text, names in alike.items()]
+    return "\n".join([lines[0], "", *lines[1:], "", _markdown(("experiment", "methods", "variants"), rows)])
 
 
 def _about(experiment, sizes, french):
