@@ -18,7 +18,7 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
-    "streams",
+    "streams", "desk",
 )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def measure(args, module, folder):
             print(f"{args.name}, {part}: {seconds:.0f} s", flush=True)
         return
     measured, seconds = timed(module.run, args.quick, args.data)
-    _tables.store(args.name, measured, seconds, folder)
+    _tables.store(args.name, measured, seconds, folder, getattr(module, "PACKAGES", ()))
     print(f"{args.name}: {seconds:.0f} s")
 
 

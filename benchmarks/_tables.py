@@ -36,7 +36,7 @@ def plain(value):
     return int(value) if isinstance(value, np.integer) else value
 
 
-def store(name, measured, seconds, folder=RESULTS):
+def store(name, measured, seconds, folder=RESULTS, packages=()):
     """Write ``folder/name.json``.
 
     Parameters
@@ -48,8 +48,10 @@ def store(name, measured, seconds, folder=RESULTS):
     seconds : float
         How long it ran.
     folder : Path
+    packages : sequence of str
+        Others that were measured: their versions are kept.
     """
-    _write({"benchmark": name, "run_with": run_with(seconds), **measured}, folder)
+    _write({"benchmark": name, "run_with": run_with(seconds, packages), **measured}, folder)
 
 
 def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):

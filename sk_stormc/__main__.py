@@ -108,7 +108,7 @@ def main(argv=None):
     Returns
     -------
     int
-        The exit code: 0, or 2 after one line on stderr where the input or a file is at fault, or 130 after Ctrl-C.
+        The exit code: 0, or after one line on stderr 2 where the input or a file is at fault, and 130 after Ctrl-C.
 
     Raises
     ------

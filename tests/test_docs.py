@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-OPTIONAL = ("gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed")
+OPTIONAL = ("gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
 
 
 def skip_without_what_it_imports(text):

@@ -1,30 +1,32 @@
 """Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
 
+from __future__ import annotations
+
+from typing import Self
+
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._typing import ArrayLike, Features, FloatArray
 from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
-from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
+from sk_stormc.estimators._streams import transitions, warn_if_unsettled
+from sk_stormc.estimators._traces import check_trace_decay, keys_in_order
 from sk_stormc.estimators._transitions import (
-    check_terminal,
-    check_time,
-    follow,
     successors,
     successors_to_score,
     transform,
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, stream_problem
+from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, value_stream, window_of
 from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
-from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
@@ -85,7 +87,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
@@ -165,7 +167,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return tags
 
     @with_fit
-    def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the values.
 
         Parameters
@@ -274,19 +279,23 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         else:
             forget(self)
             self._keep(solver, result, fit)
-            fit.end({})
+            fit.end()
             self._conclude(solver, result)
         return self
 
     @available_if(streams)
-    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None):
+    def partial_fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
-        Minimises the "projected" objective. Transitions are taken in order, each once, in batches of their own (for
-        "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill a batch wait for
-        the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
-        C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
-        parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
+        n_features columns, which serve up to about 2000 features. Transitions are taken in order, each once, in batches
+        of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
+        a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
+        that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
+        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -298,6 +307,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ----------
         X, y, next_X, terminal
             As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
+            what a transition says; where they are 0 it is left out. None is 1.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
 
@@ -308,10 +320,18 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
-            finite; for more than 4000 features with "lstd"; where a stream goes on with another solver.
+            As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
+            "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
+            solver.
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
             For a solver that needs all transitions ("lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the values are farther from the solution of the transitions so far than sampling accounts for.
 
         Examples
         --------
@@ -328,51 +348,46 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        return self._at_once(lambda new: new._go_on(X, y, next_X, terminal, time, sample_weight))
+
+    def _go_on(self, X, y, next_X, terminal, time, sample_weight):
+        """`partial_fit`, on a copy that is given up if anything is raised."""
         exact = self._make_solver() == "lstd"
         check_stays(self, exact)
         named = told(next_X, terminal, time, self.__dict__.get("_given"))
         fitted = hasattr(self, "coef_")
-        probe = self if fitted else clone(self)
-        states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+        states, y = validate_data(self, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
         if not fitted:
             warn_of_state_numbers(self.features, states)
         features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
-        Z, pending = transform(features, X, states, None, self.fit_intercept), None
-        if time is not None and next_X is None:
-            ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            time, waiting = check_time(time, len(y)), self.__dict__.get("_pending")
-            Z, next_Z, y, pending = follow(waiting, Z, y, ends, time)
-            keys = keys_of_times(waiting, ends, time)
-        else:
-            source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
-            Z, y = Z[kept], y[kept]
-            next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
-            keys = states[kept], follows[rows[kept]], terminal[kept]
+        rows, keys, pending = transitions(self, features, X, states, y, next_X, terminal, time, sample_weight)
         if exact:
-            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))), keys)
-            if not fitted:
-                validate_data(self, X, skip_check_array=True)
-            self.__dict__.pop("n_states_", None)  # of a fit before
-            self.__dict__.update(found, features_=features, _pending=pending)
-            return self
-        window = max(WINDOW, 10 * Z.shape[1])
-
-        def open_stream(batches):
-            return stream_problem(batches, window, self.gamma, self.alpha, self.fit_intercept)
-
-        x0 = np.append(self.coef_, self.intercept_)[: Z.shape[1]] if fitted else np.zeros(Z.shape[1])
-        result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
-        if not fitted:
-            validate_data(self, X, skip_check_array=True)
-        forget(self)
-        x = x0 if result is None else result.x
-        self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
+            vars(self).update(stream_moments(self, rows, keys))
+        else:
+            forget(self)
+            d = rows[0].shape[1]
+            x = np.append(self.coef_, self.intercept_)[:d] if fitted else np.zeros(d)
+            x = self._values_on(rows, x) if len(rows[2]) else x
+            self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
+            self.objective_, self.objective_reason_ = "projected", UNGROUPED
         self.features_, self._pending, self._given = features, pending, named
         self.__dict__.pop("n_states_", None)  # of a fit before
-        self.objective_, self.objective_reason_ = "projected", UNGROUPED
-        return self
 
-    def predict(self, X):
+    def _values_on(self, rows, x):
+        """The coefficients when these rows have come, x before them."""
+        window = window_of(rows[0].shape[1])
+
+        def open_stream(batches):
+            return value_stream(batches, window, self.gamma, self.alpha, self.fit_intercept)
+
+        result = self._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
+        if result is None:
+            return x
+        if result.n_iter:
+            warn_if_unsettled(self._stream[0], result.x)
+        return result.x
+
+    def predict(self, X: Features) -> FloatArray:
         """The values of states.
 
         Parameters
@@ -387,7 +402,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
-    def td_error(self, X, y, *, next_X=None, terminal=None, time=None):
+    def td_error(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None
+    ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
         Parameters
@@ -416,7 +434,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             error[going] += self.gamma * self._value(source, follows, rows[going])
         return error
 
-    def score(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def score(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
         It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it

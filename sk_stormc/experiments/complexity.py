@@ -287,7 +287,7 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
         result = minimize(
             problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
         )
-    if result.stop_reason == StopReason.INTERRUPTED:
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
         raise KeyboardInterrupt
     return (ifo, average) if ifo else ([0], [math.inf])
 

@@ -62,13 +62,21 @@ def report(args):
 
     Raises
     ------
-    ValueError, OSError
+    OSError
         As `make_report`.
+    KeyboardInterrupt
+        After Ctrl-C, when it has been said how to go on.
     """
     sizes = QUICK if args.quick else FULL
     print(f"About {DURATIONS[args.quick]} of one core from the beginning; Ctrl-C at any time, it goes on from there.")
-    with progress_line() as show:
-        path, verdicts = make_report(args.out, sizes, quick=args.quick, french=args.french, progress=show, say=print)
+    try:
+        with progress_line() as show:
+            path, verdicts = make_report(
+                args.out, sizes, quick=args.quick, french=args.french, progress=show, say=print
+            )
+    except KeyboardInterrupt:
+        print(f"Finished parts are in {args.out / 'pieces'}: the same command goes on from there.")
+        raise
     width = max(map(len, verdicts.values()))
     for claim, found in verdicts.items():
         print(f"{found:{width}}  {claim}")

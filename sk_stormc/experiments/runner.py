@@ -170,7 +170,7 @@ def _run(case, method, params, seed, max_ifo, show):
         result = minimize(
             problem, method, case.x0, random_state=seed, max_ifo=max_ifo, on_record=on_record, **params
         )
-    if result.stop_reason == StopReason.INTERRUPTED:
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
         raise KeyboardInterrupt
     seconds = time.perf_counter() - began - watching
     if result.ifo[-1] > ifo[-1]:  # the returned x is recorded without a call

@@ -215,7 +215,7 @@ def embed(problem, name, x0, method, params, seed, max_ifo, show):
         on_record=lambda record: show(min(1.0, record.ifo / max_ifo)),
         **params,
     )
-    if result.stop_reason == StopReason.INTERRUPTED:
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
         raise KeyboardInterrupt
     seconds = time.perf_counter() - began
     constant = problem.divergence(result.x) - problem.objective(result.x) / n
@@ -281,7 +281,9 @@ def add_arguments(parser):
     parser : argparse.ArgumentParser
     """
     parser.add_argument(
-        "--data", metavar="FILE", help="your own points, .npz (X, perhaps y) or .csv (a column 'label'), not digits"
+        "--data",
+        metavar="FILE",
+        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
     )
 
 
