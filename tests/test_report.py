@@ -16,6 +16,7 @@ from sk_stormc.experiments._report_claims import CLAIMS, CONFIRMED, NOT_CONFIRME
 from sk_stormc.experiments._report_grids import METHODS, STORM, VARIANTS
 from sk_stormc.experiments._report_plan import make_plan, thinned
 from sk_stormc.experiments._report_store import Piece, Store
+from sk_stormc.experiments._report_text import _about
 from sk_stormc.experiments._tuning import largest_curvature, settings_of, tune
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import run_methods
@@ -351,8 +352,7 @@ def test_a_second_run_repeats_nothing(small):
 
 
 def test_changed_sizes_are_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "make_plan", lambda sizes, sources: 1 / 0)
-    Store(tmp_path / "pieces", report._settings(TINY, False))
+    Store(tmp_path / "pieces", report._settings(TINY, None))
     monkeypatch.setattr(report, "make_plan", lambda sizes, sources: [])
     monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: "")
     monkeypatch.setattr(report, "draw", lambda *args: {})
@@ -360,6 +360,23 @@ def test_changed_sizes_are_said(tmp_path, monkeypatch):
     said = []
     report.make_report(tmp_path, {**TINY, "seeds": 3}, say=said.append)
     assert "other settings (sizes.seeds): starting anew" in said[0]
+
+
+def test_downloaded_returns_are_a_setting_and_are_described(tmp_path, monkeypatch):
+    seen = {}
+    sets = {"Japan": make_gaussian_returns(50, 3, random_state=0)}
+    monkeypatch.setattr(streaming, "french_sets", lambda: sets)
+    monkeypatch.setattr(report, "make_plan", lambda sizes, sources: seen.update(sources=sources) or [])
+    monkeypatch.setattr(report, "write_report", lambda *args, **kwargs: seen.update(kwargs) or "")
+    monkeypatch.setattr(report, "draw", lambda *args: {})
+    monkeypatch.setattr(report, "CLAIMS", ())
+    report.make_report(tmp_path, TINY, french=True)
+    assert seen["sources"] is sets and seen["days"] == {"Japan": 50}
+    assert "Japan 50 days" in _about("streaming", TINY, seen["days"])
+    sets["Japan"] = sets["Japan"][:49]  # renewed
+    said = []
+    report.make_report(tmp_path, TINY, french=True, say=said.append)
+    assert "other settings (french.Japan)" in said[0]
 
 
 def test_ctrl_c_is_not_taken_for_the_end_of_a_run(tmp_path):
@@ -389,7 +406,7 @@ def test_killed_the_command_goes_on(tmp_path):
         process.communicate()
     kept = list(finished.glob("*/*--*.json"))
     assert len(kept) >= 4 and all(json.loads(file.read_text())["result"] for file in kept)
-    store = Store(finished, report._settings(report.QUICK, False))
+    store = Store(finished, report._settings(report.QUICK, None))
     plan = make_plan(report.QUICK, streaming.markets())
     assert store.changes == [] and sum(store.find(p.name) is not None for p in plan) == len(kept)
 

@@ -35,7 +35,7 @@ GAPS = {
 }
 
 
-def write_report(results, sizes, pictures, *, quick, french):
+def write_report(results, sizes, pictures, *, quick, days=None):
     """The whole report.
 
     Parameters
@@ -45,7 +45,9 @@ def write_report(results, sizes, pictures, *, quick, french):
         `FULL` or `QUICK`.
     pictures : dict of str
         File names by (experiment, part), and by "complexity" and "maps".
-    quick, french : bool
+    quick : bool
+    days : dict of int, default=None
+        Periods of the sets of daily returns by region, where streams are made of them.
 
     Returns
     -------
@@ -53,7 +55,7 @@ def write_report(results, sizes, pictures, *, quick, french):
     """
     parts = [_head(results, sizes, quick), _claims(results), _reading(sizes)]
     for experiment in TITLES:
-        parts.append(f"## {TITLES[experiment]}\n\n{_about(experiment, sizes, french)}")
+        parts.append(f"## {TITLES[experiment]}\n\n{_about(experiment, sizes, days)}")
         for part in PARTS:
             parts.append(f"### {TITLES[experiment]}, {PART_TITLES[part]}\n\n{_note(experiment, part, sizes)}")
             parts.append(_table(results, experiment, part))
@@ -132,7 +134,7 @@ def _reading(sizes):
     return "\n".join([lines[0], "", *lines[1:], "", _markdown(("experiment", "methods", "variants"), rows)])
 
 
-def _about(experiment, sizes, french):
+def _about(experiment, sizes, days):
     size = sizes[experiment]
     if experiment == "portfolio":
         return (
@@ -143,9 +145,10 @@ def _about(experiment, sizes, french):
         )
     if experiment == "streaming":
         data = (
-            "Daily returns of 25 portfolios in six regions, in percent (Kenneth R. French data library), of which rows "
-            "are drawn at random for ever."
-            if french
+            "Daily returns of 25 portfolios in six regions, in percent (Kenneth R. French data library; "
+            + ", ".join(f"{name.replace('_', ' ')} {n:,} days" for name, n in days.items())
+            + "), of which rows are drawn at random for ever."
+            if days is not None
             else "Two generated markets of 25 assets stand for the paper's six sets of daily returns in percent (which "
             "`--french` downloads): a common factor, and a little of their own. They differ by their scale only. "
             "The largest curvature of Phi is 34, as that of the returns of Global ex US, or 80, as that of Japan."

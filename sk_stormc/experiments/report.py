@@ -115,9 +115,10 @@ def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None, sa
     """
     out = Path(out)
     out.mkdir(exist_ok=True)
-    sources = streaming.french_sets() if french else streaming.markets()
+    french_sets = streaming.french_sets() if french else None
+    sources = streaming.markets() if french_sets is None else french_sets
     pieces = make_plan(sizes, sources)
-    store = Store(out / "pieces", _settings(sizes, french))
+    store = Store(out / "pieces", _settings(sizes, french_sets))
     there = sum(store.find(piece.name) is not None for piece in pieces)
     if store.changes:
         names = ", ".join(store.changes[:5]) + ("" if len(store.changes) <= 5 else ", ...")
@@ -128,18 +129,19 @@ def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None, sa
         warnings.simplefilter("ignore", ConvergenceWarning)
         results = Results(store.run(pieces, progress))
     path = out / "report.md"
-    path.write_text(
-        write_report(results, sizes, draw(results, out), quick=quick, french=french), encoding="utf-8"
-    )
+    days = None if french_sets is None else {name: len(returns) for name, returns in french_sets.items()}
+    text = write_report(results, sizes, draw(results, out), quick=quick, days=days)
+    path.write_text(text, encoding="utf-8")
     return path, {f"{claim.source}: {claim.text}": verdict(*claim.decide(results)[:2]) for claim in CLAIMS}
 
 
-def _settings(sizes, french):
-    """All that results depend on."""
+def _settings(sizes, french_sets):
+    """All that results depend on; downloaded data have another fingerprint when they are renewed."""
+    data = {name: [*returns.shape, float(returns.sum())] for name, returns in (french_sets or {}).items()}
     return {
         "version": __version__,
         "sizes": sizes,
-        "french": french,
+        "french": data,
         "published": {
             "portfolio": portfolio.METHODS,
             "streaming": streaming.METHODS,
