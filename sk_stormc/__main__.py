@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sk_stormc import __version__
 from sk_stormc.experiments import EXPERIMENTS, comparison
+from sk_stormc.experiments import report as everything
 
 __all__ = ["main"]
 
@@ -81,6 +82,10 @@ def _make_parser():
         )
         experiment.add_arguments(one)
         one.set_defaults(report=experiment.report)
+    lines = everything.__doc__.strip().splitlines()
+    one = experiments.add_parser("all", help=lines[0].rstrip("."), description=everything.__doc__)
+    everything.add_arguments(one)
+    one.set_defaults(report=everything.report)
     lines = comparison.__doc__.strip().splitlines()
     compare = commands.add_parser("compare", help=lines[0].rstrip("."), description=comparison.__doc__)
     default = f"default: {','.join(comparison.SOLVERS)}"
