@@ -38,7 +38,7 @@ automatic |= {name: published[name] for name in ("storm-c", "storm-c-paper", "lb
 
 # %%
 # At the published constants STORM-C is ahead of the four others. With step sizes of their own, methods with checkpoints
-# come to the limit of double precision. The paper's constants do not.
+# come as near to the minimum as one likes. STORM-C at the paper's constants does not, within this budget.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import ConvergenceDisplay
