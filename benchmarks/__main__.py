@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import _tables
+from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
@@ -78,7 +78,10 @@ def main(argv=None):
         return 1
     if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
         return 0
-    for page in _tables.render(module, _tables.load(args.name, folder)):
+    changed = _tables.render(module, _tables.load(args.name, folder))
+    if args.name in _choices.FROM and folder == _tables.RESULTS:  # tables of several benchmarks
+        changed += _tables.put(_choices.tables(), "choices")
+    for page in changed:
         print(f"changed: {page.relative_to(_tables.ROOT)}")
     return 0
 

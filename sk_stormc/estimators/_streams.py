@@ -3,14 +3,19 @@
 import math
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
 from sk_stormc._warnings import warn
+from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.estimators._traces import keys_of_times
 from sk_stormc.estimators._transitions import check_terminal, check_time, follow, successors, transform, transform_next
+from sk_stormc.estimators._value_problems import value_stream, window_of
+from sk_stormc.estimators._value_warnings import told, warn_of_state_numbers
 
-__all__ = ["row_weights", "transitions", "warn_if_unsettled"]
+__all__ = ["go_on", "row_weights", "transitions", "warn_if_unsettled"]
 
 SETTLED = 0.4  # of the sampling error: how far values may be from what their transitions say
 ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
@@ -55,6 +60,45 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
     if not known.all():
         rows, keys = (tuple(part[known] for part in parts) for parts in (rows, keys))
     return (*rows[:2], rows[2].astype(float), rows[3]), keys, pending
+
+
+def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
+    """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
+    exact = estimator._make_solver() == "lstd"
+    check_stays(estimator, exact)
+    named = told(next_X, terminal, time, vars(estimator).get("_given"))
+    fitted = hasattr(estimator, "coef_")
+    states, y = validate_data(estimator, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+    if not fitted:
+        warn_of_state_numbers(estimator.features, states)
+    features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
+    rows, keys, pending = transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight)
+    if exact:
+        vars(estimator).update(stream_moments(estimator, rows, keys))
+    else:
+        forget(estimator)
+        d = rows[0].shape[1]
+        x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
+        x = values_on(estimator, rows, x) if len(rows[2]) else x
+        estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
+        estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
+    estimator.features_, estimator._pending, estimator._given = features, pending, named
+    vars(estimator).pop("n_states_", None)  # of a fit before
+
+
+def values_on(estimator, rows, x):
+    """The coefficients when these rows have come, x before them."""
+    window = window_of(rows[0].shape[1])
+
+    def open_stream(batches):
+        return value_stream(batches, window, estimator.gamma, estimator.alpha, estimator.fit_intercept)
+
+    result = estimator._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
+    if result is None:
+        return x
+    if result.n_iter:
+        warn_if_unsettled(estimator._stream[0], result.x)
+    return result.x
 
 
 def warn_if_unsettled(stream, x):

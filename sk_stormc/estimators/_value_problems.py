@@ -3,11 +3,11 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.problems import BellmanProblem
+from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.problems._moments import TransitionStream
 from sk_stormc.problems.streaming import WINDOW
 
-__all__ = ["choose_objective", "grouped_problem", "value_stream", "window_of"]
+__all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]
 
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
@@ -22,6 +22,33 @@ def choose_objective(objective, state, weights, trace_decay=0.0):
     share = visits[visits > 1].sum() / visits.sum()
     reason = f"{share:.0%} of the transitions are from states visited more than once"
     return ("bellman" if share >= REPEATING else "projected"), reason
+
+
+def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
+    """The problem of an objective.
+
+    Parameters
+    ----------
+    objective : {"bellman", "projected"}
+    transitions : tuple
+        Features of states and of successors (0 where an episode ended), rewards, weights.
+    visited : tuple of ndarray
+        For each transition the number of its state, and for each state its first transition.
+    leads_to : ndarray of shape (n_transitions, n_keys)
+        What identifies a successor.
+    gamma : float
+    alpha : ndarray of shape (n_features,)
+
+    Returns
+    -------
+    BellmanProblem or ProjectedBellmanProblem
+    """
+    Z, next_Z, y, weights = transitions
+    if objective == "projected":
+        return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
+    state, first = visited
+    _, where, successor = np.unique(leads_to, axis=0, return_index=True, return_inverse=True)
+    return grouped_problem(state, successor.reshape(-1), weights, y, Z[first], next_Z[where], gamma, alpha)
 
 
 def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc._typing import ArrayLike, Features, FloatArray
 from sk_stormc._validation import check_bool, check_choice, check_number
 from sk_stormc.estimators._fitting import Fit, with_fit
-from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
-from sk_stormc.estimators._streams import transitions, warn_if_unsettled
+from sk_stormc.estimators._lstd import forget, solve_exactly, solve_traced
+from sk_stormc.estimators._streams import go_on
 from sk_stormc.estimators._traces import check_trace_decay, keys_in_order
 from sk_stormc.estimators._transitions import (
     successors,
@@ -22,10 +22,9 @@ from sk_stormc.estimators._transitions import (
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, value_stream, window_of
+from sk_stormc.estimators._value_problems import choose_objective, value_problem
 from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
-from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
 from sk_stormc.solvers import SOLVERS
 
@@ -238,18 +237,11 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         alpha = np.full(len(columns), float(self.alpha))
         if self.fit_intercept:
             alpha[-1] = 0.0
-        if objective == "projected":
-            problem = ProjectedBellmanProblem(
-                Z[kept], next_Z, y[kept], self.gamma, sample_weight=weights[kept], alpha=alpha
-            )
-        else:
-            keys = np.zeros((n, 1 + states.shape[1]))
-            keys[:, 0] = terminal[kept]
-            keys[going[kept], 1:] = follows[rows[going]] + 0.0
-            _, where, numbers = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-            problem = grouped_problem(
-                state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
-            )
+        transitions = Z[kept], next_Z, y[kept], weights[kept]
+        leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
+        leads_to[:, 0] = terminal[kept]
+        leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
+        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
 
         def values(x):
             w = np.zeros(d)
@@ -260,7 +252,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         result = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
-            x, exact = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha)
+            x, exact = solve_traced(self, transitions, *keys, alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem)
         else:
@@ -348,44 +340,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        return self._at_once(lambda new: new._go_on(X, y, next_X, terminal, time, sample_weight))
-
-    def _go_on(self, X, y, next_X, terminal, time, sample_weight):
-        """`partial_fit`, on a copy that is given up if anything is raised."""
-        exact = self._make_solver() == "lstd"
-        check_stays(self, exact)
-        named = told(next_X, terminal, time, self.__dict__.get("_given"))
-        fitted = hasattr(self, "coef_")
-        states, y = validate_data(self, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
-        if not fitted:
-            warn_of_state_numbers(self.features, states)
-        features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
-        rows, keys, pending = transitions(self, features, X, states, y, next_X, terminal, time, sample_weight)
-        if exact:
-            vars(self).update(stream_moments(self, rows, keys))
-        else:
-            forget(self)
-            d = rows[0].shape[1]
-            x = np.append(self.coef_, self.intercept_)[:d] if fitted else np.zeros(d)
-            x = self._values_on(rows, x) if len(rows[2]) else x
-            self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-            self.objective_, self.objective_reason_ = "projected", UNGROUPED
-        self.features_, self._pending, self._given = features, pending, named
-        self.__dict__.pop("n_states_", None)  # of a fit before
-
-    def _values_on(self, rows, x):
-        """The coefficients when these rows have come, x before them."""
-        window = window_of(rows[0].shape[1])
-
-        def open_stream(batches):
-            return value_stream(batches, window, self.gamma, self.alpha, self.fit_intercept)
-
-        result = self._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
-        if result is None:
-            return x
-        if result.n_iter:
-            warn_if_unsettled(self._stream[0], result.x)
-        return result.x
+        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight))
 
     def predict(self, X: Features) -> FloatArray:
         """The values of states.
