@@ -13,12 +13,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import _tables
+from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
-    "streams",
+    "streams", "desk",
 )  # fmt: skip
 
 
@@ -78,7 +78,10 @@ def main(argv=None):
         return 1
     if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
         return 0
-    for page in _tables.render(module, _tables.load(args.name, folder)):
+    changed = _tables.render(module, _tables.load(args.name, folder))
+    if args.name in _choices.FROM and folder == _tables.RESULTS:  # tables of several benchmarks
+        changed += _tables.put(_choices.tables(), "choices")
+    for page in changed:
         print(f"changed: {page.relative_to(_tables.ROOT)}")
     return 0
 
@@ -94,7 +97,7 @@ def measure(args, module, folder):
             print(f"{args.name}, {part}: {seconds:.0f} s", flush=True)
         return
     measured, seconds = timed(module.run, args.quick, args.data)
-    _tables.store(args.name, measured, seconds, folder)
+    _tables.store(args.name, measured, seconds, folder, getattr(module, "PACKAGES", ()))
     print(f"{args.name}: {seconds:.0f} s")
 
 

@@ -19,7 +19,8 @@ TABLE = re.compile(r"(?P<start><!-- table: (?P<name>[\w/.-]+) -->\n)(?P<text>.*?
 
 def pages():
     """The pages that may include tables."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    return [ROOT / "README.md", *sorted(docs.glob("*.md")), *sorted((docs / "guide").glob("*.md"))]
 
 
 # Results
@@ -36,7 +37,7 @@ def plain(value):
     return int(value) if isinstance(value, np.integer) else value
 
 
-def store(name, measured, seconds, folder=RESULTS):
+def store(name, measured, seconds, folder=RESULTS, packages=()):
     """Write ``folder/name.json``.
 
     Parameters
@@ -48,8 +49,10 @@ def store(name, measured, seconds, folder=RESULTS):
     seconds : float
         How long it ran.
     folder : Path
+    packages : sequence of str
+        Others that were measured: their versions are kept.
     """
-    _write({"benchmark": name, "run_with": run_with(seconds), **measured}, folder)
+    _write({"benchmark": name, "run_with": run_with(seconds, packages), **measured}, folder)
 
 
 def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
@@ -172,7 +175,7 @@ def render(module, stored, among=None):
     module : module
     stored : dict
     among : list of Path, default=None
-        The pages; None means README.md and docs/*.md.
+        The pages; None means README.md and those of docs and docs/guide.
 
     Returns
     -------
@@ -184,10 +187,29 @@ def render(module, stored, among=None):
     ValueError
         For a page that asks for a table which the benchmark does not have.
     """
-    tables, changed = tables_of(module, stored), []
+    return put(tables_of(module, stored), stored["benchmark"], among)
+
+
+def put(tables, owner, among=None):
+    """Put tables into the pages that include them, as `render` does.
+
+    Parameters
+    ----------
+    tables : dict of str
+        By their names.
+    owner : str
+        What the names begin with.
+    among : list of Path, default=None
+
+    Returns
+    -------
+    list of Path
+        The pages that changed.
+    """
+    changed = []
     for page in pages() if among is None else among:
         for name, _ in included(page):
-            if name.split("/")[0] == stored["benchmark"] and name not in tables:
+            if name.split("/")[0] == owner and name not in tables:
                 raise ValueError(f"{page.name}: table must be one of {sorted(tables)}, got {name!r}")
         text = page.read_text(encoding="utf-8")
         new = TABLE.sub(lambda m: f"{m['start']}{tables.get(m['name'], m['text'])}<!-- end -->", text)

@@ -1,7 +1,13 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
 from sk_stormc.compare import compare_solvers
-from sk_stormc.estimators import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, sharpe_ratio
+from sk_stormc.estimators import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    make_sharpe_scorer,
+    sharpe_ratio,
+)
 from sk_stormc.solvers import (
     ASCPG,
     CIVR,
@@ -33,6 +39,7 @@ __all__ = [
     "STORMCompositional",
     "SketchySTORM",
     "compare_solvers",
+    "make_sharpe_scorer",
     "minimize",
     "sharpe_ratio",
 ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sk_stormc import __version__
 from sk_stormc.experiments import EXPERIMENTS, comparison
+from sk_stormc.experiments import report as everything
 
 __all__ = ["main"]
 
@@ -81,6 +82,10 @@ def _make_parser():
         )
         experiment.add_arguments(one)
         one.set_defaults(report=experiment.report)
+    lines = everything.__doc__.strip().splitlines()
+    one = experiments.add_parser("all", help=lines[0].rstrip("."), description=everything.__doc__)
+    everything.add_arguments(one)
+    one.set_defaults(report=everything.report)
     lines = comparison.__doc__.strip().splitlines()
     compare = commands.add_parser("compare", help=lines[0].rstrip("."), description=comparison.__doc__)
     default = f"default: {','.join(comparison.SOLVERS)}"
@@ -103,7 +108,7 @@ def main(argv=None):
     Returns
     -------
     int
-        The exit code: 0, or 2 after one line on stderr where the input or a file is at fault.
+        The exit code: 0, or after one line on stderr 2 where the input or a file is at fault, and 130 after Ctrl-C.
 
     Raises
     ------
@@ -116,6 +121,9 @@ def main(argv=None):
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 from scipy import sparse
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from sk_stormc._brute_force import nearest_by_products
@@ -150,6 +149,8 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
     -------
     sklearn.neighbors.NearestNeighbors
     """
+    from sklearn.neighbors import NearestNeighbors  # here, because it takes longer to load than this package does
+
     k = min(n_neighbors, X.shape[0] - 1)
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)

@@ -1,14 +1,23 @@
 """Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
 
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
 from sk_stormc._neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
 from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._typing import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc._validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc._warnings import warn
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import NearestNeighbors
 
 __all__ = [
     "affinities",
@@ -25,7 +34,7 @@ BLOCK = 2**15  # distances looked at together: few enough to stay in the cache
 TINY = np.finfo(float).tiny
 
 
-def conditional_probabilities(distances, perplexity):
+def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
     """p_j prop. to exp(-beta D_j^2) for each row, beta such that the row's perplexity is the one asked for.
 
     Parameters
@@ -118,7 +127,14 @@ def _points(X):
         )
 
 
-def nearest_neighbors(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None):
+def nearest_neighbors(
+    X: FloatArray | SparseMatrix,
+    n_neighbors: int,
+    *,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> NearestNeighbors:
     """A fitted search for the neighbours of the points of X, and of others among them.
 
     Parameters
@@ -146,7 +162,15 @@ def nearest_neighbors(X, n_neighbors, *, metric="euclidean", metric_params=None,
     return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
 
 
-def perplexity_search(X, perplexity, factor=3, *, metric="euclidean", metric_params=None, n_jobs=None):
+def perplexity_search(
+    X: FloatArray | SparseMatrix,
+    perplexity: float,
+    factor: int = 3,
+    *,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> tuple[NearestNeighbors, float]:
     """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
 
     Parameters
@@ -189,7 +213,7 @@ def perplexity_search(X, perplexity, factor=3, *, metric="euclidean", metric_par
     return search, used
 
 
-def affinities(search, perplexity):
+def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
 
     Parameters
@@ -234,7 +258,15 @@ def affinities(search, perplexity):
     )
 
 
-def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="euclidean", metric_params=None, n_jobs=None):
+def perplexity_affinities(
+    X: ArrayLike | SparseMatrix,
+    perplexity: float = 30.0,
+    *,
+    n_neighbors: int | None = None,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
 
     Parameters
@@ -276,7 +308,7 @@ def perplexity_affinities(X, perplexity=30.0, *, n_neighbors=None, metric="eucli
     return affinities(nearest_neighbors(X, n_neighbors, **how), perplexity)
 
 
-def check_affinities(P):
+def check_affinities(P: SparseMatrix) -> SparseMatrix:
     """P as a float CSR array, if its rows are probabilities and its diagonal is empty.
 
     Parameters

@@ -4,10 +4,13 @@ A problem's ``metric`` is None (plain steps), an array (a vector is a diagonal, 
 of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays``.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
 
+from sk_stormc._typing import ArrayLike, FloatArray
 from sk_stormc._validation import check_int, check_metric, short
 
 __all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
@@ -21,15 +24,31 @@ class Metric:
     stays : bool
         Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
         combined.
+    curvature : float or None
+        L of the problem in this metric, where it is known; else methods probe it.
     has_prox : bool
         Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
         ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
     """
 
     stays = True
+    curvature = None
     has_prox = False
 
-    def at(self, x, t):
+    def bound(self, oracle):
+        """The metric for one run, whose oracle this is: another object where it follows what the run has drawn.
+
+        Parameters
+        ----------
+        oracle : Oracle
+
+        Returns
+        -------
+        Metric
+        """
+        return self
+
+    def at(self, x: FloatArray, t: int) -> Metric:
         """The metric of the step that leaves x at iteration t.
 
         Parameters
@@ -43,7 +62,7 @@ class Metric:
         """
         return self
 
-    def apply(self, F):
+    def apply(self, F: FloatArray) -> FloatArray:
         """M F, the direction of a step.
 
         Parameters
@@ -56,7 +75,7 @@ class Metric:
         """
         raise NotImplementedError
 
-    def size(self, x):
+    def size(self, x: FloatArray) -> float:
         """sqrt(x^T M^-1 x), or a lower bound where that is dear: it says whether a step is below rounding.
 
         Parameters
@@ -69,7 +88,7 @@ class Metric:
         """
         raise NotImplementedError
 
-    def block_lengths(self, q, p, n_blocks):
+    def block_lengths(self, q: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
         """Lengths of the blocks of a direction, which step 6 of Algorithm 1 limits one by one.
 
         Parameters
@@ -85,7 +104,7 @@ class Metric:
         """
         return np.sqrt(np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1)))
 
-    def root(self):
+    def root(self) -> float | FloatArray | None:
         """R with R R^T = M: a vector for a diagonal M, else lower triangular; None where it is not to be had.
 
         Returns
@@ -100,23 +119,23 @@ class Identity(Metric):
 
     has_prox = True
 
-    def apply(self, F):
+    def apply(self, F: FloatArray) -> FloatArray:
         """F itself."""
         return F
 
-    def apply_inverse(self, q):
+    def apply_inverse(self, q: FloatArray) -> FloatArray:
         """q itself."""
         return q
 
-    def prox_step(self, learning_rate):
+    def prox_step(self, learning_rate: float) -> float | FloatArray:
         """What a penalty's `prox` is given as its step."""
         return learning_rate
 
-    def size(self, x):
+    def size(self, x: FloatArray) -> float:
         """The Euclidean length."""
         return float(np.linalg.norm(x))
 
-    def root(self):
+    def root(self) -> float | FloatArray | None:
         """The number 1."""
         return 1.0
 
@@ -139,26 +158,26 @@ class Diagonal(Metric):
 
     has_prox = True
 
-    def __init__(self, values):
+    def __init__(self, values: FloatArray):
         self.values = values
 
-    def apply(self, F):
+    def apply(self, F: FloatArray) -> FloatArray:
         """M F."""
         return self.values * F
 
-    def apply_inverse(self, q):
+    def apply_inverse(self, q: FloatArray) -> FloatArray:
         """M^-1 q."""
         return q / self.values
 
-    def prox_step(self, learning_rate):
+    def prox_step(self, learning_rate: float) -> float | FloatArray:
         """What a penalty's `prox` is given as its step: one number a variable."""
         return learning_rate * self.values
 
-    def size(self, x):
+    def size(self, x: FloatArray) -> float:
         """sqrt(x^T M^-1 x)."""
         return float(np.linalg.norm(x / self.root()))
 
-    def root(self):
+    def root(self) -> float | FloatArray | None:
         """The vector sqrt(values)."""
         return np.sqrt(self.values)
 
@@ -172,18 +191,18 @@ class Matrix(Metric):
         Symmetric and positive definite.
     """
 
-    def __init__(self, values):
+    def __init__(self, values: FloatArray):
         self.values = values
 
-    def apply(self, F):
+    def apply(self, F: FloatArray) -> FloatArray:
         """M F."""
         return self.values @ F
 
-    def size(self, x):
+    def size(self, x: FloatArray) -> float:
         """max_j |x_j| / sqrt(M_jj), a lower bound by the Cauchy-Schwarz inequality."""
         return float(np.max(np.abs(x) / np.sqrt(self.values.diagonal())))
 
-    def root(self):
+    def root(self) -> float | FloatArray | None:
         """The Cholesky factor."""
         return np.linalg.cholesky(self.values)
 
@@ -198,21 +217,21 @@ class LowRank(Metric):
         Small enough for M to be positive definite.
     """
 
-    def __init__(self, scale, W):
+    def __init__(self, scale: FloatArray, W: FloatArray):
         self.scale, self.W = scale, W
 
-    def apply(self, F):
+    def apply(self, F: FloatArray) -> FloatArray:
         """M F."""
         return self.scale * F - self.W @ (F @ self.W)
 
-    def size(self, x):
+    def size(self, x: FloatArray) -> float:
         """sqrt(x^T M^-1 x), by Woodbury's formula."""
         y, W = x / self.scale, self.W.astype(float)
         inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
         return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
 
 
-def as_metric(metric, n_variables):
+def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     """A problem's ``metric`` as an object.
 
     Parameters

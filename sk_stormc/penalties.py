@@ -5,14 +5,19 @@ metric, so ``step`` is a number or one number a coordinate. In the second case t
 norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own step.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
+from sk_stormc._typing import ArrayLike, FloatArray
 from sk_stormc._validation import as_numbers, check_number, short
 
 __all__ = ["Box", "L1", "Simplex", "check_penalty"]
 
 
-def check_penalty(penalty, n_variables, name="penalty"):
+def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
     """Raise where something is no penalty, or has no feasible point with so many variables.
 
     Parameters
@@ -76,14 +81,14 @@ class L1:
     array([ 2.5, -0. , -1.5])
     """
 
-    def __init__(self, alpha):
+    def __init__(self, alpha: float):
         check_number("alpha", alpha, low=0)
         self.alpha = float(alpha)
 
     def __repr__(self):
         return f"L1(alpha={self.alpha})"
 
-    def value(self, x):
+    def value(self, x: ArrayLike) -> float:
         """R(x).
 
         Parameters
@@ -96,7 +101,7 @@ class L1:
         """
         return self.alpha * float(np.abs(x).sum(dtype=np.float64))
 
-    def prox(self, x, step):
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """Soft thresholding at ``alpha * step``.
 
         Parameters
@@ -111,7 +116,7 @@ class L1:
         x = _floating(x)
         return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
-    def project(self, x):
+    def project(self, x: ArrayLike) -> FloatArray:
         """x itself, integers as floats: every point is feasible.
 
         Parameters
@@ -150,7 +155,7 @@ class Box:
     array([0.6, 0.4, 0. ])
     """
 
-    def __init__(self, low, high, budget=None, alpha=0.0):
+    def __init__(self, low: ArrayLike, high: ArrayLike, budget: float | None = None, alpha: float = 0.0):
         given = f"got low={low!r}, high={high!r}"
         low, high = as_numbers("low", low), as_numbers("high", high)  # copies: the caller's arrays may change
         if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
@@ -177,7 +182,7 @@ class Box:
         budget = "" if self.budget is None else f", budget={self.budget}"
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
-    def value(self, x):
+    def value(self, x: ArrayLike) -> float:
         """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value.
 
         Parameters
@@ -190,7 +195,7 @@ class Box:
         """
         return self._l1.value(x)
 
-    def check(self, n_variables):
+    def check(self, n_variables: int) -> None:
         """Raise where no feasible point with ``n_variables`` coordinates exists.
 
         Parameters
@@ -215,7 +220,7 @@ class Box:
                     f"sum to a value from {least} to {most}"
                 )
 
-    def prox(self, x, step):
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """Soft thresholding, clipping and, with a budget, the one multiplier that meets it.
 
         Parameters
@@ -229,7 +234,7 @@ class Box:
         """
         return self._solve(x, step, self.alpha)
 
-    def project(self, x):
+    def project(self, x: ArrayLike) -> FloatArray:
         """The nearest feasible point.
 
         Parameters
@@ -243,46 +248,70 @@ class Box:
         return self._solve(x, 1.0, 0.0)
 
     def _solve(self, x, step, alpha):
-        def at(nu):
-            z = x - step * nu
-            return np.clip(_soft(z, alpha * step) if alpha else z, self.low, self.high)
-
-        x = _floating(x)
-        dtype, x = x.dtype, x.astype(float)
-        solution = at(0.0)
-        if self.budget is not None:
-            for _ in range(3):
-                nu = self._multiplier(x, step, alpha, lambda nu: at(nu).sum())
-                solution = at(nu)
-                if abs(solution.sum() - self.budget) <= 1e-12 * max(1.0, abs(self.budget)):
-                    break
-                x = x - step * nu  # nu was as large as x, and rounded as such
-        return solution.astype(dtype, copy=False)
-
-    def _multiplier(self, x, step, alpha, total):
-        """nu with total(nu) = budget, by bisection.
-
-        total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
-        those, then one interpolation, is exact.
-        """
         threshold = alpha * step
+
+        def shrink(z):
+            return _soft(z, threshold) if alpha else z
+
         bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
-        bends += [threshold, -threshold]
-        kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
-        kinks = kinks[np.isfinite(kinks)]
-        first, last = 0, len(kinks) - 1
-        while last - first > 1:
-            middle = (first + last) // 2
-            first, last = (middle, last) if total(kinks[middle]) >= self.budget else (first, middle)
-        a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
-        over, under = total(a), total(b)
-        if over >= self.budget >= under and over > under:
-            part = (over - self.budget) / (over - under)  # from the nearer end, which rounds less
-            return a + (b - a) * part if part < 0.5 else b - (b - a) * ((self.budget - under) / (over - under))
-        # beyond the outermost kinks only the coordinates without a bound there move
-        a, over, bound = (b, under, self.low) if under > self.budget else (a, over, self.high)
-        slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
-        return a + (over - self.budget) / slope if slope else a
+        return within(self, x, step, shrink, [*bends, threshold, -threshold])
+
+
+def within(box, x, step, shrink, bends):
+    """clip(shrink(x - step nu)) between the bounds of a `Box`, with nu such that its budget is met.
+
+    Parameters
+    ----------
+    box : Box
+    x : ndarray of shape (n_variables,)
+    step : float or ndarray of shape (n_variables,)
+    shrink : callable
+        Of each coordinate: rising, piecewise linear with slopes 0 and 1.
+    bends : list of float or ndarray of shape (n_variables,)
+        Where the slope of clip(shrink(z)) changes.
+
+    Returns
+    -------
+    ndarray of shape (n_variables,)
+    """
+
+    def at(nu):
+        return np.clip(shrink(x - step * nu), box.low, box.high)
+
+    x = _floating(x)
+    dtype, x = x.dtype, x.astype(float)
+    solution = at(0.0)
+    if box.budget is not None:
+        for _ in range(3):
+            nu = _multiplier(box, x, step, bends, lambda nu: at(nu).sum())
+            solution = at(nu)
+            if abs(solution.sum() - box.budget) <= 1e-12 * max(1.0, abs(box.budget)):
+                break
+            x = x - step * nu  # nu was as large as x, and rounded as such
+    return solution.astype(dtype, copy=False)
+
+
+def _multiplier(box, x, step, bends, total):
+    """nu with total(nu) = budget, by bisection.
+
+    total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
+    those, then one interpolation, is exact.
+    """
+    kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
+    kinks = kinks[np.isfinite(kinks)]
+    first, last = 0, len(kinks) - 1
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (middle, last) if total(kinks[middle]) >= box.budget else (first, middle)
+    a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
+    over, under = total(a), total(b)
+    if over >= box.budget >= under and over > under:
+        part = (over - box.budget) / (over - under)  # from the nearer end, which rounds less
+        return a + (b - a) * part if part < 0.5 else b - (b - a) * ((box.budget - under) / (over - under))
+    # beyond the outermost kinks only the coordinates without a bound there move
+    a, over, bound = (b, under, box.low) if under > box.budget else (a, over, box.high)
+    slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
+    return a + (over - box.budget) / slope if slope else a
 
 
 class Simplex:
@@ -301,14 +330,14 @@ class Simplex:
     array([0.7, 0.3, 0. ])
     """
 
-    def __init__(self, total=1.0):
+    def __init__(self, total: float = 1.0):
         check_number("total", total, low=0, inclusive=False)
         self.total = float(total)
 
     def __repr__(self):
         return f"Simplex(total={self.total})"
 
-    def value(self, x):
+    def value(self, x: ArrayLike) -> float:
         """0: the constraint is kept by `prox`, not by an infinite value.
 
         Parameters
@@ -321,7 +350,7 @@ class Simplex:
         """
         return 0.0
 
-    def prox(self, x, step):
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting).
 
         Parameters
@@ -345,7 +374,7 @@ class Simplex:
         solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # rounding is not a weight
         return solution.astype(x.dtype, copy=False)
 
-    def project(self, x):
+    def project(self, x: ArrayLike) -> FloatArray:
         """The nearest feasible point.
 
         Parameters

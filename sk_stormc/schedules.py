@@ -3,8 +3,11 @@
 They pickle, compare and print as values do, so they sit in a grid of GridSearchCV; any picklable callable will do too.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
+from sk_stormc._typing import Schedule
 from sk_stormc._validation import check_number, short
 
 __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
@@ -38,7 +41,7 @@ class Power:
         check_number("scale", self.scale)
         check_number("exponent", self.exponent)
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.scale * (t + 1) ** self.exponent
 
 
@@ -79,7 +82,7 @@ class Decay:
         if self.hold == 1:
             raise ValueError(f"hold must be below 1, which leaves no way to the end, got {self.hold!r}")
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
         return self.end + (self.start - self.end) * left
 
@@ -116,7 +119,7 @@ class Geometric:
         check_number("end", self.end, low=0, inclusive=False)
         check_number("horizon", self.horizon, low=1)
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.start * (self.end / self.start) ** min(1.0, t / self.horizon)
 
 
@@ -150,11 +153,11 @@ class Slowed:
             raise ValueError(f"schedule must be callable, got {short(self.schedule)}")
         check_number("times", self.times, low=0, inclusive=False)
 
-    def __call__(self, t):
+    def __call__(self, t: int) -> float:
         return self.schedule(t / self.times)
 
 
-def constant(value):
+def constant(value: float) -> Power:
     """The same at every iteration, as the number itself is.
 
     Parameters
@@ -175,7 +178,7 @@ def constant(value):
     return Power(value, 0.0)
 
 
-def inverse(scale=1.0):
+def inverse(scale: float = 1.0) -> Power:
     """scale / (t + 1): with scale 1 the momentum of a running mean, what "auto" is for streams.
 
     Parameters
@@ -195,7 +198,7 @@ def inverse(scale=1.0):
     return Power(scale, -1.0)
 
 
-def power(exponent, scale=1.0):
+def power(exponent: float, scale: float = 1.0) -> Power:
     """scale * (t + 1) ** exponent.
 
     Parameters
@@ -216,7 +219,7 @@ def power(exponent, scale=1.0):
     return Power(scale, exponent)
 
 
-def decay_to(end, start, horizon, hold=0.0):
+def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Decay:
     """From start in a straight line to end, reached after ``horizon`` iterations; for a part of them held at start.
 
     Parameters
@@ -246,6 +249,6 @@ def decay_to(end, start, horizon, hold=0.0):
     return Decay(start, end, horizon, hold)
 
 
-def at(value, t):
+def at(value: float | Schedule, t: int) -> float:
     """A schedule's value at iteration t; a number is itself."""
     return float(value(t)) if callable(value) else value

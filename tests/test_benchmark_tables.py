@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as cli
-from benchmarks import _measure, _tables, gallery, methods
+from benchmarks import _choices, _measure, _tables, gallery, methods
 from benchmarks.__main__ import BENCHMARKS, main, module_of
 from benchmarks.gallery_problems import GALLERY
 from sk_stormc import minimize
@@ -25,12 +25,11 @@ STORED = sorted(path.stem for path in _tables.RESULTS.glob("*.json"))
 
 
 def tables():
-    return {
-        name: text for stem in STORED for name, text in _tables.tables_of(module_of(stem), _tables.load(stem)).items()
-    }
+    of_benchmarks = (_tables.tables_of(module_of(stem), _tables.load(stem)) for stem in STORED)
+    return {name: text for texts in (*of_benchmarks, _choices.tables()) for name, text in texts.items()}
 
 
-@pytest.mark.parametrize("page", _tables.pages(), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _tables.pages(), ids=lambda page: str(page.relative_to(_tables.ROOT)))
 def test_a_page_shows_what_is_stored(page):
     known = tables()
     for name, text in _tables.included(page):

@@ -75,7 +75,7 @@ def test_read_points(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "match"),
     [
-        ("a.txt", "1,2", "named .npz or .csv"),
+        ("a.doc", "1,2", "named .npz, .npy, .csv, .tsv or .txt"),
         ("a.csv", "p,q\n1,2\n3", "as many numbers"),
         ("a.csv", "p,q\n1,2\n3,x", "expected numbers"),
         ("a.csv", "p,q\n1,2\n3,4", "at least 10 points"),

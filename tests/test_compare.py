@@ -242,7 +242,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     args = ["compare", "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", "2", "--out", "here"]
     assert main(args) == 0
     out = capsys.readouterr().out
-    assert "returns of shape (300, 4)" in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
+    assert "300 periods, 4 assets, no dates, unit: " in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
     with open("here/compare.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0

@@ -72,6 +72,18 @@ EXAMPLES = {
         "simplex": lambda: portfolio(risk_measure="entropic", penalty=Simplex()),
         "float32": lambda: portfolio(0.5, risk_measure="entropic", dtype=np.float32),
     },
+    "CVaRPortfolioProblem": {
+        "box": lambda: portfolio(risk_measure="cvar", penalty=Box(0.02, 0.4), metric="variance"),
+        "weighted": lambda: portfolio(risk_measure="cvar", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)),
+        "simplex": lambda: portfolio(np.inf, risk_measure="cvar", confidence=0.8, penalty=Simplex()),
+        "float32": lambda: portfolio(risk_measure="cvar", dtype=np.float32, penalty=Box(0.02, 0.4)),
+    },
+    "EVaRPortfolioProblem": {
+        "box": lambda: portfolio(risk_measure="evar", confidence=0.5, penalty=Box(0.02, 0.4), metric="variance"),
+        "weighted": lambda: portfolio(risk_measure="evar", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)),
+        "simplex": lambda: portfolio(np.inf, risk_measure="evar", confidence=0.8, penalty=Simplex()),
+        "float32": lambda: portfolio(risk_measure="evar", dtype=np.float32, penalty=Box(0.02, 0.4)),
+    },
     "SNEProblem": {
         "gaussian": embedding,
         "student-t": lambda: embedding(kernel="student-t"),
@@ -98,6 +110,7 @@ MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some s
 PLAIN_STEPS = {"sketchy-storm"}  # these also refuse operator Jacobians, and problems that limit the steps
 EXCLUDED = {  # class: reason; may name a class that is still to come
     "StreamingProblem": "has no number of components, and draws from an iterator once: its own tests",
+    "TransitionStream": "the same",
 }
 
 

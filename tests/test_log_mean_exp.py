@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -346,15 +347,17 @@ def least(problem, low, high):
 
     best = np.inf
     for start in (np.full(R.shape[1], 1 / R.shape[1]), np.linspace(0, 2, R.shape[1]) / R.shape[1]):
-        run = optimize.minimize(
-            value,
-            start,
-            jac=True,
-            method="SLSQP",
-            bounds=[(low, high)] * R.shape[1],
-            constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": np.ones_like},
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
+        with warnings.catch_warnings():  # SLSQP of scipy 1.13 steps beyond the bounds by rounding, and says so
+            warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+            run = optimize.minimize(
+                value,
+                start,
+                jac=True,
+                method="SLSQP",
+                bounds=[(low, high)] * R.shape[1],
+                constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": np.ones_like},
+                options={"ftol": 1e-14, "maxiter": 500},
+            )
         best = min(best, run.fun)
     return best, value
 

@@ -84,7 +84,7 @@ def test_gradients_vanish_at_the_minimiser(alpha, n):
 def test_bellman_rows_in_blocks_are_one_least_squares_problem(as_matrix, monkeypatch):
     rng = np.random.default_rng(0)
     A, r = rng.normal(size=(60, 4)), rng.normal(size=60)
-    P = sparse.random_array((60, 60), density=0.2, rng=rng).toarray() + np.eye(60)
+    P = sparse.random_array((60, 60), density=0.2, random_state=rng).toarray() + np.eye(60)
     P /= P.sum(1, keepdims=True)
     monkeypatch.setattr("sk_stormc.problems._least_squares.BLOCK", 7)
     x = BellmanProblem(as_matrix(P), r, as_matrix(A), 0.9).minimizer()

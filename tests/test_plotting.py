@@ -74,7 +74,7 @@ def test_several_runs_give_their_median_and_a_band():
     assert not plot_curves({"data": {"storm-c": runs[:1]}}, ["gap"]).axes[0].collections
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 def test_a_diverging_run_does_not_set_the_scale():
     calm, wild = [8.0, 4.0, 2.0], [8.0, 1e300, np.inf]
     figure = plot_curves({"data": {"lbfgs": [(IFO, calm)], "scgd": [(IFO, wild)]}}, ["gap"])
@@ -260,7 +260,7 @@ def axes_of(d):
     return Figure().add_subplot(projection="3d" if d == 3 else None)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 @pytest.mark.parametrize("d, panels", [(1, 1), (2, 1), (3, 1), (4, 6), (6, 10)])
 @pytest.mark.parametrize("kind", ["none", "classes", "numbers"])
 def test_dimensions(d, panels, kind):
@@ -380,7 +380,7 @@ def test_another_risk_measure_is_what_the_score_takes_off(monkeypatch):
     assert display.ax_.get_xlabel() == "variance of the loss per period"
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 def test_the_assets_are_named_points_and_the_fitted_portfolio_is_marked():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(RETURNS, columns=["gold", "bonds", "oil", "banks", "mines"])

@@ -591,7 +591,7 @@ def test_metric_of_a_large_constant_in_float32():
         (np.eye(2), {"risk_aversion": 0.0}, "risk_aversion must be a finite number > 0, got 0.0"),
         (np.eye(2), {"risk_aversion": np.nan}, "risk_aversion must be"),
         (np.eye(2), {"risk_aversion": "high"}, "risk_aversion must be"),
-        (np.eye(2), {"risk_measure": "cvar"}, "risk_measure must be one of 'variance'.*got 'cvar'"),
+        (np.eye(2), {"risk_measure": "omega"}, "risk_measure must be one of 'variance'.*got 'omega'"),
         (np.eye(2), {"sample_weight": [1.0]}, "sample_weight must be (of shape|finite and >= 0)"),
         (np.eye(2), {"sample_weight": [1.0, -1.0]}, "sample_weight must be (of shape|finite and >= 0)"),
         (np.eye(2), {"sample_weight": [1.0, np.nan]}, "sample_weight must be (of shape|finite and >= 0)"),

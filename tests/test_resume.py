@@ -112,6 +112,9 @@ def test_other_data_or_parameters_are_refused_and_named():
             model.resume(data)
     with pytest.raises(ValueError, match="^sample_weight must be the data of the fit"):
         model.resume(RETURNS, sample_weight=np.ones(len(RETURNS)))
+    weighted = clone(model).fit(RETURNS, sample_weight=np.arange(len(RETURNS)))
+    with pytest.raises(ValueError, match="^sample_weight must be the data of the fit to resume, .* got None"):
+        weighted.resume(RETURNS)
     for name, value in (("risk_aversion", 2.0), ("solver", "civr"), ("constraint", (0, np.full(6, 0.3)))):
         with pytest.raises(ValueError, match=f"^{name}.* must stay .* for resume"):
             clone(model).set_params(**{name: value}).__class__.resume(

@@ -630,7 +630,7 @@ def cases(rng):
     yield np.vstack([X, np.full((1, 5), 1e6)])
     yield X[:10]
     yield np.hstack([X, np.full((60, 1), 4.0)])
-    S = sparse.random_array((60, 20), density=0.2, format="csr", rng=rng)
+    S = sparse.random_array((60, 20), density=0.2, format="csr", random_state=rng)
     yield S
     yield S.tocsc()
 

@@ -121,7 +121,7 @@ def test_sparse_features():
     parts = {"X": states[:-1], "y": rng.normal(size=1000), "next_X": states[1:], "terminal": ends}
     one = [lstd(features=OneHotEncoder(sparse_output=s)).fit(**parts).coef_ for s in (True, False)]
     np.testing.assert_allclose(*one, rtol=1e-9)
-    Z, follows = sparse.random_array((600, 5), density=0.3, rng=rng, format="csr"), rng.random(600) < 0.9
+    Z, follows = sparse.random_array((600, 5), density=0.3, random_state=rng, format="csr"), rng.random(600) < 0.9
     both = [list(_traces.trace_blocks(each, follows, 0.9, np.ones(5))) for each in (Z, Z.toarray())]
     for (_, a), (_, b) in zip(*both, strict=True):
         np.testing.assert_allclose(a, b)

@@ -1,5 +1,7 @@
 """A check of user-defined methods against the contract that `minimize` and the estimators rely on."""
 
+from __future__ import annotations
+
 import copyreg
 import io
 import pickle
@@ -18,7 +20,13 @@ from sk_stormc.schedules import constant, inverse
 __all__ = ["check_solver"]
 
 
-def check_solver(solver, problem=None, *, max_iter=24, random_state=0):
+def check_solver(
+    solver: CompositionalSolver,
+    problem: CompositionalProblem | None = None,
+    *,
+    max_iter: int = 24,
+    random_state: int = 0,
+) -> None:
     """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
 
     A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
@@ -226,8 +234,8 @@ class _Check:
         self.require(good, f"max_iter={self.max_iter} must allow as many iterations, got {result.n_iter}")
         for record, x in self.points:
             self.require(np.array_equal(record.x, x), f"x of iteration {record.iteration} is written into later")
-            self.require(record.fun == self.problem.objective(x), f"fun of iteration {record.iteration} is another's")
-        last = result.loss_curve[-1], self.problem.objective(result.x)
+            self.require(record.fun == self.problem.reported(x), f"fun of iteration {record.iteration} is another's")
+        last = result.loss_curve[-1], self.problem.reported(result.x)
         self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
 
     def counts(self, result, ledger):

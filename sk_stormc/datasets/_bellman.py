@@ -1,11 +1,14 @@
 """Known models of policy evaluation."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
+from sk_stormc._typing import ArrayLike, FloatArray, RandomState, SparseMatrix
 from sk_stormc._validation import check_choice, check_int, seeded
 from sk_stormc.datasets._gymnasium import model_of
 from sk_stormc.problems import BellmanProblem
@@ -61,7 +64,13 @@ class MarkovRewardProcess:
     ((5, 3), dtype('bool'))
     """
 
-    def __init__(self, transition_matrix, rewards, features=None, gamma=0.95):
+    def __init__(
+        self,
+        transition_matrix: ArrayLike | SparseMatrix,
+        rewards: ArrayLike | SparseMatrix,
+        features: ArrayLike | SparseMatrix | None = None,
+        gamma: float = 0.95,
+    ):
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
         self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
@@ -116,7 +125,7 @@ class MarkovRewardProcess:
         n_states, n_features = self.features.shape
         return f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, gamma={self.gamma!r})"
 
-    def exact_value(self):
+    def exact_value(self) -> FloatArray:
         """The value of each state: V = (I - gamma P)^-1 E[r | s].
 
         Returns
@@ -133,7 +142,7 @@ class MarkovRewardProcess:
         value[stays] = expected[stays] / (1 - self.gamma)  # without rounding: the end of an episode is worth 0
         return value
 
-    def problem(self, **params):
+    def problem(self, **params: Any) -> BellmanProblem:
         """The compositional problem, for `minimize`.
 
         Parameters
@@ -147,7 +156,7 @@ class MarkovRewardProcess:
         """
         return BellmanProblem(self.transition_matrix, self.rewards, self.features, self.gamma, **params)
 
-    def transitions(self, n_transitions, random_state=None):
+    def transitions(self, n_transitions: int, random_state: RandomState = None) -> Transitions:
         """Independent transitions, for `BellmanValueEstimator.fit`.
 
         A state that leads only to itself, without reward, is an end. Transitions into it are terminal, and none starts
@@ -177,7 +186,13 @@ class MarkovRewardProcess:
         return Transitions(X, problem.entry_rewards[entries], next_X, ends[successors])
 
 
-def make_bellman_problem(n_states=400, n_features=100, gamma=0.95, kind="dense", random_state=None):
+def make_bellman_problem(
+    n_states: int = 400,
+    n_features: int | None = 100,
+    gamma: float = 0.95,
+    kind: str = "dense",
+    random_state: RandomState = None,
+) -> MarkovRewardProcess:
     """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.
 
     With ``random_state=1`` and the other defaults it is the paper's to the last bit: P, the rewards of the transitions

@@ -1,12 +1,17 @@
 """More digits than scikit-learn ships."""
 
+from __future__ import annotations
+
 import numpy as np
 from sklearn.datasets import load_digits
 
+from sk_stormc._typing import Array, FloatArray, RandomState
 from sk_stormc._validation import check_int, seeded
 
 
-def make_augmented_digits(n_samples=20_000, *, random_state=None):
+def make_augmented_digits(
+    n_samples: int = 20_000, *, random_state: RandomState = None
+) -> tuple[FloatArray, Array]:
     """Resample scikit-learn's 1797 digits, each copy shifted, scaled and made noisy.
 
     The first 1797 samples are the digits themselves. Each further one is a digit drawn at random, with probability

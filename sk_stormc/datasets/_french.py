@@ -1,5 +1,7 @@
 """Daily portfolio returns of the Kenneth R. French data library."""
 
+from __future__ import annotations
+
 import logging
 import os
 import re
@@ -94,8 +96,13 @@ def _read_zip(path):
 
 
 def fetch_french_portfolios(
-    region="Europe", sort="OP", *, data_home=None, download_if_missing=True, as_frame=False
-):
+    region: str = "Europe",
+    sort: str = "OP",
+    *,
+    data_home: str | os.PathLike | None = None,
+    download_if_missing: bool = True,
+    as_frame: bool = False,
+) -> Bunch:
     """Load daily returns of 25 portfolios of the Kenneth R. French data library.
 
     The portfolios are value-weighted, five classes of size by five classes of another characteristic. The

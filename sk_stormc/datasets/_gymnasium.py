@@ -328,8 +328,10 @@ def model_of(env, policy):
     last = np.flatnonzero(ends)
     rows, columns = np.append(state[going], last), np.append(successor[going], last)
     P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
-    P.eliminate_zeros()
     total = sparse.csr_array((np.append(weight * reward[going], np.zeros(len(last))), (rows, columns)), shape=(n, n))
+    for summed in (P, total):
+        summed.sum_duplicates()  # scipy 1.13 keeps entries that are given several times apart
+    P.eliminate_zeros()
     i, j = P.nonzero()
     return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
 

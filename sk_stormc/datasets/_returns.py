@@ -1,13 +1,21 @@
 """Synthetic returns for the portfolio problems."""
 
+from __future__ import annotations
+
 import numpy as np
 
+from sk_stormc._typing import ArrayLike, FloatArray, RandomState
 from sk_stormc._validation import as_numbers, check_int, check_number, seeded
 
 
 def make_gaussian_returns(
-    n_periods=2000, n_assets=200, *, mean=4.0, condition_number=20.0, random_state=None
-):
+    n_periods: int = 2000,
+    n_assets: int = 200,
+    *,
+    mean: ArrayLike = 4.0,
+    condition_number: float = 20.0,
+    random_state: RandomState = None,
+) -> FloatArray:
     """Draw independent Gaussian returns whose covariance has one eigenvalue apart.
 
     Each row is drawn from the normal law with expectation ``mean`` and covariance

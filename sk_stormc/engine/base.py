@@ -1,15 +1,20 @@
 """The solvers' base class, with the only loop."""
 
+from __future__ import annotations
+
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc._typing import ArrayLike, RandomState
 from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 from sk_stormc.engine.probe import curvature
+from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run, warn_if_unconverged
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
 from sk_stormc.metrics import Metric
@@ -140,16 +145,16 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     def solve(
         self,
-        problem,
-        x0=None,
+        problem: CompositionalProblem,
+        x0: ArrayLike | None = None,
         *,
-        random_state=None,
-        state=None,
-        record_every=None,
-        on_record=None,
-        verbose=0,
-        first_residual=None,
-    ):
+        random_state: RandomState = None,
+        state: RunState | None = None,
+        record_every: int | None = None,
+        on_record: Callable[[Record], object] | None = None,
+        verbose: int = 0,
+        first_residual: float | None = None,
+    ) -> SolverResult:
         """Minimise a problem.
 
         Parameters
@@ -289,6 +294,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         defaults, known = oracle.problem.defaults, 0.0
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
+            L = oracle.metric.curvature if L is None else L
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from sk_stormc.engine.estimates import start
+from sk_stormc.engine.guard import look
 from sk_stormc.engine.results import Record, StopReason
 from sk_stormc.engine.steps import direction
 from sk_stormc.schedules import at
@@ -18,6 +19,7 @@ __all__ = ["Loop", "falls_for_ever"]
 
 SAVE_EVERY = 0.1  # seconds between states that a KeyboardInterrupt within an iteration goes back to, at the least
 STILL = {8: 1e-6, 4: 1e-2}  # |F| at a point of rest over |F| a thousandth of x away, by the bytes of a float
+SAVE_IFO = 6000  # the same on a stream, which keeps the rows from the last such state on
 IN_VAIN = 100  # iterations after which an objective known to have no minimum is left, without a budget of the user's
 SAVE_AT = 16  # iterations after which the clock is looked at
 
@@ -49,17 +51,18 @@ class Loop:
         self.reason = None
         self.interrupted = False
         self._untold = None  # a record that the callback has not seen
-        self.saved, self._saved_at = None, time.monotonic()  # the run and a function that gives its oracle's snapshot
+        self._saved_at, self._saved_ifo = time.monotonic(), oracle.ifo
+        self.saved = None  # the run and a function that gives its oracle's snapshot
         self._report = Report(self.a_pass) if verbose else None
 
     # records
 
     def record(self, x):
         """Record Phi(x) for the iteration of the state."""
-        run, t, ifo, fun = self.run, self.run.state.t, self.oracle.ifo, self.oracle.objective(x)
+        run, t, ifo, fun = self.run, self.run.t, self.oracle.ifo, self.oracle.reported(x)
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.record_every + 1) * self.record_every
-        if fun < run.best_fun:
+        if fun < run.best_fun and not (self.oracle.streaming and t):  # other rows are no comparison
             run.best_x, run.best_fun = x, fun
         if self._report is not None:
             self._report.line(t, ifo, fun, self.residual())
@@ -87,7 +90,7 @@ class Loop:
 
     def _n_left(self):
         cost = self.solver.cost(self.oracle, self.run.state)
-        ifo = min((self.max_iter - self.run.state.t) * cost, self.max_ifo - self.oracle.ifo)
+        ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
         return ifo / max(self.record_every, cost)
 
     def residual(self):
@@ -116,7 +119,7 @@ class Loop:
             if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
                 self.max_iter = IN_VAIN
         if self.reason is None:
-            if s.t >= self.max_iter:
+            if run.t >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
             else:
                 self.reserve(self.solver.cost(self.oracle, s))
@@ -135,12 +138,15 @@ class Loop:
         if residual is not None:
             if t:
                 run.first_length = run.first_length or residual
-                if not residual * self.eps <= run.first_length:  # NaN, or nothing of the start is left
+                # NaN, or nothing of the start is left; a stream may start where its first rows have their minimum
+                if not residual * self.eps <= (math.inf if self.oracle.streaming else run.first_length):
                     self.reason = StopReason.NON_FINITE
                     return
             self._measure(s)
         if t and oracle.ifo >= run.next_record:
             self.record(s.x)
+            if oracle.streaming and self.reason is None and look(oracle, run, s.x):
+                self.reason = StopReason.DIVERGED
         if t & (t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
         if t % SAVE_AT == 0:
@@ -240,13 +246,14 @@ class Loop:
     # interrupts
 
     def _save(self):
-        """Keep what a KeyboardInterrupt within an iteration goes back to."""
-        now = time.monotonic()
-        if now - self._saved_at >= SAVE_EVERY and not self.oracle.streaming:
-            run = copy.copy(self.run)
-            run.state, run.records = copy.deepcopy(run.state), list(run.records)
-            snapshot = self.oracle.snapshot()
-            self.saved, self._saved_at = (run, lambda: snapshot), now
+        """Keep what a KeyboardInterrupt within an iteration goes back to; a stream keeps the rows from there on."""
+        now, ifo = time.monotonic(), self.oracle.ifo
+        due = ifo - self._saved_ifo >= SAVE_IFO if self.oracle.streaming else now - self._saved_at >= SAVE_EVERY
+        if due:
+            run = self._snapshot()
+            self.saved, self._saved_at, self._saved_ifo = (run, lambda: run.oracle), now, ifo
+            if self.oracle.streaming:
+                self.oracle.hold()
 
     def go_back(self):
         """Return to the run as it was last saved: an iteration was left half done."""
@@ -262,10 +269,14 @@ class Loop:
             yield
             return
 
+        pressed = 0
+
         def note(signum, frame):
-            if self.interrupted:
-                raise KeyboardInterrupt
+            nonlocal pressed
+            pressed += 1
             self.interrupted = True
+            if pressed == 2:  # a third one must not disturb the way back
+                raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, note)
         try:

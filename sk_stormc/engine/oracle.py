@@ -91,7 +91,7 @@ class Oracle:
 
     def __init__(self, problem, seed):
         self.problem = self._scaled = problem
-        self.metric = as_metric(problem.metric, problem.n_variables)
+        self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
         self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
@@ -257,8 +257,14 @@ class Oracle:
         return F if f_x is None else f_x + F
 
     def objective(self, x):
-        """Phi(x), R included: for the record, not charged."""
+        """Phi(x), R included: not charged."""
+        if self.streaming:
+            self.problem.look_at(self._generators.values())
         return self.problem.objective(x)
+
+    def reported(self, x):
+        """What a record has for x: Phi(x), or what it is a smoothed form of; not charged."""
+        return self.objective(x) if self.streaming else self.problem.reported(x)
 
     def value(self, x, u):
         """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
@@ -308,6 +314,14 @@ class Oracle:
             s.to_unit(self.log_scale)
 
     # streams
+
+    def source(self, kind):
+        """What draws of a kind come from: a generator, or a position in a stream."""
+        return self._generators[kind]
+
+    def hold(self):
+        """Let a stream keep what a run that goes on from here needs."""
+        self.problem.hold(self._generators.values())
 
     def lasts(self, ifo):
         """Whether a stream has components for a step of so many IFO."""

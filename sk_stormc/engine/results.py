@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
 
-__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason"]
+__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "outcome"]
 
 
 class StopReason:
@@ -21,6 +21,7 @@ class StopReason:
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded
+    DIVERGED = "diverged"  #: on a stream, the objective rose above the start's, with shorter steps too; x is the best
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration
@@ -31,6 +32,7 @@ MESSAGES = {  # of a SolverResult; their order gives its status
     StopReason.MAX_ITER: "The budget of iterations ended before tol was met.",
     StopReason.MAX_IFO: "The budget of oracle calls ended before tol was met.",
     StopReason.NON_FINITE: "A value was not finite; x is the best point that was recorded.",
+    StopReason.DIVERGED: "The run went above where it started, with shorter steps too.",
     StopReason.EXHAUSTED: "The stream has no rows for another iteration.",
     StopReason.CALLBACK: "A callback ended the run.",
     StopReason.INTERRUPTED: "The run was interrupted.",
@@ -121,6 +123,15 @@ class RunState:
     denied: float | None = None  # what the full gradient said instead, over the first residual
     confirmed: int = -1  # the iteration at which it agreed
     overflowed: bool = False  # nothing is left to go on from
+    start: np.ndarray = None  # x_0
+    best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
+    times: int = 0  # that a run on a stream has begun again with shorter steps
+    t_before: int = 0  # iterations until it last did
+
+    @property
+    def t(self):
+        """Iterations made."""
+        return self.t_before + self.state.t
 
     def __repr__(self):
         return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
@@ -161,17 +172,17 @@ class SolverResult(OptimizeResult):
         Iterations at the records.
     """
 
-    def __init__(self, **found):
-        reason = found["stop_reason"]
-        super().__init__(
-            found
-            | {
-                "nit": found["n_iter"],
-                "success": reason == StopReason.CONVERGED,
-                "status": list(MESSAGES).index(reason),
-                "message": MESSAGES[reason],
-            }
-        )
+
+def outcome(n_iter, reason):
+    """The entries of a `SolverResult` that say how far the run came and why it ended."""
+    return {
+        "n_iter": n_iter,
+        "nit": n_iter,
+        "stop_reason": reason,
+        "success": reason == StopReason.CONVERGED,
+        "status": list(MESSAGES).index(reason),
+        "message": MESSAGES[reason],
+    }
 
 
 @dataclass(frozen=True)

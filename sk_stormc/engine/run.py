@@ -8,9 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._validation import as_numbers, seeded
 from sk_stormc._warnings import warn
+from sk_stormc.engine.guard import begins_again, shortened
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason
+from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
 
 __all__ = ["run", "warn_if_unconverged"]
 
@@ -32,7 +33,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         if state is None:
             solver.prepare(oracle, None)
             x = _start_point(problem, oracle, x0)
-            whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x)
+            whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             whole.first_residual = first_residual
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.record(x)
@@ -49,32 +50,52 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             first = copy.copy(whole)
             first.state, first.records = state.state, list(whole.records)
             loop.saved = first, lambda: state.oracle
+        if oracle.streaming:
+            oracle.hold()
         with loop.listening():
             _iterate(solver, oracle, loop)
+            if oracle.streaming:  # whose rows are spent: if Ctrl-C comes before the result is out, this is left
+                loop.run.oracle = oracle.snapshot(last=True)
+                problem.state = loop.run
         return _result(solver, problem, oracle, loop)
 
 
 def _iterate(solver, oracle, loop):
     """Begin where nothing was done yet, and iterate until there is a reason to end."""
-    whole = loop.run
     try:
-        if loop.reason is None and type(whole.state) is MethodState:
-            before = oracle.snapshot() if oracle.streaming else None
-            try:
-                whole.state = solver.init_state(oracle, whole.state.x)
-            except EOFError:  # a stream has too few rows as yet
-                if before is None:
-                    raise
-                oracle.restore(before)
-                loop.reason = StopReason.EXHAUSTED
-            if not isinstance(whole.state, MethodState):
-                raise ValueError(f"init_state must return a MethodState, got {type(whole.state).__name__}")
-        if loop.reason is None:
-            solver.iterate(oracle, whole.state, loop)
+        _begin(solver, oracle, loop)
+        while begins_again(solver, oracle, loop.run, loop.reason):
+            loop.reason = None
+            _begin(solver, oracle, loop)
     except KeyboardInterrupt:
-        if oracle.streaming:
-            raise
         loop.go_back()
+    except Exception as error:
+        if oracle.streaming and oracle.problem.broke(error):
+            loop.go_back()
+            loop.run.oracle = oracle.snapshot(last=True)
+            oracle.problem.state = loop.run
+        raise
+    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
+        loop.reason = StopReason.INTERRUPTED
+
+
+def _begin(solver, oracle, loop):
+    whole = loop.run
+    if loop.reason is None and type(whole.state) is MethodState:
+        before = oracle.snapshot() if oracle.streaming else None
+        try:
+            whole.state = solver.init_state(oracle, whole.state.x)
+        except EOFError:  # a stream has too few rows as yet
+            if before is None:
+                raise
+            oracle.restore(before)
+            loop.reason = StopReason.EXHAUSTED
+        if not isinstance(whole.state, MethodState):
+            raise ValueError(f"init_state must return a MethodState, got {type(whole.state).__name__}")
+        if whole.times and whole.state.rule is not None:
+            whole.state.rule = shortened(whole.state.rule, whole.times)
+    if loop.reason is None:
+        solver.iterate(oracle, whole.state, loop)
 
 
 def _start_point(problem, oracle, x0):
@@ -97,7 +118,7 @@ def _check_state(solver, problem, state):
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
-        found = problem.objective(state.best_x)
+        found = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
         if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
             raise ValueError(
@@ -112,15 +133,18 @@ def _check_state(solver, problem, state):
 def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
-    records, t = list(whole.records), whole.state.t  # the last record belongs to this stop, not to the state
-    whole.overflowed = reason == StopReason.NON_FINITE
+    if oracle.streaming:
+        problem.state = whole  # before its rows are let go
+        oracle.hold()
+    records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
+    whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if whole.overflowed:
         x, fun = whole.best_x, whole.best_fun
         records = [r for r in records if math.isfinite(r[2])]
     else:
-        x = solver.finish(oracle, whole.state) if t else whole.state.x
+        x = solver.finish(oracle, whole.state) if whole.state.t else whole.state.x
         known = x is whole.state.x and records[-1][0] == t
-        fun = records[-1][2] if known else problem.objective(x)
+        fun = records[-1][2] if known else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)
@@ -130,8 +154,7 @@ def _result(solver, problem, oracle, loop):
         loss_curve=np.array(curve),
         ifo=np.array(ifo),
         n_evaluations=dict(oracle.n_evaluations),
-        n_iter=t,
-        stop_reason=reason,
+        **outcome(t, reason),
         residual=loop.residual(),
         n_guarded=oracle.n_guarded,
         state=whole,
@@ -143,6 +166,12 @@ def _result(solver, problem, oracle, loop):
             f"met a value that is not finite at iteration {t}; the best finite iterate (objective {fun:.6g}) is "
             "kept. Decrease learning_rate, use learning_rate='auto', or rescale the data.",
         )
+    elif reason == StopReason.DIVERGED:
+        _warn(
+            solver,
+            f"went up on this stream, with shorter steps too: it ends at iteration {t}, and the best point recorded "
+            f"is kept (objective {fun:.6g}). {_for_streams(solver, problem)}",
+        )
     elif reason in BUDGETS and falls_for_ever(problem, whole, x, fun):
         _warn(
             solver,
@@ -150,7 +179,9 @@ def _result(solver, problem, oracle, loop):
             "below. Add a constraint or a penalty, or more samples than variables.",
         )
     else:
-        if t and not oracle.streaming:
+        if oracle.streaming:
+            _warn_if_uphill(solver, problem, result, whole.start)
+        elif t:
             _warn_if_above(solver, result)
         if loop.unlimited:
             warn_if_unconverged(solver, result)
@@ -173,6 +204,22 @@ def _warn_if_above(solver, result):
         f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {advice}a smaller learning_rate "
         "or larger batches.",
     )
+
+
+def _warn_if_uphill(solver, stream, result, start):
+    """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
+    if result.n_iter and stream.uphill(result.x, start):
+        _warn(
+            solver,
+            f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "
+            f"{stream.objective(start):.6g}. {_for_streams(solver, stream)}",
+        )
+
+
+def _for_streams(solver, stream):
+    """What to change."""
+    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
+    return f"Use {advice}a smaller learning_rate or larger batches, or {stream.instead}."
 
 
 def warn_if_unconverged(solver, result):

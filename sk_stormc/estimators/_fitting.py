@@ -18,6 +18,7 @@ from sk_stormc._compat import open_context, with_callbacks
 from sk_stormc._state_file import fill, has_missing
 from sk_stormc._validation import seeded
 from sk_stormc.engine.oracle import Oracle
+from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.solvers import StopReason
 
 __all__ = ["Fit", "Progress", "with_fit"]
@@ -54,8 +55,8 @@ class Progress:
             before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
             if before != now:
                 raise ValueError(f"{name} must stay {before} for resume, got {now}: other parameters need a new fit")
-        for name, now in other.data.items():
-            before = self.data.get(name)
+        for name in other.data | self.data:
+            before, now = self.data.get(name), other.data.get(name)
             if before != now:
                 raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
 
@@ -153,16 +154,10 @@ class Fit:
         now.runs = [*self.progress.runs, self._record.snapshot()]
         return now
 
-    def end(self, attributes):
-        """Tell the callbacks that the fit has ended.
-
-        Parameters
-        ----------
-        attributes : dict
-            The fitted ones.
-        """
+    def end(self):
+        """Tell the callbacks that the fit has ended: the estimator has its fitted attributes."""
         if self._context is not None:
-            self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes=attributes)
+            self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes={})
 
     # callbacks
 
@@ -261,7 +256,9 @@ def fingerprint(data):
         return repr(data.item())
     n, shape = _num_samples(data), data.shape
     every = max(1, math.ceil(n / max(16, SAMPLE // max(1, math.prod(shape[1:])))))
-    rows = _safe_indexing(data.tocsr() if sparse.issparse(data) else data, np.arange(0, n, every))
+    sample, data = np.arange(0, n, every), MappedRows.of(data)  # which reads from its file
+    data = data.tocsr() if sparse.issparse(data) else data
+    rows = data.take(sample) if isinstance(data, MappedRows) else _safe_indexing(data, sample)
     if sparse.issparse(rows):
         rows = np.concatenate([rows.indptr, rows.indices, rows.data])
     rows = np.asarray(rows)

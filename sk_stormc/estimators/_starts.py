@@ -3,7 +3,6 @@
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
-from sklearn.decomposition import PCA
 
 from sk_stormc._validation import as_numbers, check_choice
 
@@ -100,6 +99,8 @@ def _scaled(start, size, rng):
 
 
 def _principal(X, n_components, rng):
+    from sklearn.decomposition import PCA  # here, because it loads much that only some embeddings need
+
     found = min(n_components, *X.shape)
     with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
         components = PCA(found, random_state=rng).fit_transform(X)

@@ -71,7 +71,7 @@ def keys_in_order(left, after, terminal, time, kept):
 def keys_of_times(pending, terminal, time):
     """The keys for `goes_on` of the transitions that `follow` makes of the same rows."""
     if pending is not None:
-        time, terminal = np.append(pending[-1], time), np.append(False, terminal)
+        time, terminal = np.append(pending[2], time), np.append(False, terminal)
     kept = terminal | np.append(np.diff(time) == 1, False)
     return time[kept, None], time[kept, None] + 1, terminal[kept]
 

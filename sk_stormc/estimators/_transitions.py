@@ -174,25 +174,25 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     return at @ known
 
 
-def follow(pending, Z, y, terminal, time):
+def follow(pending, Z, y, terminal, time, weights):
     """Transitions of rows that follow one another in time, and the row whose successor has not come yet.
 
     Parameters
     ----------
     pending : tuple or None
-        Of the rows before these: features, reward and time of one row.
+        Of the rows before these: features, reward, time and weight of one row.
     Z : ndarray or sparse matrix of shape (n, n_features)
-    y, terminal, time : ndarrays of shape (n,)
+    y, terminal, time, weights : ndarrays of shape (n,)
 
     Returns
     -------
-    Z, next_Z : matrices of shape (n_transitions, n_features)
+    rows : tuple of Z, next_Z, y, weights
         next_Z is 0 where an episode ended.
-    y : ndarray of shape (n_transitions,)
     pending : tuple or None
     """
     if pending is not None:
         Z, y, time = stack([pending[0], Z]), np.append(pending[1], y), np.append(pending[2], time)
+        weights = np.append(pending[3], weights)
         terminal = np.append(False, terminal)
     wrong = np.diff(time) <= 0
     if wrong.any():
@@ -200,4 +200,5 @@ def follow(pending, Z, y, terminal, time):
         raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
     kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
     next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
-    return Z[kept], next_Z, y[kept], None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1])
+    waiting = None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1], weights[-1])
+    return (Z[kept], next_Z, y[kept], weights[kept]), waiting

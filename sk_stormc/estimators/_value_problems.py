@@ -1,18 +1,14 @@
 """The problems that logged transitions make."""
 
-from functools import partial
-
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.metrics import Matrix
-from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, StreamingProblem
-from sk_stormc.problems._linear_value import inverse
-from sk_stormc.problems.streaming import stack
+from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
+from sk_stormc.problems._moments import TransitionStream
+from sk_stormc.problems.streaming import WINDOW
 
-__all__ = ["choose_objective", "grouped_problem", "stream_problem"]
+__all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]
 
-RIDGE = 1e-3  # of the mean eigenvalue: stands for what the first transitions of a stream do not show
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
@@ -26,6 +22,33 @@ def choose_objective(objective, state, weights, trace_decay=0.0):
     share = visits[visits > 1].sum() / visits.sum()
     reason = f"{share:.0%} of the transitions are from states visited more than once"
     return ("bellman" if share >= REPEATING else "projected"), reason
+
+
+def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
+    """The problem of an objective.
+
+    Parameters
+    ----------
+    objective : {"bellman", "projected"}
+    transitions : tuple
+        Features of states and of successors (0 where an episode ended), rewards, weights.
+    visited : tuple of ndarray
+        For each transition the number of its state, and for each state its first transition.
+    leads_to : ndarray of shape (n_transitions, n_keys)
+        What identifies a successor.
+    gamma : float
+    alpha : ndarray of shape (n_features,)
+
+    Returns
+    -------
+    BellmanProblem or ProjectedBellmanProblem
+    """
+    Z, next_Z, y, weights = transitions
+    if objective == "projected":
+        return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
+    state, first = visited
+    _, where, successor = np.unique(leads_to, axis=0, return_index=True, return_inverse=True)
+    return grouped_problem(state, successor.reshape(-1), weights, y, Z[first], next_Z[where], gamma, alpha)
 
 
 def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):
@@ -43,18 +66,15 @@ def grouped_problem(state, successor, weights, y, features, next_features, gamma
     )
 
 
-def stream_problem(batches, window, gamma, alpha, fit_intercept):
-    """The stream of (features, next_features, rewards), with metric and covariance of its first transitions."""
-    first = [stack(parts)[:window] for parts in zip(*batches, strict=True)]
-    d = first[0].shape[1]
+def window_of(n_features):
+    """Transitions by which a stream is known."""
+    return max(WINDOW, 10 * n_features)
+
+
+def value_stream(batches, window, gamma, alpha, fit_intercept):
+    """The stream of (features, next_features, rewards, weights)."""
+    d = batches[0][0].shape[1]
     alphas = np.full(d, float(alpha))
     if fit_intercept:
         alphas[-1] = 0.0
-    problem = partial(ProjectedBellmanProblem, gamma=gamma, alpha=alphas)
-    C = problem(*first).covariance
-    problem.keywords["covariance"] = C + RIDGE * np.trace(C) / d * np.eye(d)
-    stream = StreamingProblem(batches, problem, window=window)
-    H = problem(*first).hessian()
-    stream.metric = Matrix(inverse(H + RIDGE * np.trace(H) / d * np.eye(d)))
-    stream.defaults["batch_size"] = max(32, d // 2)
-    return stream
+    return TransitionStream(batches, window, gamma, alphas)

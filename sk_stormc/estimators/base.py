@@ -1,15 +1,21 @@
 """What the estimators share: a solver by name or instance, and what a run leaves behind."""
 
+from __future__ import annotations
+
+import math
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
 from sk_stormc._compat import CallbackSupportMixin
 from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._warnings import warn
 from sk_stormc.estimators._fitting import FREE, in_words
+from sk_stormc.problems.streaming import stack
 from sk_stormc.solvers import StopReason, get_solver
 
 __all__ = ["CompositionalEstimator", "streams"]
@@ -26,10 +32,18 @@ def streams(estimator):
     return True
 
 
+def milestone(n):
+    """The last of the numbers 1, 2, ..., 20, 21, 23, ..., each 5 % above the one before, that is not above n."""
+    at = min(n, 20)
+    while (following := max(at + 1, math.ceil(1.05 * at))) <= n:
+        at = following
+    return at
+
+
 class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.
 
         Parameters
@@ -47,7 +61,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             self.solver = get_solver(self.solver)
         return super().set_params(**params)
 
-    def resume(self, X, y=None, **fit_params):
+    def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
 
         Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The
@@ -110,8 +124,35 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         solver.validate()
         return solver
 
-    def _stream_on(self, rows, window, open_stream, x0):
+    def _at_once(self, learn):
+        """Change a copy, and become what it has become in one assignment: an exception or Ctrl-C leaves no half.
+
+        Parameters
+        ----------
+        learn : callable
+            Called with a copy of the estimator, whose arrays are not written into.
+
+        Returns
+        -------
+        self : object
+        """
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
+        before = seeds and seeds.get_state()
+        try:
+            learn(new)
+        except BaseException:
+            if seeds:
+                seeds.set_state(before)
+            raise
+        self.__dict__ = new.__dict__
+        return self
+
+    def _stream_on(self, rows, window, open_stream, x0, settles=False):
         """Let the run of a stream go on over more rows. Budgets and tol are for `fit`: a stream has an end of its own.
+
+        Called within `_at_once`. The run has a fork of the stream, so that this one stays as it was if it is given up.
 
         Parameters
         ----------
@@ -121,28 +162,38 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         open_stream : callable
             The `StreamingProblem` of a list of such rows.
         x0 : ndarray or None
-            Where the stream starts.
+            Where the stream starts; None is its own start.
+        settles : bool, default=False
+            Whether its own start says what the rows say that wait. It is then renewed while they become more.
 
         Returns
         -------
         SolverResult or None
-            None where there are too few rows for an iteration; at the first call, the result without an iteration.
+            None where there are too few rows for an iteration; while rows wait, a result without an iteration.
         """
         solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self.__dict__.get("_stream") is None
         stream, state, waiting, x0, seed = (None, None, [], x0, self._seed()) if first_call else self._stream
         short = False
         if stream is None:
+            before = sum(part.shape[0] for part, *_ in waiting)
             waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may read on into the same array
-            short = sum(part.shape[0] for part, *_ in waiting) < window
-            if short and not first_call:
+            n = before + rows[0].shape[0]
+            short = n < window
+            renewed = settles and x0 is None and milestone(n) > before
+            if short and not first_call and not renewed:
                 self._stream = None, None, waiting, x0, seed
                 return None
-            stream = open_stream(waiting)
-        elif self.stop_reason_ == StopReason.NON_FINITE:
+            known = waiting
+            if short and settles:
+                known = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
+            elif short and x0 is None:
+                self._warn_that_rows_wait(window)
+            stream = open_stream(known)
+        elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
-                "partial_fit cannot go on from values that are not finite (stop_reason_='non_finite'): begin again "
-                "with fit or a clone, and a smaller learning_rate"
+                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
+                "and a smaller learning_rate"
             )
         elif type(solver) is not type(self.solver_):
             raise ValueError(
@@ -150,16 +201,27 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
                 "again with fit or a clone"
             )
         else:
+            stream = stream.fork()
             stream.feed(*rows)
             if stream.starved():
+                self._stream = stream, state, [], None, seed
                 return None
         solver.accept(stream)
         result = solver.solve(stream, x0, random_state=seed, state=state, on_record=lambda record: short)
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
         self._keep(solver, result)
         self._stream = (None, None, waiting, x0, seed) if short else (stream, result.state, [], None, seed)
         if short:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
+
+    def _warn_that_rows_wait(self, window):
+        warn(
+            f"{type(self).__name__} stays where it starts until about {window} rows have come, which give the scale of "
+            "the steps: a shorter stream is for fit.",
+            ConvergenceWarning,
+        )
 
     def _seed(self):
         """The stream's, drawn at its first call."""

@@ -1,32 +1,33 @@
 """Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
 
+from __future__ import annotations
+
+from typing import Self
+
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._typing import ArrayLike, Features, FloatArray
 from sk_stormc._validation import check_bool, check_choice, check_number, naming
 from sk_stormc.estimators._fitting import Fit, with_fit
-from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, solve_exactly, solve_traced, stream_moments
-from sk_stormc.estimators._traces import check_trace_decay, keys_in_order, keys_of_times
+from sk_stormc.estimators._lstd import forget, solve_exactly, solve_traced
+from sk_stormc.estimators._streams import go_on
+from sk_stormc.estimators._traces import check_trace_decay, keys_in_order
 from sk_stormc.estimators._transitions import (
-    check_terminal,
-    check_time,
     checked_data,
-    follow,
     successors,
     successors_to_score,
     transform,
     transform_next,
     transition_weights,
 )
-from sk_stormc.estimators._value_problems import choose_objective, grouped_problem, stream_problem
+from sk_stormc.estimators._value_problems import choose_objective, value_problem
 from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
 from sk_stormc.estimators.base import CompositionalEstimator, streams
-from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.problems._markov import check_discount
-from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import SOLVERS
 
 __all__ = ["BellmanValueEstimator"]
@@ -87,7 +88,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
@@ -167,7 +168,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return tags
 
     @with_fit
-    def fit(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Find the values.
 
         Parameters
@@ -235,18 +239,11 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         alpha = np.full(len(columns), float(self.alpha))
         if self.fit_intercept:
             alpha[-1] = 0.0
-        if objective == "projected":
-            problem = ProjectedBellmanProblem(
-                Z[kept], next_Z, y[kept], self.gamma, sample_weight=weights[kept], alpha=alpha
-            )
-        else:
-            keys = np.zeros((n, 1 + states.shape[1]))
-            keys[:, 0] = terminal[kept]
-            keys[going[kept], 1:] = follows[rows[going]] + 0.0
-            _, where, numbers = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-            problem = grouped_problem(
-                state, numbers.reshape(-1), weights[kept], y[kept], Z[kept][first], next_Z[where], self.gamma, alpha
-            )
+        transitions = Z[kept], next_Z, y[kept], weights[kept]
+        leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
+        leads_to[:, 0] = terminal[kept]
+        leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
+        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
 
         def values(x):
             w = np.zeros(d)
@@ -257,7 +254,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         result = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
-            x, exact = solve_traced(self, (Z[kept], next_Z, y[kept], weights[kept]), *keys, alpha)
+            x, exact = solve_traced(self, transitions, *keys, alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem)
         else:
@@ -276,19 +273,23 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         else:
             forget(self)
             self._keep(solver, result, fit)
-            fit.end({})
+            fit.end()
             self._conclude(solver, result)
         return self
 
     @available_if(streams)
-    def partial_fit(self, X, y, *, next_X=None, terminal=None, time=None):
+    def partial_fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
-        Minimises the "projected" objective. Transitions are taken in order, each once, in batches of their own (for
-        "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill a batch wait for
-        the next call. The first 512, or ten times as many as features, give the scale of the steps and the covariance
-        C; the values move after them. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its values;
-        parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
+        n_features columns, which serve up to about 2000 features. Transitions are taken in order, each once, in batches
+        of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
+        a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
+        that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
+        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -300,6 +301,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ----------
         X, y, next_X, terminal
             As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
+            what a transition says; where they are 0 it is left out. None is 1.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
 
@@ -310,10 +314,18 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; for objective="bellman", which groups all transitions of a state; after values that were not
-            finite; for more than 4000 features with "lstd"; where a stream goes on with another solver.
+            As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
+            "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
+            solver.
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
             For a solver that needs all transitions ("lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the values are farther from the solution of the transitions so far than sampling accounts for.
 
         Examples
         --------
@@ -330,51 +342,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        exact = self._make_solver() == "lstd"
-        check_stays(self, exact)
-        named = told(next_X, terminal, time, self.__dict__.get("_given"))
-        fitted = hasattr(self, "coef_")
-        probe = self if fitted else clone(self)
-        states, y = validate_data(probe, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
-        if not fitted:
-            warn_of_state_numbers(self.features, states)
-        features = self.features_ if fitted else self.features and clone(self.features).fit(X, y)
-        Z, pending = transform(features, X, states, None, self.fit_intercept), None
-        if time is not None and next_X is None:
-            ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-            time, waiting = check_time(time, len(y)), self.__dict__.get("_pending")
-            Z, next_Z, y, pending = follow(waiting, Z, y, ends, time)
-            keys = keys_of_times(waiting, ends, time)
-        else:
-            source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
-            Z, y = Z[kept], y[kept]
-            next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z, self.fit_intercept)
-            keys = states[kept], follows[rows[kept]], terminal[kept]
-        if exact:
-            found = stream_moments(self, (Z, next_Z, y.astype(float), np.ones(len(y))), keys)
-            if not fitted:
-                validate_data(self, X, skip_check_array=True)
-            self.__dict__.pop("n_states_", None)  # of a fit before
-            self.__dict__.update(found, features_=features, _pending=pending)
-            return self
-        window = max(WINDOW, 10 * Z.shape[1])
+        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight))
 
-        def open_stream(batches):
-            return stream_problem(batches, window, self.gamma, self.alpha, self.fit_intercept)
-
-        x0 = np.append(self.coef_, self.intercept_)[: Z.shape[1]] if fitted else np.zeros(Z.shape[1])
-        result = self._stream_on((Z, next_Z, y.astype(float)), window, open_stream, x0) if len(y) else None
-        if not fitted:
-            validate_data(self, X, skip_check_array=True)
-        forget(self)
-        x = x0 if result is None else result.x
-        self.coef_, self.intercept_ = (x[:-1], float(x[-1])) if self.fit_intercept else (x, 0.0)
-        self.features_, self._pending, self._given = features, pending, named
-        self.__dict__.pop("n_states_", None)  # of a fit before
-        self.objective_, self.objective_reason_ = "projected", UNGROUPED
-        return self
-
-    def predict(self, X):
+    def predict(self, X: Features) -> FloatArray:
         """The values of states.
 
         Parameters
@@ -391,7 +361,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
-    def td_error(self, X, y, *, next_X=None, terminal=None, time=None):
+    def td_error(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None
+    ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
         Parameters
@@ -420,7 +393,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             error[going] += self.gamma * self._value(source, follows, rows[going])
         return error
 
-    def score(self, X, y, *, next_X=None, terminal=None, time=None, sample_weight=None):
+    def score(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
         It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it

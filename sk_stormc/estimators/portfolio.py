@@ -1,29 +1,38 @@
 """A portfolio of assets from a history of returns."""
 
+from __future__ import annotations
+
 from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc._validation import check_bool, check_number
+from sk_stormc._typing import ArrayLike, FloatArray
+from sk_stormc._validation import check_bool
 from sk_stormc.estimators._collinear import warn_of_a_flat_direction
+from sk_stormc.estimators._constraints import check_size, is_proportional, make_penalty
 from sk_stormc.estimators._fitting import Fit, with_fit
+from sk_stormc.estimators._labels import columns_of
+from sk_stormc.estimators._returns import check_returns
+from sk_stormc.estimators._stages import refuse_to_stream, run_in_stages, warn_of_a_gap
+from sk_stormc.estimators._streams import row_weights
 from sk_stormc.estimators.base import CompositionalEstimator, streams
-from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
-from sk_stormc.problems._mapped import MappedRows, blocks
+from sk_stormc.problems._mapped import blocks
+from sk_stormc.problems._tail_risk import TailRiskProblem
 from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import StopReason
 
-__all__ = ["CompositionalPortfolio", "sharpe_ratio"]
+__all__ = ["CompositionalPortfolio"]
 
 
 class CompositionalPortfolio(CompositionalEstimator):
     """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
 
-    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 over the history of returns r_i.
+    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades over the history of returns r_i.
 
     Parameters
     ----------
@@ -32,17 +41,29 @@ class CompositionalPortfolio(CompositionalEstimator):
         "acc-scgd", "asc-pg", "lbfgs", "sketchy-storm" (no tuning, and fewer passes where assets are correlated), or
         an instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets' inverse
         variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
-    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
         "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
-        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return.
+        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return; "cvar":
+        the mean of the worst losses; "evar": its bound by exponential moments. The last two grow in proportion to the
+        weights: they need bounds or a budget.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns.
+        lambda > 0, in the inverse unit of the returns ("cvar" and "evar": without unit). ``numpy.inf`` is the portfolio
+        of least risk, whatever its return; it needs bounds or a budget, since the empty portfolio has no risk.
+        "entropic" needs a finite number.
+    confidence : float, default=0.95
+        Of "cvar" and "evar", which are about the worst part 1 - confidence of the periods.
     constraint : None, "long_only" or (low, high), default=None
-        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,).
+        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,). A pandas
+        Series, a dict or a frame of one row is aligned with the columns by its labels; an array is taken by position.
     budget : float, default=None
         Sum of the weights, with bounds or without any constraint; "long_only" has the sum 1, or this one.
     l1 : float, default=0.0
         Weight of an l1 norm; an error with "long_only", where the norm is constant.
+    previous_weights : array-like of shape (n_assets,), default=None
+        What is held now; None means nothing. Labels are aligned as those of ``constraint``.
+    transaction_cost : float or array-like of shape (n_assets,), default=0.0
+        Cost of buying or selling a unit of weight, in the unit of the returns of one period: the objective has
+        sum_j transaction_cost_j |w_j - previous_weights_j| beside the risk. Labels are aligned.
     max_iter, tol : default=None
         Passed to the solver; None keeps the solver's own.
     warm_start : bool, default=False
@@ -58,15 +79,18 @@ class CompositionalPortfolio(CompositionalEstimator):
     weights_ : ndarray of shape (n_assets,)
         float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records, the l1 norm included.
+        The objective at the records, the l1 norm and the cost of trades included.
     ifo_ : ndarray of shape (n_records,)
         Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total.
     n_evaluations_ : dict
         Component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "exhausted", "interrupted"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
     solver_ : CompositionalSolver
         The solver that was run.
+    dual_gap_ : float
+        Only for "cvar" and "evar": the objective is above its minimum by this much at most. With weights that bounds
+        and budget leave free this holds among portfolios with weights up to three times the largest.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_assets,)
         Only for returns with string column names.
@@ -100,9 +124,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         *,
         risk_measure="variance",
         risk_aversion=1.0,
+        confidence=0.95,
         constraint=None,
         budget=None,
         l1=0.0,
+        previous_weights=None,
+        transaction_cost=0.0,
         max_iter=None,
         tol=None,
         warm_start=False,
@@ -112,9 +139,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.solver = solver
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion
+        self.confidence = confidence
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
+        self.previous_weights = previous_weights
+        self.transaction_cost = transaction_cost
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -122,7 +152,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.random_state = random_state
 
     @with_fit
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the weights.
 
         Parameters
@@ -153,9 +183,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
-        returns = _check_returns(X, ensure_min_samples=2)
+        returns = check_returns(X, ensure_min_samples=2)
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
-        problem = self._problem(returns, sample_weight, self._penalty(returns.shape[1]), metric="variance")
+        penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
+        if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
+            returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
+        problem = self._problem(returns, sample_weight, penalty, metric="variance")
         solver.accept(problem)
         x0 = None
         if self.warm_start and hasattr(self, "weights_"):
@@ -164,23 +197,29 @@ class CompositionalPortfolio(CompositionalEstimator):
                     f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
                     f"got {returns.shape[1]}"
                 )
-            x0 = self.weights_
+            x0 = problem.start_at(self.weights_)
         asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
         first_residual = before[1] if x0 is not None and before[0] == asked else None
         fit = Fit(self, solver, X, y, sample_weight=sample_weight)
-        result = fit.run(
-            solver,
-            problem,
-            x0,
+        run = partial(
+            fit.run,
             verbose=self.verbose,
-            first_residual=first_residual,
-            attributes=lambda x: {"weights_": x, "n_features_in_": len(x)},
+            attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
         )
+        staged = isinstance(problem, TailRiskProblem)
+        if staged:
+            result, self.dual_gap_ = run_in_stages(run, solver, problem, x0)
+        else:
+            result = run(solver, problem, x0, first_residual=first_residual)
+            vars(self).pop("dual_gap_", None)
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
-        self.weights_ = result.x
+        self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
         self._tol_is_of = asked, result.state.first_residual
         self._keep(solver, result, fit)
-        fit.end({})
+        fit.end()
+        if staged and result.stop_reason != StopReason.INTERRUPTED:
+            warn_of_a_gap(result, self.dual_gap_, solver.tol)
+            return self
         self._conclude(solver, result)
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
@@ -188,11 +227,12 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _asked(self):
         """What the size of a step depends on besides the data."""
-        names = ("risk_measure", "risk_aversion", "constraint", "budget", "l1", "solver")
+        names = ("risk_measure", "risk_aversion", "confidence", "constraint", "budget", "l1")
+        names = (*names, "previous_weights", "transaction_cost", "solver")
         return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
         Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
@@ -207,6 +247,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         X : array-like of shape (n_periods, n_assets)
             One period or more.
         y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+            Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
+            multiply what a period says, over the mean weight so far; periods of weight 0 are left out.
 
         Returns
         -------
@@ -215,9 +258,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; after values that were not finite.
+            As for `fit`; after a run that ended as "non_finite" or "diverged".
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
             For a solver that needs all periods ("lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            At the first chunk, while there are too few periods to begin; where the objective over the last 512 periods
+            is higher than at the start. Steps are then shortened and the run goes on from its best point; if that fails
+            three times, ``stop_reason_`` is "diverged".
 
         Examples
         --------
@@ -229,33 +281,47 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_iter_
         ('exhausted', 36)
         """
-        returns = _check_returns(X)
+        return self._at_once(lambda new: new._go_on(X, sample_weight))
+
+    def _go_on(self, X, sample_weight):
+        """`partial_fit`, on a copy that is given up if anything is raised."""
+        returns = check_returns(X)
+        refuse_to_stream(self.risk_measure)
         n_assets = returns.shape[1]
-        fitted = hasattr(self, "n_features_in_")
-        validate_data(self if fitted else clone(self), X, reset=not fitted, skip_check_array=True)
+        weights = None if sample_weight is None else row_weights(sample_weight, len(returns))
+        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
         problem = partial(
             PortfolioProblem,
             risk_aversion=self.risk_aversion,
             risk_measure=self.risk_measure,
-            penalty=self._penalty(n_assets),
+            penalty=self._penalty(n_assets, columns_of(X)),
             metric="variance",
         )
         problem(returns[:1])  # checks the parameters
+        if self.__dict__.get("_stream") is None:
+            self._weighted = weights is not None
+        elif weights is not None and not self._weighted:
+            raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
 
         def open_stream(batches):
-            return StreamingProblem(batches, problem, window=WINDOW)
+            return StreamingProblem(batches, problem, window=WINDOW, weighted=self._weighted)
 
-        for _, rows in blocks(returns, whole=False):  # of which the stream keeps copies
-            result = self._stream_on((rows,), WINDOW, open_stream, x0=getattr(self, "weights_", None))
+        for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
+            parts = (rows,)
+            if self._weighted:
+                known = np.ones(len(rows)) if weights is None else weights[start : start + len(rows)]
+                parts = (rows[known > 0], known[known > 0])
+            result = None
+            if len(parts[0]):
+                result = self._stream_on(parts, WINDOW, open_stream, x0=getattr(self, "weights_", None))
             if result is not None:
                 self.weights_ = result.x
-            if self.stop_reason_ == StopReason.NON_FINITE:
+            elif not hasattr(self, "weights_"):
+                raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
+            if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
                 break
-        if not fitted:
-            validate_data(self, X, skip_check_array=True)
-        return self
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> FloatArray:
         """The portfolio's return in each period.
 
         Parameters
@@ -269,8 +335,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         return self._new_returns(X) @ self.weights_
 
-    def score(self, X, y=None, sample_weight=None):
-        """The utility: minus the objective without the l1 norm, on the returns of X. Higher is better.
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
 
         It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
         constraints, not values of risk_aversion; for those use `sharpe_ratio`.
@@ -286,15 +352,41 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
-        return -self._problem(self._new_returns(X), sample_weight).objective(self.weights_)
+        return -self._problem(self._new_returns(X), sample_weight).value_at(self.weights_)
+
+    def named_weights(self):
+        """``weights_`` with the names of the columns.
+
+        Returns
+        -------
+        pandas.Series
+
+        Raises
+        ------
+        ValueError
+            Where the returns had no names.
+        ImportError
+            Without pandas.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "feature_names_in_"):
+            raise ValueError(
+                "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
+                "of the last fit had none. weights_ has the weights in the order of the columns"
+            )
+        try:
+            from pandas import Series
+        except ImportError as error:
+            raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
+        return Series(self.weights_, index=self.feature_names_in_, name="weight")
 
     def _new_returns(self, X):
-        if isinstance(MappedRows.of(X), MappedRows):
-            validate_data(self, X, reset=False, skip_check_array=True)
-            return _check_returns(X)
-        return validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        returns = check_returns(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
+        tail = {"confidence": self.confidence} if is_proportional(self.risk_measure) else {}
         return PortfolioProblem(
             returns,
             self.risk_aversion,
@@ -302,88 +394,11 @@ class CompositionalPortfolio(CompositionalEstimator):
             sample_weight=sample_weight,
             penalty=penalty,
             metric=metric,
+            **tail,
         )
 
-    def _penalty(self, n_assets):
-        check_number("l1", self.l1, low=0)
-        if self.budget is not None:
-            check_number("budget", self.budget)
-        if isinstance(self.constraint, str) and self.constraint == "long_only":
-            if self.l1:
-                raise ValueError(
-                    f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {self.l1!r}"
-                )
-            check_number("budget", self.budget, low=0, inclusive=False, words=(None,))
-            return Simplex(1.0 if self.budget is None else self.budget)
-        if self.constraint is None and self.budget is None:
-            return L1(self.l1) if self.l1 else None
-        if self.constraint is not None and (
-            isinstance(self.constraint, str)
-            or not hasattr(self.constraint, "__len__")
-            or len(self.constraint) != 2
-        ):
-            raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {self.constraint!r}")
-        low, high = (-np.inf, np.inf) if self.constraint is None else self.constraint
-        box = Box(low, high, budget=self.budget, alpha=self.l1)
-        box.check(n_assets)
-        return box
-
-
-def _check_returns(X, **kwargs):
-    """Returns as a float array; an error that names the columns where any is not finite."""
-    names = np.asarray(getattr(X, "columns", []), dtype=object)
-    returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
-        returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    finite, nan = True, False
-    for _, block in blocks(returns):
-        good = np.isfinite(block)
-        finite = finite & good.all(axis=0)
-        nan |= not good.all() and np.isnan(block).any()
-    if not finite.all():
-        wrong = np.flatnonzero(~finite)
-        found = "NaN" if nan else "infinity (inf)"
-        where = [names[j] if len(names) else int(j) for j in wrong[:10]]
-        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
-        raise ValueError(
-            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
-        )
-    return returns
-
-
-def sharpe_ratio(estimator, X, y=None):
-    """Scorer: mean over standard deviation of the portfolio's return per period.
-
-    It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
-    judge each value by its own measure. With returns ordered in time, split them in time as well.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-        Whose ``predict(X)`` are returns.
-    X : array-like of shape (n_periods, n_assets)
-    y : Ignored
-
-    Returns
-    -------
-    float
-        In the unit of X's periods, not annualised; 0 where the returns do not vary.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-    >>> from sk_stormc import CompositionalPortfolio, sharpe_ratio
-    >>> from sk_stormc.datasets import make_gaussian_returns
-    >>> returns = make_gaussian_returns(600, 5, mean=0.1, random_state=0)
-    >>> search = GridSearchCV(
-    ...     CompositionalPortfolio(constraint="long_only", random_state=0),
-    ...     {"risk_aversion": [0.1, 1.0, 10.0]},
-    ...     scoring=sharpe_ratio,
-    ...     cv=TimeSeriesSplit(3),
-    ... ).fit(returns)
-    >>> search.best_params_["risk_aversion"] > 0
-    True
-    """
-    returns = np.asarray(estimator.predict(X), dtype=float)
-    deviation = returns.std()
-    return float(returns.mean() / deviation) if deviation > 0 else 0.0
+    def _penalty(self, n_assets, columns=None):
+        given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
+        penalty = make_penalty(*given, n_assets, columns)
+        check_size(self.risk_measure, self.risk_aversion, penalty)
+        return penalty

@@ -1,7 +1,10 @@
 """Stochastic neighbour embedding with scikit-learn's interface."""
 
+from __future__ import annotations
+
 import warnings
 from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -11,9 +14,11 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._typing import Features, FloatArray
 from sk_stormc._validation import check_choice, check_int, check_number, naming, short
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
+from sk_stormc.engine.results import outcome
 from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
@@ -172,7 +177,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         return tags
 
     @with_fit
-    def fit(self, X, y=None):
+    def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
         Parameters
@@ -232,12 +237,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.loss_curve_[-1] = self.kl_divergence_
         self.record_iterations_ = result.record_iterations
         self.kernel_ = problem.kernel
-        fit.end({})
+        fit.end()
         self._conclude(solver, result)
         self._warn_if_unsettled(solver, problem, result)
         return self
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
         """Embed the samples and return the embedding.
 
         Parameters
@@ -251,7 +256,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
-    def transform(self, X):
+    def transform(self, X: Features) -> FloatArray:
         """Place new samples among the embedded ones, each on its own.
 
         A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
@@ -354,13 +359,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
         evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
         return problem, SolverResult(
-            **last
+            last
+            | outcome(first.n_iter + last.n_iter, last.stop_reason)
             | {
                 "loss_curve": np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
                 "ifo": np.concatenate([[0], last.ifo + used]),
                 "record_iterations": np.concatenate([[0], last.record_iterations + first.n_iter]),
                 "n_evaluations": evaluated,
-                "n_iter": first.n_iter + last.n_iter,
             }
         )
 

@@ -5,8 +5,14 @@ default budget of a run), ``METHODS`` (the parameters of each method), perhaps `
 3), ``add_arguments(parser)`` (options of its own) and ``report(args)`` (run, print the table, write the picture).
 """
 
-from sk_stormc.experiments import bellman, complexity, portfolio, sne
+from sk_stormc.experiments import bellman, complexity, portfolio, sne, streaming
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = {"portfolio": portfolio, "sne": sne, "bellman": bellman, "complexity": complexity}
+EXPERIMENTS = {
+    "portfolio": portfolio,
+    "streaming": streaming,
+    "sne": sne,
+    "bellman": bellman,
+    "complexity": complexity,
+}

@@ -1,12 +1,11 @@
-"""Reading a user's .npz or .csv file: what the readers of returns and of points share."""
+"""Reading a user's file: what the readers of returns and of points share."""
 
-import csv
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["describe", "read_as", "read_arrays", "read_lines"]
+__all__ = ["describe", "read_array", "read_arrays", "read_as", "read_frame"]
 
 
 def read_as(path, readers):
@@ -16,7 +15,7 @@ def read_as(path, readers):
     ----------
     path : str or path-like
     readers : dict of callable
-        By suffix, ".npz" and ".csv".
+        By suffix, such as ".npz".
 
     Returns
     -------
@@ -30,7 +29,8 @@ def read_as(path, readers):
     """
     path = Path(path)
     if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: expected a file named .npz or .csv")
+        *others, last = readers
+        raise ValueError(f"{path}: expected a file named {', '.join(others)} or {last}")
     return path, readers[path.suffix.lower()](path)
 
 
@@ -43,16 +43,35 @@ def read_arrays(path):
         raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
 
 
+def read_array(path):
+    """The array of a .npy file; a ValueError where it is none."""
+    try:
+        found = np.load(path)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path}: expected a .npy file of a numpy array ({error})") from error
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{path}: expected a .npy file of a numpy array, found a .npz archive")
+    return found
+
+
+def read_frame(path):
+    """What pandas reads from a file of its formats; a ValueError where it cannot."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: reading {path.suffix} needs pandas, which is not installed; without it a .csv, .npz or .npy file "
+            "is expected"
+        ) from error
+    readers = {".parquet": pandas.read_parquet, ".feather": pandas.read_feather}
+    try:
+        return readers.get(path.suffix.lower(), pandas.read_excel)(path)
+    except OSError:
+        raise
+    except Exception as error:  # of the many packages that pandas calls
+        raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
+
+
 def describe(arrays):
     """Names and shapes, for an error."""
     return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
-
-
-def read_lines(path):
-    """(line number, stripped cells) of a .csv file's lines that are not empty; a ValueError where it is no text."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            return [(reader.line_num, [c.strip() for c in row]) for row in reader if any(c.strip() for c in row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: expected comma-separated text ({error})") from error

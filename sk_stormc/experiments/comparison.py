@@ -12,7 +12,7 @@ from sk_stormc._comparison import stop_reasons
 from sk_stormc.compare import compare_solvers
 from sk_stormc.estimators import CompositionalPortfolio
 from sk_stormc.experiments.progress import progress_line
-from sk_stormc.experiments.returns_file import read_returns
+from sk_stormc.experiments.returns_file import add_data_arguments, load_returns
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 
@@ -45,7 +45,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument("--data", metavar="FILE", required=True, help="returns, .npz or .csv (periods x assets)")
+    add_data_arguments(parser, required=True)
     parser.add_argument(
         "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
     )
@@ -61,23 +61,23 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, solvers, seeds, ifo, risk_aversion, long_only, out.
+        data, drop_missing, solvers, seeds, ifo, risk_aversion, long_only, out.
 
     Raises
     ------
     ValueError, OSError
-        As `compare_solvers` and `read_returns`; where a file cannot be written.
+        As `compare_solvers` and `load_returns`; where a file cannot be written.
     """
-    returns, note = read_returns(args.data)
+    read = load_returns(args.data, args.drop_missing)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
     )
     solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
     with progress_line() as show:
         found = compare_solvers(
-            portfolio, list(solvers), returns, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
+            portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
         )
-    print(f"{args.data}: returns of shape {returns.shape}" + (note and f", {note}"))
+    print(f"{args.data}: {read.line()}")
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
     print(found)
     if args.out is not None:

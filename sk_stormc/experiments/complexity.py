@@ -7,20 +7,33 @@ order that its theory asks for, times constants that are the same for all eps.
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._validation import check_int, check_number
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
 from sk_stormc.experiments.valley import FallingValley
 from sk_stormc.schedules import power
-from sk_stormc.solvers import minimize, storm_parameters
+from sk_stormc.solvers import StopReason, minimize, storm_parameters
 
-__all__ = ["EPSILONS", "MAX_IFO", "METHODS", "SEEDS", "Measured", "Row", "Slope", "fit_slope", "run_complexity"]
+__all__ = [
+    "EPSILONS",
+    "MAX_IFO",
+    "METHODS",
+    "SEEDS",
+    "Measured",
+    "Row",
+    "Slope",
+    "draw_slopes",
+    "fit_slope",
+    "run_complexity",
+]
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
@@ -269,7 +282,13 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
 
     limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0}
     parameters = row.parameters(eps)
-    minimize(problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters)
+    with warnings.catch_warnings():  # of the last point's Phi, which a run down the valley does not aim at
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = minimize(
+            problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
+        )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
     return (ifo, average) if ifo else ([0], [math.inf])
 
 
@@ -301,7 +320,17 @@ def summarize(measured, epsilons=EPSILONS):
     return format_table(header, rows)
 
 
-def _plot(measured):
+def draw_slopes(measured):
+    """IFO against eps, with the fitted lines.
+
+    Parameters
+    ----------
+    measured : list of Measured
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -375,5 +404,5 @@ def report(args):
     if "storm-c" in slopes and "scgd" in slopes:
         storm, scgd = slopes["storm-c"], slopes["scgd"]
         print(f"storm-c's interval ends at {storm.high:.2f}, scgd's begins at {scgd.low:.2f}.")
-    _plot(measured).savefig(args.out, dpi=110)
+    draw_slopes(measured).savefig(args.out, dpi=110)
     print(f"\nPicture written to {args.out}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.experiments.progress import progress_line
-from sk_stormc.experiments.returns_file import read_returns
+from sk_stormc.experiments.returns_file import add_data_arguments, load_returns
 from sk_stormc.experiments.runner import Case, check_methods, group_runs, run_methods, summarize
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.solvers import minimize
@@ -148,9 +148,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument(
-        "--data", metavar="FILE", help="your own returns, .npz or .csv (periods x assets), instead of the paper's"
-    )
+    add_data_arguments(parser, "your own returns (periods x assets) instead of the paper's")
 
 
 def report(args):
@@ -159,21 +157,21 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, ifo, seeds, methods, out.
+        data, drop_missing, ifo, seeds, methods, out.
 
     Raises
     ------
     ValueError, OSError
-        As `run_portfolio` and `read_returns`; where the picture cannot be written.
+        As `run_portfolio` and `load_returns`; where the picture cannot be written.
     """
     from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
 
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:
-        returns, note = read_returns(args.data)
-        data = {Path(args.data).stem: returns}
-        about = f"{args.data}: returns of shape {returns.shape}" + (note and f", {note}")
+        found = load_returns(args.data, args.drop_missing)
+        data = {Path(args.data).stem: found.values}
+        about = f"{args.data}: {found.line()}"
     with progress_line() as show:
         runs = run_portfolio(data, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
     print(f"{about}; x_0 = ones.", STEPS, *([] if args.data is None else [ELSEWHERE]), "", sep="\n")

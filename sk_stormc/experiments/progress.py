@@ -4,7 +4,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-__all__ = ["progress_line"]
+__all__ = ["progress_line", "time_left"]
 
 INTERVAL = 0.1  # seconds between two updates of the plain line
 
@@ -18,7 +18,8 @@ def progress_line():
     Yields
     ------
     show : callable
-        ``show(text, fraction)`` with the fraction of all work that is done, in [0, 1].
+        ``show(text, fraction, left=None)`` with the fraction of all work that is done, in [0, 1], and the seconds that
+        are left, if they are known.
 
     Examples
     --------
@@ -31,8 +32,32 @@ def progress_line():
         yield from _plain_line(sys.stderr)
         return
     with bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda text, fraction: bar.update(task, description=text, completed=fraction)
+        task = bar.add_task("", total=1.0, left="")
+        yield lambda text, fraction, left=None: bar.update(
+            task, description=text, completed=fraction, left=time_left(left)
+        )
+
+
+def time_left(seconds):
+    """Seconds that are left in words, "" where they are not known.
+
+    Parameters
+    ----------
+    seconds : float or None
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from sk_stormc.experiments.progress import time_left
+    >>> time_left(400), time_left(12), time_left(None)
+    ('7 min left', '12 s left', '')
+    """
+    if seconds is None:
+        return ""
+    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
 
 
 def _rich_bar():
@@ -46,6 +71,7 @@ def _rich_bar():
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
     )
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
@@ -53,12 +79,12 @@ def _rich_bar():
 def _plain_line(stream):
     terminal, shown, at, width = stream.isatty(), None, 0.0, 0
 
-    def show(text, fraction):
+    def show(text, fraction, left=None):
         nonlocal shown, at, width
         now = time.monotonic()
         if text == shown and not (terminal and now >= at + INTERVAL):
             return
-        line = f"{100 * fraction:3.0f} %  {text}"
+        line = "  ".join(filter(None, [f"{100 * fraction:3.0f} %", time_left(left), text]))
         stream.write(f"\r{line:<{width}}" if terminal else f"{line}\n")
         stream.flush()
         shown, at, width = text, now, len(line)

@@ -3,6 +3,7 @@
 import itertools
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,9 @@ class Case:
         Phi*, the smallest value of Phi.
     scale : float
         What a relative gap is relative to, |Phi*| for the portfolio.
+    stream : callable, default=None
+        ``stream(seed)`` makes what the methods are run on, a fresh stream whose expectation is ``problem``. None means
+        ``problem`` itself.
     """
 
     name: str
@@ -39,6 +43,7 @@ class Case:
     x0: np.ndarray
     optimum: float
     scale: float
+    stream: Callable | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +109,8 @@ def check_methods(names, methods):
     return {name: methods[name] for name in names}
 
 
-def run_methods(cases, methods, *, max_ifo, n_seeds, progress=None):
-    """Run every method on every case from the seeds 0, ..., n_seeds - 1.
+def run_methods(cases, methods, *, max_ifo, n_seeds, first_seed=0, progress=None):
+    """Run every method on every case from the seeds first_seed, ..., first_seed + n_seeds - 1.
 
     Parameters
     ----------
@@ -115,6 +120,7 @@ def run_methods(cases, methods, *, max_ifo, n_seeds, progress=None):
     max_ifo : int
         Budget of a run, in IFO.
     n_seeds : int
+    first_seed : int, default=0
     progress : callable, default=None
         Called often with (text, fraction): what is running, and how much of everything is done.
 
@@ -127,6 +133,8 @@ def run_methods(cases, methods, *, max_ifo, n_seeds, progress=None):
     ------
     ValueError
         For a max_ifo or n_seeds that is not an integer >= 1.
+    KeyboardInterrupt
+        After Ctrl-C, which `minimize` itself answers by returning what it has.
     """
     check_int("max_ifo", max_ifo, low=1)
     check_int("n_seeds", n_seeds, low=1)
@@ -138,19 +146,20 @@ def run_methods(cases, methods, *, max_ifo, n_seeds, progress=None):
             if progress is not None:
                 progress(text, (i + min(ifo / max_ifo, 1)) / len(todo))
 
-        runs.append(_run(case, method, methods[method], seed, max_ifo, show))
+        runs.append(_run(case, method, methods[method], first_seed + seed, max_ifo, show))
     return runs
 
 
 def _run(case, method, params, seed, max_ifo, show):
     ifo, gap, norm = [], [], []
+    problem = case.problem if case.stream is None else case.stream(seed)
     watching = 0.0  # seconds that the records took, which are not the method's
 
     def on_record(record):
         nonlocal watching
         began = time.perf_counter()
         ifo.append(record.ifo)
-        gap.append(record.fun - case.optimum)
+        gap.append(_objective(case, record) - case.optimum)
         norm.append(np.linalg.norm(case.problem.gradient(record.x)))
         show(record.ifo)
         watching += time.perf_counter() - began
@@ -159,14 +168,16 @@ def _run(case, method, params, seed, max_ifo, show):
     with warnings.catch_warnings():  # stop_reason has the same information, and Phi is known to have a minimum
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = minimize(
-            case.problem, method, case.x0, random_state=seed, max_ifo=max_ifo, on_record=on_record, **params
+            problem, method, case.x0, random_state=seed, max_ifo=max_ifo, on_record=on_record, **params
         )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
     seconds = time.perf_counter() - began - watching
     if result.ifo[-1] > ifo[-1]:  # the returned x is recorded without a call
         with np.errstate(over="ignore", invalid="ignore"):
             norm.append(np.linalg.norm(case.problem.gradient(result.x)))
+            gap.append(_objective(case, result) - case.optimum)
         ifo.append(result.ifo[-1])
-        gap.append(result.fun - case.optimum)
     ifo, gap = np.array(ifo), np.maximum(gap, 0.0)
     near = np.flatnonzero(gap <= TARGET * case.scale)
     a_pass = 2 * case.problem.n_inner + case.problem.n_outer
@@ -183,6 +194,11 @@ def _run(case, method, params, seed, max_ifo, show):
         seconds=seconds,
         stop_reason=result.stop_reason,
     )
+
+
+def _objective(case, record):
+    """Phi at a record's x or a result's; a stream itself knows only that of its latest rows."""
+    return record.fun if case.stream is None else case.problem.objective(record.x)
 
 
 def group_runs(runs):
@@ -203,12 +219,14 @@ def group_runs(runs):
     return groups
 
 
-def summarize(runs):
+def summarize(runs, passes=True):
     """A table of the runs: for each case and method the median over the seeds.
 
     Parameters
     ----------
     runs : list of Run
+    passes : bool, default=True
+        Whether to tell the passes to a relative gap of 1e-3; a stream has none.
 
     Returns
     -------
@@ -218,14 +236,15 @@ def summarize(runs):
         overflowed.
     """
     header = ("data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds")
+    header = header if passes else (*header[:5], header[6])
     rows, notes = [], []
     for case, by_method in group_runs(runs).items():
         for method, seeds in by_method.items():
-            ifo, gap, norm, passes, seconds = np.median(
+            ifo, gap, norm, needed, seconds = np.median(
                 [(r.ifo[-1], r.gap[-1], r.gradient_norm[-1], r.passes, r.seconds) for r in seeds], axis=0
             )
-            reached = f"{passes:.1f}" if np.isfinite(passes) else "-"
-            rows.append((case, method, f"{ifo:.0f}", f"{gap:.3e}", f"{norm:.3e}", reached, f"{seconds:.3f}"))
+            reached = [f"{needed:.1f}" if np.isfinite(needed) else "-"] if passes else []
+            rows.append((case, method, f"{ifo:.0f}", f"{gap:.3e}", f"{norm:.3e}", *reached, f"{seconds:.3f}"))
             diverged = sum(r.stop_reason == StopReason.NON_FINITE for r in seeds)
             if diverged:
                 notes.append(
@@ -236,7 +255,10 @@ def summarize(runs):
     n_seeds = 1 + max(r.seed for r in runs)
     legend = [
         f"Phi*: {optima}. {f'Medians over {n_seeds} seeds' if n_seeds > 1 else 'One seed'}.",
-        "passes to 1e-3: IFO to a relative gap of 1e-3, in passes of 2 n_inner + n_outer IFO; - where never.",
         "seconds: of minimize() with its record of Phi once a pass; the exact gradients are not in them.",
     ]
+    if passes:
+        legend.insert(
+            1, "passes to 1e-3: IFO to a relative gap of 1e-3, in passes of 2 n_inner + n_outer IFO; - where never."
+        )
     return "\n".join([format_table(header, rows), "", *legend, *notes])

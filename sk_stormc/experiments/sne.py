@@ -22,9 +22,9 @@ from sk_stormc.experiments.points_file import read_points
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import check_methods, format_table
 from sk_stormc.problems.sne import SNEProblem
-from sk_stormc.solvers import minimize
+from sk_stormc.solvers import StopReason, minimize
 
-__all__ = ["MAX_IFO", "METHODS", "Embedded", "label_accuracy", "run_sne"]
+__all__ = ["MAX_IFO", "METHODS", "Embedded", "embed", "label_accuracy", "run_sne", "scheduled", "starts"]
 
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
@@ -102,15 +102,13 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
     n = len(X)
     perplexity = min(PERPLEXITY, (n - 1) / 3)
     P = perplexity_affinities(X, perplexity)
-    start = PCA(min(n_components, *X.shape), random_state=0).fit_transform(X)
-    start = np.hstack([start, np.zeros((n, n_components - start.shape[1]))]) * (SPREAD / start[:, 0].std())
+    start, rank_one = starts(X, n_components)
     todo = [(method, start, method) for method in params]
     if "storm-c-paper" in params:
-        todo.append((RANK_ONE, np.repeat(np.arange(1, n + 1)[:, None] / n, n_components, axis=1), "storm-c-paper"))
+        todo.append((RANK_ONE, rank_one, "storm-c-paper"))
     runs = []
     for k, (name, x0, method) in enumerate(todo):
         for seed in range(1 if method == "lbfgs" or name == RANK_ONE else n_seeds):
-
 
             def show(done, text=f"{name}, seed {seed + 1}", before=k + seed / n_seeds):
                 if progress is not None:
@@ -121,22 +119,91 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
     return runs
 
 
+def starts(X, d):
+    """Where runs begin: principal components, the first with a standard deviation of 3; and the paper's x_i = i/n.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_points, n_features)
+    d : int
+
+    Returns
+    -------
+    tuple of two ndarray of shape (n_points, d)
+    """
+    n = len(X)
+    start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
+    start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (SPREAD / start[:, 0].std())
+    return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
+
+
+def scheduled(problem, method, max_ifo, epoch_length=None):
+    """The problem's learning rate, falling to 0 within a budget.
+
+    Parameters
+    ----------
+    problem : SNEProblem
+    method : str
+    max_ifo : int
+    epoch_length : int, default=None
+        Of "sarah-c" and "vrsc-pg"; None means as many steps as draw all components.
+
+    Returns
+    -------
+    schedule
+
+    Raises
+    ------
+    ValueError
+        For a budget that does not pay for ten iterations.
+    """
+    n, B = problem.n_inner, problem.defaults["batch_size"][0]
+    sampled = n if B is None else B + problem.n_near
+    iteration = n + 2 * sampled
+    if method in ("sarah-c", "vrsc-pg"):  # a checkpoint after an epoch
+        steps = epoch_length or (1 if B is None else -(-n // B))
+        iteration = (steps * iteration + 3 * n) / (steps + 1)
+    horizon = int((max_ifo - 3 * n) / iteration)
+    if horizon < 10:
+        raise ValueError(f"--ifo must pay for at least ten iterations, {10 * iteration + 3 * n:.0f}; got {max_ifo}")
+    return replace(problem.defaults["learning_rate"], horizon=horizon)
+
+
 def _run(P, d, name, x0, method, params, seed, max_ifo, show):
     literal, exact = method == "storm-c-paper", method == "lbfgs"
     problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
-    n, params = problem.n_inner, dict(params)
+    params = {"tol": 1e-8 if exact else 0, **params}
     if not (literal or exact):
-        B = problem.defaults["batch_size"][0]
-        sampled = n if B is None else B + problem.n_near
-        iteration = n + 2 * sampled
-        if method in ("sarah-c", "vrsc-pg"):  # a checkpoint after as many steps as draw n components
-            steps = 1 if B is None else -(-n // B)
-            iteration = (steps * iteration + 3 * n) / (steps + 1)
-        horizon = int((max_ifo - 3 * n) / iteration)
-        if horizon < 10:
-            raise ValueError(f"--ifo must pay for at least ten iterations, {10 * iteration + 3 * n:.0f}; got {max_ifo}")
-        rate = problem.defaults["learning_rate"]
-        params["learning_rate"] = replace(rate, horizon=horizon)
+        params["learning_rate"] = scheduled(problem, method, max_ifo)
+    return embed(problem, name, x0, method, params, seed, max_ifo, show)
+
+
+def embed(problem, name, x0, method, params, seed, max_ifo, show):
+    """Run a method on an SNE problem.
+
+    Parameters
+    ----------
+    problem : SNEProblem
+    name : str
+        Of the method in tables.
+    x0 : ndarray of shape (n_points, d)
+    method : str
+    params : dict
+        For `sk_stormc.minimize`.
+    seed, max_ifo : int
+    show : callable
+        Called with the fraction of the run that is done.
+
+    Returns
+    -------
+    Embedded
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C.
+    """
+    n, d = problem.n_blocks, problem.n_components
     began = time.perf_counter()
     result = minimize(
         problem,
@@ -144,11 +211,12 @@ def _run(P, d, name, x0, method, params, seed, max_ifo, show):
         x0.ravel(),
         random_state=seed,
         max_ifo=max_ifo,
-        tol=1e-8 if exact else 0,
         record_every=max(1, max_ifo // 30),
         on_record=lambda record: show(min(1.0, record.ifo / max_ifo)),
         **params,
     )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
     seconds = time.perf_counter() - began
     constant = problem.divergence(result.x) - problem.objective(result.x) / n
     return Embedded(
@@ -213,7 +281,9 @@ def add_arguments(parser):
     parser : argparse.ArgumentParser
     """
     parser.add_argument(
-        "--data", metavar="FILE", help="your own points, .npz (X, perhaps y) or .csv (a column 'label'), not digits"
+        "--data",
+        metavar="FILE",
+        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
     )
 
 

@@ -189,7 +189,7 @@ def place_labels(ax, points, texts, *, taken=(), **style):
     -------
     list of Annotation
     """
-    figure = ax.figure.get_figure(root=True)
+    figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout decides how much room there is
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):

@@ -275,7 +275,7 @@ class _Colours:
 
 def _name_classes(ax, Z, colours):
     """Write the name of each class where most of its points are, unless another name is there."""
-    figure = ax.figure.get_figure(root=True)
+    figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout decides how much room there is
     labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
     for k in np.argsort(-np.bincount(colours.codes), kind="stable"):  # the largest first

@@ -238,7 +238,7 @@ class FrontierDisplay:
         scale = np.ptp(points, axis=0)
         far = np.abs((points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)).max(axis=1)
         order = np.argsort(-far, kind="stable")[:WRITTEN]
-        ax.figure.get_figure(root=True).draw_without_rendering()  # the layout decides where things are
+        ax.figure.figure.draw_without_rendering()  # the layout decides where things are
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
         along = np.linspace(0, len(self.line_.get_xdata()) - 1, ALONG)
         line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]

@@ -1,8 +1,13 @@
 """The contract of a compositional problem: what is minimised, and nothing of how."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
+
+from sk_stormc._typing import Array, FloatArray
 
 __all__ = ["CompositionalProblem"]
 
@@ -49,7 +54,7 @@ class CompositionalProblem(ABC):
     defaults = {}
     paper = {}
 
-    def initial_point(self, rng):
+    def initial_point(self, rng: np.random.Generator) -> FloatArray:
         """A start x_0: zeros; its dtype is the run's.
 
         Parameters
@@ -62,7 +67,7 @@ class CompositionalProblem(ABC):
         """
         return np.zeros(self.n_variables)
 
-    def draw_inner(self, rng, shape):
+    def draw_inner(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Draws of inner components: indices j, uniform with replacement.
 
         Weights, a successor for every state or a stream are an override of this.
@@ -80,7 +85,7 @@ class CompositionalProblem(ABC):
         """
         return rng.integers(self.n_inner, size=shape)
 
-    def draw_outer(self, rng, shape):
+    def draw_outer(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Draws of outer components: indices i, uniform with replacement.
 
         Parameters
@@ -163,7 +168,7 @@ class CompositionalProblem(ABC):
         return True
 
     @abstractmethod
-    def inner_batch(self, draws):
+    def inner_batch(self, draws: Array | None) -> Any:
         """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
 
         Parameters
@@ -178,7 +183,7 @@ class CompositionalProblem(ABC):
         """
 
     @abstractmethod
-    def outer_batch(self, draws):
+    def outer_batch(self, draws: Array | None) -> Any:
         """Gather a batch of outer components.
 
         Parameters
@@ -192,7 +197,7 @@ class CompositionalProblem(ABC):
         """
 
     @abstractmethod
-    def inner(self, x, batch):
+    def inner(self, x: FloatArray, batch: Any) -> FloatArray:
         """g(x, B), the batch's mean.
 
         Parameters
@@ -207,7 +212,7 @@ class CompositionalProblem(ABC):
         """
 
     @abstractmethod
-    def jacobian(self, x, batch):
+    def jacobian(self, x: FloatArray, batch: Any) -> Any:
         """dg(x, B), the batch's mean: plain data, with no reference to the problem.
 
         Parameters
@@ -222,7 +227,7 @@ class CompositionalProblem(ABC):
             Or what `vjp` understands.
         """
 
-    def vjp(self, J, v):
+    def vjp(self, J: Any, v: FloatArray) -> FloatArray:
         """J.T @ v.
 
         Parameters
@@ -237,7 +242,9 @@ class CompositionalProblem(ABC):
         return v.dot(J)
 
     @abstractmethod
-    def outer_gradient(self, x, u, batch):
+    def outer_gradient(
+        self, x: FloatArray, u: FloatArray, batch: Any
+    ) -> tuple[FloatArray | None, FloatArray]:
         """Gradient of f in its direct argument and in the inner value, the batch's mean.
 
         Parameters
@@ -306,7 +313,7 @@ class CompositionalProblem(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no scaled, which a problem with a log_scale needs")
 
     @abstractmethod
-    def outer(self, x, u):
+    def outer(self, x: FloatArray, u: FloatArray) -> float:
         """f(x, u) over all components, exact, without R.
 
         Parameters
@@ -319,7 +326,7 @@ class CompositionalProblem(ABC):
         float
         """
 
-    def objective(self, x):
+    def objective(self, x: FloatArray) -> float:
         """Phi(x), exact, R included.
 
         Parameters
@@ -333,7 +340,20 @@ class CompositionalProblem(ABC):
         value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
         return value if self.penalty is None else value + self.penalty.value(x)
 
-    def gradient(self, x):
+    def reported(self, x: FloatArray) -> float:
+        """What records and results have for x: Phi(x), or what it is a smoothed form of.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self.objective(x)
+
+    def gradient(self, x: FloatArray) -> FloatArray:
         """The exact gradient of Phi without R: F at full batches.
 
         Parameters

@@ -1,10 +1,13 @@
 """A check of user-defined problems against the contract that the solvers rely on."""
 
+from __future__ import annotations
+
 import math
 import pickle
 
 import numpy as np
 
+from sk_stormc._typing import ArrayLike, RandomState
 from sk_stormc._validation import as_numbers, check_instance, check_int, seeded, short
 from sk_stormc.metrics import as_metric
 from sk_stormc.problems._attributes import check_attributes, require, require_plain
@@ -21,7 +24,14 @@ MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
 
-def check_problem(problem, x=None, *, repeated=None, n_draws=1000, random_state=0):
+def check_problem(
+    problem: CompositionalProblem,
+    x: ArrayLike | None = None,
+    *,
+    repeated: CompositionalProblem | None = None,
+    n_draws: int = 1000,
+    random_state: RandomState = 0,
+) -> None:
     """Check that a problem keeps the contract of `CompositionalProblem`.
 
     Derivatives are compared with central differences, batches with the mean over all components, and what

@@ -1,5 +1,7 @@
 """Portfolios of least entropic risk."""
 
+from numbers import Real
+
 import numpy as np
 
 from sk_stormc._validation import check_choice
@@ -51,6 +53,11 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         metric=None,
     ):
         check_choice("risk_measure", risk_measure, ("entropic",))
+        if isinstance(risk_aversion, Real) and risk_aversion == np.inf:
+            raise ValueError(
+                "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
+                "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"
+            )
         super().__init__(
             returns,
             risk_aversion,

@@ -133,6 +133,10 @@ class LogMeanExpProblem(WeightedComponents):
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), 1.0 / len(draws)
 
+    def weighted_inner_batch(self, draws, factors):
+        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
+        return self.gather(draws), factors / len(draws)
+
     def draw_outer(self, rng, shape):
         """Zeros: f has one component."""
         return np.zeros(shape, dtype=np.intp)
@@ -182,15 +186,19 @@ class LogMeanExpProblem(WeightedComponents):
 
     # exact at any x
 
-    def objective(self, x):
-        """Phi(x), exact, R included."""
+    def log_mean(self, x):
+        """log sum_j w_j exp(e_j(x)), exact, in float64."""
         parts = []
         for start, rows in self.blocks():
             e = self.exponents(x, rows).astype(float)
             weight = 1.0 / self.n_inner if self.weights is None else self.weights[start : start + len(e)]
             if np.any(weight):  # a block without weight has no logarithm
                 parts.append(logsumexp(e, b=weight))
-        value = self.scale * float(logsumexp(parts))
+        return float(logsumexp(parts))
+
+    def objective(self, x):
+        """Phi(x), exact, R included."""
+        value = self.scale * self.log_mean(x)
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def gradient(self, x):

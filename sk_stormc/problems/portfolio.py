@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from sk_stormc.problems._weighted import WeightedComponents, with_sum_one
 
 __all__ = ["PortfolioProblem"]
 
+RISK_MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
 CHUNK = 4096  # rows that are taken to float64 at a time
 PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
 
@@ -24,21 +26,21 @@ class Factors(NamedTuple):
 
     mean: np.ndarray | None  # a row of 1 / B
     minus: np.ndarray  # a row of -1
-    weight: np.ndarray | float  # of each period: without axes in a drawn batch, faster than a number
-    slope: np.ndarray | float  # 2 lambda weight
+    weight: np.ndarray | float  # of each period's return: without axes in a drawn batch, faster than a number
+    slope: np.ndarray | float  # 2 lambda times the weight of each period
     combine: Callable  # `combine`, or the method dot where that does the same
 
 
 class BySize(dict):
     """The `Factors` of drawn batches by their size, each made when first asked for."""
 
-    def __init__(self, dtype, risk_aversion):
-        self.dtype, self.risk_aversion = dtype, risk_aversion
+    def __init__(self, dtype, gain, price):
+        self.dtype, self.gain, self.price = dtype, gain, price
 
     def __missing__(self, size):
         weight = 1 / size
         mean, minus = (np.full((1, size), value, self.dtype) for value in (weight, -1.0))
-        weight, slope = (np.array(value, self.dtype) for value in (weight, 2 * self.risk_aversion * weight))
+        weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
         whole = size <= PIECE or self.dtype == np.float64
         factors = self[size] = Factors(mean, minus, weight, slope, np.ndarray.dot if whole else combine)
         return factors
@@ -66,7 +68,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
     `sk_stormc.problems.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
-    return within it.
+    return within it. "cvar" and "evar" make those of `sk_stormc.problems.cvar` and `sk_stormc.problems.evar`, which
+    have one more variable and a parameter ``confidence``.
 
     Parameters
     ----------
@@ -74,8 +77,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         In any unit; float32 stays float32, with means accumulated in float64. A memmap of floats stays on its disk: its
         rows are read a block or a batch at a time.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns.
-    risk_measure : {"variance", "semivariance", "entropic"}, default="variance"
+        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` leaves only the risk, with weight 1.
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods, in all means; a batch draws periods with these probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
@@ -118,8 +121,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         penalty=None,
         metric=None,
     ):
-        check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
-        check_choice("risk_measure", risk_measure, ("variance", "semivariance", "entropic"))
+        if not (isinstance(risk_aversion, Real) and risk_aversion == np.inf):
+            check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
+        check_choice("risk_measure", risk_measure, RISK_MEASURES)
         self.check_class(risk_measure)
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
@@ -150,7 +154,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     @risk_aversion.setter
     def risk_aversion(self, value):
-        self._risk_aversion, self._factors = value, BySize(self.returns.dtype, value)
+        self._risk_aversion = value
+        self._gain, self._price = (0.0, 1.0) if value == np.inf else (1.0, value)  # of return and of risk
+        self._factors = BySize(self.returns.dtype, self._gain, self._price)
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
@@ -172,9 +178,36 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             return self.returns, self._all_factors()
         return self.returns.take(draws, 0, mode="clip"), self._factors[len(draws)]
 
+    def weighted_inner_batch(self, draws, factors):
+        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
+        weight = (factors / len(draws)).astype(self.returns.dtype, copy=False)
+        return weight[None].dot(self.returns.take(draws, 0, mode="clip"))
+
+    def weighted_outer_batch(self, draws, factors):
+        """The same for f."""
+        plain, dtype = self._factors[len(draws)], self.returns.dtype
+        weight = factors / len(draws)
+        slope = (2 * self.risk_aversion * weight).astype(dtype, copy=False)
+        weighted = plain._replace(mean=None, weight=weight.astype(dtype, copy=False), slope=slope)
+        return self.returns.take(draws, 0, mode="clip"), weighted
+
     def description(self):
         """Sizes, risk measure and risk aversion."""
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+
+    # what x says of the portfolio, for problems that have other variables beside the weights
+
+    def weights_of(self, x):
+        """The portfolio's weights in x: here x itself."""
+        return x
+
+    def start_at(self, weights):
+        """The x with these weights to start from."""
+        return weights
+
+    def value_at(self, weights):
+        """The objective of a portfolio, exact, R included."""
+        return self.objective(weights)
 
     # g, dg, f and its gradient
 
@@ -206,12 +239,14 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             d = y - u[0]
             if self.semi:
                 np.minimum(d, 0, out=d)
-            values = self.risk_aversion * d.astype(float) ** 2 - y
+            values = self._price * d.astype(float) ** 2 - self._gain * y
             total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
         return float(total / self.n_inner if self.weights is None else total)
 
     def unbounded_below(self):
         """Whether some portfolio has mean return without risk: a constant asset, or no more periods than assets."""
+        if not self._gain:
+            return False  # a risk is not negative
         R, penalty = self.returns, self.penalty
         free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
         if penalty is not None and not free:
@@ -232,7 +267,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         dtype = self.returns.dtype
         weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(dtype)
         minus = np.full((1, self.n_inner), -1.0, dtype)
-        return Factors(None, minus, weight, 2 * self.risk_aversion * weight, combine)
+        return Factors(None, minus, self._gain * weight, 2 * self._price * weight, combine)
 
     def _chunks(self):
         """Rows in float64 with their weights as a column."""

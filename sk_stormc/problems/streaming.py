@@ -2,18 +2,17 @@
 
 import copy
 import math
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
-from sk_stormc._validation import check_int
+from sk_stormc._validation import check_bool, check_int
+from sk_stormc.problems._rows import Position, Rows, WeightedPosition, stack
 from sk_stormc.problems.base import CompositionalProblem
 
-__all__ = ["WINDOW", "StreamingProblem", "stack"]
+__all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
+PIECES = 12  # of the window, all of which must say that the objective went up: one alone may be chance
 WINDOW = 512  # rows by which a stream is known, unless said otherwise
 
 STEPS = ("learning_rate", "momentum", "beta", "normalization", "precision")  # defaults that are not of a finite sum
@@ -41,6 +40,18 @@ class StreamingProblem(CompositionalProblem):
         Rows that say what the unknown whole looks like: the metric is that of the first ones, `objective` is Phi over
         the last ones that f has had.
 
+    weighted : bool, default=False
+        Whether the last array of a batch has weights of its rows, such as importance ratios: positive numbers, whose
+        unit does not matter. A row counts as its weight over the mean weight of the rows so far. ``problem`` is then
+        called without them for batches, which need its `weighted_inner_batch` and `weighted_outer_batch` (those of
+        `PortfolioProblem`), and with ``sample_weight=`` for a window.
+
+    Attributes
+    ----------
+    state : RunState or None
+        Of the last run on this stream, also where an error that the iterator raised has ended it: that run goes on with
+        ``state=`` of it, once the iterator gives rows again or after `feed`. No row is lost.
+
     Raises
     ------
     ValueError
@@ -49,9 +60,9 @@ class StreamingProblem(CompositionalProblem):
     Notes
     -----
     A constant Jacobian is tracked like any other: its mean over all components is not known. Methods that need all
-    components raise a ValueError (L-BFGS, anchors, checkpoints without a size). An error that the iterator raises ends
-    the run without a result, and rows that g, its Jacobian and f have all had are lost. Let it end instead, and `feed`
-    the rows that come later.
+    components raise a ValueError (L-BFGS, anchors, checkpoints without a size). After Ctrl-C the result has
+    ``stop_reason`` "interrupted", and its state goes on with the bits of a run that was not interrupted. (A generator
+    in which Ctrl-C, or an error, is raised is at its end: that is Python's rule. `feed` what it did not give.)
 
     Examples
     --------
@@ -67,21 +78,26 @@ class StreamingProblem(CompositionalProblem):
     """
 
     n_inner = math.inf
+    instead = "fit, where the rows fit on a disk"  # of a stream that cannot be followed, for a warning
 
-    def __init__(self, batches, problem, *, window=WINDOW):
+    def __init__(self, batches, problem, *, window=WINDOW, weighted=False):
         check_int("window", window, low=2)
+        check_bool("weighted", weighted)
         if not callable(problem):
             raise ValueError(f"problem must be callable, such as PortfolioProblem, got {problem!r}")
         if not isinstance(batches, Iterable):
             raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
-        self.window, self._make = window, problem
+        self.window, self._make, self._weighted = window, problem, weighted
+        self.state = None
         self._c = 0.0  # log of the unit of u: batches and their problems do not know it
-        self._rows = _Rows(batches)
+        self._rows = Rows(batches)
         self._rows.has(window)
         if not self._rows.stop:
             raise ValueError("batches must have a row, got none")
         # a copy: a view would keep all of the first batch
-        self._first = first = self._checked(self._make(*(part.copy() for part in self._rows.between(0, window))))
+        self._first = first = self._whole(*(part.copy() for part in self._rows.between(0, window)))
+        if weighted and not hasattr(first, "weighted_inner_batch"):
+            raise ValueError(f"weighted=True needs a problem with weighted_inner_batch, got {first!r}")
         self.n_outer = 1 if first.n_outer == 1 < first.n_inner else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
         self.inner_floor, self.paper = first.inner_floor, first.paper
@@ -119,6 +135,17 @@ class StreamingProblem(CompositionalProblem):
         """
         self._rows.feed(rows)
 
+    def fork(self):
+        """The same stream for a run that may be given up: what it feeds, reads and lets go, this one does not.
+
+        Returns
+        -------
+        StreamingProblem
+        """
+        stream = copy.copy(self)
+        stream._rows = self._rows.fork()
+        return stream
+
     def starved(self):
         """Whether the rows that a run stopped for have not come yet.
 
@@ -136,24 +163,53 @@ class StreamingProblem(CompositionalProblem):
 
     def sources(self, generators):
         """Positions in the stream, in the order g, its Jacobian, f."""
-        return [Position(batches_behind) for batches_behind in range(len(generators))]
+        kind = WeightedPosition if self._weighted else Position
+        return [kind(batches_behind) for batches_behind in range(len(generators))]
 
     def draw_inner(self, position, shape):
-        """The next rows."""
-        return position.take(shape)
+        """The next rows; with weights, and the mean weight so far."""
+        return self._draw(position, shape)
 
     def draw_outer(self, position, shape):
-        """The next rows."""
-        return position.take(shape)
+        """The same for f."""
+        return self._draw(position, shape)
+
+    def _draw(self, position, shape):
+        draws = position.take(shape)
+        return [(draws[0], self._mean_weight(position))] if self._weighted else draws
+
+    def _mean_weight(self, position):
+        """Of the rows up to a position, and of the first window at the least."""
+        self.require(np.array([position.at - 1]))
+        stop = max(position.at, min(self.window, self._rows.stop))
+        if stop > position.n:
+            position.total += float(self._rows.between(position.n, stop)[-1].sum(dtype=float))
+            position.n = stop
+        return position.total / position.n
 
     def lasts(self, positions, n_rows):
-        """Whether there are so many more rows for the kind that is ahead; rows that all have had are let go."""
+        """Whether there are so many more rows for the kind that is ahead."""
         at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
-        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
         return self._rows.has(max(at) + n_rows)
+
+    def hold(self, positions):
+        """Let go of the rows that a run does not need which goes on from here."""
+        at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
+        self._rows.keep = max(self._rows.keep, min(min(at), max(at) - self.window))
+
+    def look_at(self, positions):
+        """Let the objective be that of the window which ends where a run is."""
+        self._rows.used = max(position.at for position in positions)
+
+    def broke(self, error):
+        """Whether this is the error that the iterator raised last."""
+        return error is self._rows.error
 
     def inner_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
+        if self._weighted:
+            problem, draws, factors = self._locate_weighted(draws)
+            return problem, problem.weighted_inner_batch(draws, factors)
         problem, draws = self._locate(draws)
         if self.jacobian_kind == "operator":  # these rows alone: the Jacobian is kept longer
             problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
@@ -162,6 +218,9 @@ class StreamingProblem(CompositionalProblem):
 
     def outer_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
+        if self._weighted and self.n_outer > 1:
+            problem, draws, factors = self._locate_weighted(draws)
+            return problem, problem.weighted_outer_batch(draws, factors)
         problem, draws = (self._first, None) if self.n_outer == 1 else self._locate(draws)
         return problem, problem.outer_batch(draws)
 
@@ -227,13 +286,49 @@ class StreamingProblem(CompositionalProblem):
         """That of the problem of the first rows."""
         return f"a stream of {type(self._first).__name__}(n_variables={self.n_variables})"
 
+    def uphill(self, x, start):
+        """Whether Phi over those rows is higher at x than at the start, beyond what is chance: on each part of them.
+
+        Parameters
+        ----------
+        x, start : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        bool
+        """
+        if self.objective(x) <= self.objective(start):
+            return False
+        first, last = self._ends()
+        ends = np.unique(np.linspace(first, last, PIECES + 1).astype(int)).tolist()
+        parts = (self._problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+        return all(not part.objective(x) <= part.objective(start) for part in parts)
+
     def _recent(self):
+        return self._problem_of(*self._ends())
+
+    def _ends(self):
         stop = max(self._rows.used, min(self.window, self._rows.stop))
-        return self._problem_of(max(self._rows.start, stop - self.window), stop)
+        return max(self._rows.start, stop - self.window), stop
 
     def _locate(self, draws):
         if draws is None:
             raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
+        rows = self._rows
+        self.require(draws)
+        if rows.problem is None:
+            rows.join()
+            parts = rows.between(rows.start, rows.stop)
+            rows.problem = self._checked(self._make(*(parts[:-1] if self._weighted else parts)))
+        return rows.problem, draws - rows.start
+
+    def _locate_weighted(self, draws):
+        draws, mean = draws
+        problem, at = self._locate(draws)
+        return problem, at, self._rows.between(draws[0], draws[-1] + 1)[-1] / mean
+
+    def require(self, draws):
+        """Raise where these rows have not come, or have been let go."""
         rows, stop = self._rows, int(draws[-1]) + 1
         if not rows.has(stop):
             raise EOFError(f"row {stop - 1} of the stream has not come")
@@ -242,103 +337,17 @@ class StreamingProblem(CompositionalProblem):
                 f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
                 "result, another needs a stream of its own"
             )
-        if rows.problem is None:
-            rows.problem = self._problem_of(*rows.join())
-        rows.used = max(rows.used, stop)
-        return rows.problem, draws - rows.start
 
     def _problem_of(self, start, stop):
-        return self._checked(self._make(*self._rows.between(start, stop)))
+        return self._whole(*self._rows.between(start, stop))
+
+    def _whole(self, *parts):
+        """The problem of some rows, with their weights."""
+        if not self._weighted:
+            return self._checked(self._make(*parts))
+        return self._checked(self._make(*parts[:-1], sample_weight=parts[-1]))
 
     def _checked(self, problem):
         if not isinstance(problem, CompositionalProblem):
             raise ValueError(f"problem must return a CompositionalProblem, got {problem!r}")
         return problem
-
-
-@dataclass
-class Position:
-    """How far one kind of batch is in the stream."""
-
-    batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
-    at: int = 0
-    largest: int = 0  # batch so far
-
-    def take(self, shape):
-        """Numbers of the next rows."""
-        start, self.largest = self.start(shape[-1]), max(self.largest, shape[-1])
-        self.at = start + math.prod(shape)
-        return np.arange(start, self.at).reshape(shape)
-
-    def start(self, batch_size):
-        """Number of the first of them."""
-        return self.at + self.batches_behind * max(0, batch_size - self.largest)
-
-
-class _Rows:
-    """The rows that are still needed, by their numbers in the stream. Shared by copies of a problem."""
-
-    def __init__(self, batches):
-        self._source, self._fed = iter(batches), deque()
-        self._parts = []  # batches that have come: joined when rows of them are asked for
-        self.start = self.stop = 0  # of what is kept
-        self.keep = 0  # rows before this one are let go
-        self.used = 0  # rows that f has had
-        self.wanted = 0  # rows that were asked for last and were not there
-        self.problem = None  # of all that is kept
-
-    def __getstate__(self):
-        self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(())}  # what is to come is not part of a state
-
-    def feed(self, batch):
-        self._fed.append(tuple(_rows_of(part) for part in batch))
-
-    def has(self, stop):
-        """Whether the row before number ``stop`` has come; reads batches until it has."""
-        while self.stop < stop:
-            batch = next(self._source, None)
-            if batch is not None:
-                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
-            elif self._fed:
-                batch = self._fed.popleft()
-            else:
-                self.wanted = stop
-                return False
-            lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
-            if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
-                before = [part.shape for part in (self._parts or [batch])[0]]
-                found = [part.shape for part in batch]
-                raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
-            self._parts.append(batch)
-            self.stop += lengths.pop()
-            self.problem = None
-        return True
-
-    def between(self, start, stop):
-        """Rows as a tuple of arrays."""
-        self.join()
-        return tuple(part[start - self.start : stop - self.start] for part in self._parts[0])
-
-    def join(self):
-        """Make one array of what has come, without what was let go; where it starts and stops."""
-        if len(self._parts) > 1:
-            self._parts, self.start = self._kept(), max(self.start, self.keep)
-        return self.start, self.stop
-
-    def _kept(self):
-        old = max(0, self.keep - self.start)
-        return [tuple(stack(column)[old:] for column in zip(*self._parts, strict=True))]
-
-
-def _rows_of(part):
-    """A copy: the caller may read the next rows into the same array."""
-    rows = part.tocsr(copy=True) if sparse.issparse(part) else np.array(part)
-    if not rows.ndim:
-        raise ValueError(f"batches must be arrays with rows, got {part!r}")
-    return rows
-
-
-def stack(parts):
-    """Rows of several arrays or sparse matrices, one below the other."""
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)

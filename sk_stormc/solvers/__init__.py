@@ -1,10 +1,17 @@
 """The methods, by name, and `minimize`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from sklearn.base import clone
 
+from sk_stormc._typing import ArrayLike, RandomState
 from sk_stormc.checks import check_solver
-from sk_stormc.engine import CompositionalSolver, SolverResult, StopReason
+from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
+from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
 from sk_stormc.solvers.civr import CIVR
@@ -65,7 +72,7 @@ SOLVERS = {
 }
 
 
-def get_solver(solver):
+def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     """A fresh solver: of the class a name stands for, or a clone of an instance.
 
     Parameters
@@ -119,17 +126,17 @@ def _answer_scipy(problem, solver, params):
 
 
 def minimize(
-    problem,
-    solver="storm-c",
-    x0=None,
+    problem: CompositionalProblem,
+    solver: str | CompositionalSolver = "storm-c",
+    x0: ArrayLike | None = None,
     *,
-    random_state=None,
-    state=None,
-    record_every=None,
-    on_record=None,
-    verbose=0,
-    **solver_params,
-):
+    random_state: RandomState = None,
+    state: RunState | None = None,
+    record_every: int | None = None,
+    on_record: Callable[[Record], object] | None = None,
+    verbose: int = 0,
+    **solver_params: Any,
+) -> SolverResult:
     """Minimise a compositional problem.
 
     Parameters

@@ -86,7 +86,8 @@ class LBFGS(CompositionalSolver):
             return
         found = type(penalty).__name__ + (" with a budget" if isinstance(penalty, Box) else "")
         raise ValueError(
-            f"solver='lbfgs' takes bounds and an l1 norm, not a budget or the simplex, got {found}; use 'storm-c'"
+            "solver='lbfgs' takes bounds and an l1 norm, not a budget, the simplex or the cost of trades, "
+            f"got {found}; use 'storm-c'"
         )
 
     def prepare(self, oracle, s):

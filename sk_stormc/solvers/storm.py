@@ -286,6 +286,10 @@ class STORMCompositional(CompositionalSolver):
             best = s.anchoring.best
             between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value
             return s.x if between else best.estimate.x
+        if oracle.streaming and oracle.metric.curvature is not None:
+            return self.proximal_point(oracle, s, s.now.F)  # the coming iterate: F knows the last rows, x_T does not
+        if oracle.streaming and oracle.metric.curvature is not None:
+            return self.proximal_point(oracle, s, s.now.F)  # the coming iterate: F knows the last rows, x_T does not
         if oracle.problem.penalty is not None and s.rule.normalization is not None:
             # between feasible points x has no exact zeros; x~ has
             return self.proximal_point(oracle, s, s.now.F)

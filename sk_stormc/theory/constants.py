@@ -1,9 +1,12 @@
 """The theory's constants of a problem, as far as sampling shows them."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
 
+from sk_stormc._typing import ArrayLike, RandomState
 from sk_stormc._validation import as_numbers, check_instance, check_int, check_number, seeded
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.theory.parameters import ProblemConstants
@@ -14,7 +17,13 @@ FLOOR = 1e-3  # of a constant, in units of the others
 VARIANCE_POINTS = 10  # at which variances are taken
 
 
-def estimate_constants(problem, x0, radius, n_samples=200, random_state=None):
+def estimate_constants(
+    problem: CompositionalProblem,
+    x0: ArrayLike,
+    radius: float,
+    n_samples: int = 200,
+    random_state: RandomState = None,
+) -> ProblemConstants:
     """Constants of a problem by sampling components at points of a ball around x0.
 
     These are no bounds. They are the largest values seen, hence lower bounds of the suprema over the ball (the H's,

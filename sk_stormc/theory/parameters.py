@@ -4,11 +4,14 @@ The paper's letters throughout; a_. = alpha_. eps, B_. = beta_. / eps, S_. = gam
 printed formulas have a slip, "corrected" is the default and "paper" the printed form.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from sk_stormc._typing import FloatArray
 from sk_stormc._validation import check_bool, check_choice, check_instance, check_number
 
 __all__ = [
@@ -128,7 +131,7 @@ class StormParameters:
             check_number(field.name, getattr(self, field.name), low=0, inclusive=False)
 
     @property
-    def ifo(self):
+    def ifo(self) -> float:
         """IFO of the run, by Lemma 3.1: S_g + S_dg + S_f + T (B_g + B_dg + B_f)."""
         return self.S_g + self.S_dg + self.S_f + self.T * (self.B_g + self.B_dg + self.B_f)
 
@@ -141,7 +144,9 @@ def _K(k, p):
     return 4 * k.M_f**2 * P + 4 * k.L_f**2 * c**p * Q, c
 
 
-def storm_parameters(constants, epsilon, variant="corrected", round_up=True):
+def storm_parameters(
+    constants: ProblemConstants, epsilon: float, variant: str = "corrected", round_up: bool = True
+) -> StormParameters:
     """The parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
 
     Parameters
@@ -229,7 +234,9 @@ def _scaled(epsilon, p):
     return *alpha, *beta, *gamma, p.T * epsilon**2
 
 
-def equipartition(constants, epsilon, parameters):
+def equipartition(
+    constants: ProblemConstants, epsilon: float, parameters: StormParameters
+) -> FloatArray:
     """The error equipartition behind Proposition 3.2: left sides of (E1), (E2), (E3), corrected, over their right ones.
 
     They bound the mean squared errors of g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the
@@ -271,7 +278,9 @@ def equipartition(constants, epsilon, parameters):
     return 144 * np.array([k.M_g**2 * k.L_f**2 * E1, k.M_f**2 * E2, E3])
 
 
-def theorem_condition(constants, epsilon, parameters, variant="corrected"):
+def theorem_condition(
+    constants: ProblemConstants, epsilon: float, parameters: StormParameters, variant: str = "corrected"
+) -> float:
     """The left side of Theorem 1's condition, the sum of its twelve terms.
 
     Where it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, E|grad Phi(x^)| <= epsilon. It holds for

@@ -1,8 +1,19 @@
-"""A search over solver parameters on a dask cluster: the same bits as on one machine."""
+"""
+A search on a dask cluster
+==========================
 
+joblib sends the fits of a search to the workers of a cluster. The results have the same bits as on one machine. A
+cluster of two processes on this computer stands for a real one. It needs ``pip install dask distributed``.
+"""
+
+# %%
+# The search
+# ----------
+# Everything is within ``if __name__ == "__main__"``, because the workers import this file.
 import joblib
 import numpy as np
 from dask.distributed import Client, LocalCluster
+from matplotlib import pyplot as plt
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from threadpoolctl import threadpool_limits
 
@@ -11,6 +22,7 @@ from sk_stormc.datasets import make_gaussian_returns
 
 
 def make_search():
+    """All combinations of three learning rates and two batch sizes, on three splits."""
     return GridSearchCV(
         CompositionalPortfolio("sarah-c", constraint="long_only", max_iter=200, random_state=0),
         {"solver__learning_rate": [0.003, 0.01, 0.03], "solver__batch_size": [8, 32]},
@@ -20,7 +32,7 @@ def make_search():
     )
 
 
-if __name__ == "__main__":  # worker processes import this file
+if __name__ == "__main__":
     returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
     # dask gives its workers one BLAS thread each: the same here, since with more a long sum may round otherwise
     with (
@@ -37,3 +49,17 @@ if __name__ == "__main__":  # worker processes import this file
             np.testing.assert_array_equal(far.cv_results_[name], here.cv_results_[name])
     np.testing.assert_array_equal(far.best_estimator_.weights_, here.best_estimator_.weights_)
     print(f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}")
+
+# %%
+# The scores
+# ----------
+# Each circle is a candidate's score on the cluster, and the cross in it the score here.
+if __name__ == "__main__":
+    names = [f"{p['solver__learning_rate']}\n{p['solver__batch_size']}" for p in here.cv_results_["params"]]
+    figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    ax.errorbar(names, far.cv_results_["mean_test_score"], far.cv_results_["std_test_score"], fmt="o", markersize=12,
+                fillstyle="none", capsize=4, label="two workers (bars: spread over the splits)")  # fmt: skip
+    ax.plot(names, here.cv_results_["mean_test_score"], "kx", label="this process")
+    ax.set(xlabel="learning rate, and batch size below it", ylabel="mean return over its standard deviation")
+    ax.legend(frameon=False)
+    plt.show()

@@ -1,11 +1,19 @@
-"""Mean and deviation over risk_aversion: long only, bounded and fully invested, and losses only; and a picture."""
+"""
+Frontiers under different limits
+================================
 
+The frontier has the portfolios that give the most return for their risk. Limits on the weights move it. Here long
+positions only are compared with positions of at most 30 percent, and with a measure of risk that is about losses only.
+"""
+
+# %%
+# Four values of the aversion to risk
+# -----------------------------------
+# The more averse, the less is earned, the less it varies, and the more assets are held.
 import numpy as np
-from matplotlib import pyplot as plt
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.plotting import FrontierDisplay
 
 mean = np.linspace(0.02, 0.2, 10)  # percent a day
 returns = make_gaussian_returns(2500, 10, mean=mean, condition_number=4, random_state=0)
@@ -22,9 +30,18 @@ for name, params in portfolios.items():
         held = np.count_nonzero(fit.weights_)
         print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
 
+# %%
+# The frontiers
+# -------------
+# ``FrontierDisplay`` fits the whole curve. The points are the assets. A limit of 30 percent costs return where little
+# risk is avoided, and nothing where risk is avoided most, since assets are mixed there anyway.
+from matplotlib import pyplot as plt
+
+from sk_stormc.plotting import FrontierDisplay
+
 figure, ax = plt.subplots(layout="constrained")
 for name, look in (("long only", {}), ("at most 30 %", {"color": "black", "marker": "s"})):
     FrontierDisplay.from_estimator(
         CompositionalPortfolio(random_state=0, **portfolios[name]), returns, name=name, ax=ax, **look
     )
-figure.savefig("portfolio_frontier.png", dpi=150)
+plt.show()

@@ -1,0 +1,100 @@
+"""Which estimator, which solver? The guide's tables, whose numbers come from the results of other benchmarks."""
+
+from statistics import fmean, median
+
+from benchmarks import _tables
+
+FROM = ("portfolio", "newer", "desk", "sne_vs_tsne", "bellman", "streams", "gallery")  # whose results are used
+TAILS = ("cvar", "evar")
+
+
+def tables(folder=_tables.RESULTS):
+    """The tables by their names, each with a last line that says where its numbers are from.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the results; all of `FROM` must be there.
+    """
+    stored = {name: _tables.load(name, folder) for name in FROM}
+    results = {name: of["results"] for name, of in stored.items()}
+    made = {"portfolios": _portfolios(results), "others": _others(results)}
+    texts = {}
+    for name, (header, rows, sources) in made.items():
+        dates = {stored[source]["run_with"]["date"] for source in sources}
+        commands = ", ".join(f"`{source}`" for source in sources)
+        origin = f"(numbers of `python -m benchmarks`: {commands}; {', '.join(sorted(dates))})"
+        texts[f"choices/{name}"] = f"{_tables.markdown(header, rows)}\n\n{origin}\n"
+    return texts
+
+
+def _portfolios(results):
+    passes, cpu = results["portfolio"], results["newer"]["cpu"]
+
+    def mean_passes(objective, solver):  # to a relative gap of 1e-3, mean over the sets of the medians over the seeds
+        entries = [of[solver][0][0] for of in passes[objective].values()]
+        return "more than 100" if None in entries else f"{fmean(entries):.1f}"
+
+    def beside(objective, *solvers):
+        return ", ".join(f"`{solver}` {mean_passes(objective, solver)}" for solver in solvers)
+
+    def milliseconds(solver):
+        return f"{median(of[solver] for of in cpu.values()):.0f}"
+
+    def seconds(periods):
+        found = {row["risk"]: row for row in results["desk"] if row["periods"] == periods and row["risk"] in TAILS}
+        size = f"{periods:,} x {found['cvar']['assets']}"
+        here, there = ([f"{found[risk][which]['seconds']:.2g}" for risk in TAILS] for which in ("sk_stormc", "skfolio"))
+        return f"seconds at {size}: CVaR {here[0]}, EVaR {here[1]}; skfolio {there[0]} and {there[1]}"
+
+    header = ["you want", "take", "measured"]
+    rows = [
+        ["least variance, data in memory, no constraint or bounds only", '`solver="lbfgs"`',
+         f"CPU ms of a fit: `lbfgs` {milliseconds('lbfgs')}, `storm-c` {milliseconds('storm-c')}"],
+        ["few passes over the data, since they are slow to read", '`solver="sketchy-storm"`, or the default',
+         f"passes: {beside('variance', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["to limit losses only (semivariance)", "the default",
+         f"passes: {beside('semivariance', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["to weigh rare large losses more (entropic risk)", "the default",
+         f"passes: {beside('entropic', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["to limit the mean of the worst losses (CVaR, EVaR), thousands of periods", "the default", seconds(2500)],
+        ["the same, hundreds of periods", "skfolio, or the default", seconds(250)],
+        ["no short positions", 'the default, with `constraint="long_only"`',
+         f"passes: {beside('long only', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
+        ["bounds, and weights that sum to one", "the default, with `constraint=` and `budget=`",
+         f"passes: {beside('box and budget', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
+        ["at most 1,024 periods", "the default, or `lbfgs`",
+         f"passes: {beside('few periods', 'storm-c', 'sarah-c', 'lbfgs')}"],
+    ]  # fmt: skip
+    return header, rows, ("portfolio", "newer", "desk")
+
+
+def _others(results):
+    def fit(part, method, **where):
+        rows = [row for row in results["sne_vs_tsne"][part] if row["method"] == method]
+        (row,) = [row for row in rows if all(row[key] == value for key, value in where.items())]
+        return f"{median(row['seconds']):.1f} s, divergence {median(row['kl']):.3f}"
+
+    gap = results["bellman"]["gap"][0]  # a dense model of 400 states
+    streamed, whole = results["streams"]["memory"]
+    gallery = {name: of for name, of in results["gallery"].items() if "with a metric" not in name}
+    done = [name for name, of in gallery.items() if not of["storm-c"]["warned"][0]]
+    fewer = [name for name in done if gallery[name]["storm-c"]["passes"][0] < gallery[name]["lbfgs"]["passes"][0]]
+    header = ["you have", "take", "measured"]
+    rows = [
+        ["points to draw in two or three dimensions", "`SNEEmbedding()`",
+         f"20,000 points: {fit('n20000', 'SNEEmbedding')}; scikit-learn's `TSNE` {fit('n20000', 'scikit-learn TSNE')}"],
+        ["points to compress to more than three dimensions", "`SNEEmbedding(5)`",
+         f"1,797 digits in five dimensions: {fit('gaussian', 'SNEEmbedding', d=5)}; "
+         f"L-BFGS on all pairs, best of three, {fit('gaussian', 'L-BFGS, best of three', d=5)}"],
+        ["logged transitions, up to 2,000 features", '`BellmanValueEstimator(solver="lstd")`',
+         f"400 states: exact in {gap['least squares']:.0f} ms; `storm-c` {gap['storm-c']['ms']:.0f} ms "
+         f"to a relative gap of 1e-3"],
+        ["returns that do not fit in memory", "`fit` on a memmap, or `partial_fit` for one pass",
+         f"{streamed['rows']:,} rows: `partial_fit` {streamed['seconds']:.0f} s, gap {streamed['gap']:.0e}; "
+         f"`fit` {whole['seconds']:.0f} s, gap {whole['gap']:.0e}"],
+        ["an objective of your own, f(g(x)) with averages in both", "`minimize(problem)`",
+         f"`storm-c` converges untuned on {len(done)} of {len(gallery)} problems of the literature, "
+         f"and takes fewer passes than L-BFGS on {len(fewer)} of them"],
+    ]  # fmt: skip
+    return header, rows, ("sne_vs_tsne", "bellman", "streams", "gallery")

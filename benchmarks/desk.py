@@ -1,0 +1,124 @@
+"""Times of skfolio and of this library on the same portfolios, long only, to a gap of 1e-4 or less.
+
+Returns are Student t with three degrees of freedom, with a market in them, in percent: in fractions skfolio's solver
+fails on some of them. Both have their default settings, and skfolio its default solver. The risk aversion is 1 for the
+tail risks, and .05 for the others. Gaps are those of the objective, evaluated by this library, above the smaller of the
+two. Times are medians of three fits, or one fit where that takes more than two seconds. skfolio has no entropic risk.
+"""
+
+import importlib.util
+import statistics
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks._tables import markdown
+from sk_stormc import CompositionalPortfolio
+
+DURATION = "2 minutes"
+NEEDS_DATA = False
+PACKAGES = ("skfolio",)
+SIZES = (250, 25), (2500, 100), (10_000, 200)
+RISKS = {
+    "variance": ("VARIANCE", 0.05),
+    "semivariance": ("SEMI_VARIANCE", 0.05),
+    "cvar": ("CVAR", 1.0),
+    "evar": ("EVAR", 1.0),
+    "entropic": (None, 0.05),
+}
+
+
+def heavy_tailed(n, d):
+    """Daily returns in percent."""
+    rng = np.random.default_rng(0)
+    market, own = rng.standard_t(3, (n, 1)), rng.standard_t(3, (n, d))
+    return 0.6 * market + own * rng.uniform(0.5, 1.5, d) + 0.05
+
+
+def ours(risk, aversion):
+    """This library's estimator."""
+    return CompositionalPortfolio(risk_measure=risk, risk_aversion=aversion, constraint="long_only", random_state=0)
+
+
+def theirs(risk, aversion):
+    """skfolio's."""
+    from skfolio import RiskMeasure
+    from skfolio.optimization import MeanRisk, ObjectiveFunction
+
+    return MeanRisk(
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure[risk], risk_aversion=aversion
+    )
+
+
+def fitted(estimator, R):
+    """Weights, the seconds of a fit, and whether it warned."""
+    seconds = []
+    while len(seconds) < 3 and (not seconds or seconds[0] < 2):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            began = time.perf_counter()
+            estimator.fit(R)
+            seconds.append(time.perf_counter() - began)
+    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in said)
+    return estimator.weights_, statistics.median(seconds), warned
+
+
+def run(quick, data):
+    """Measure: for each size and risk the seconds and the gap of both."""
+    results, installed = [], importlib.util.find_spec("skfolio") is not None
+    if not (installed or quick):
+        raise ImportError("skfolio is what this library is compared with: pip install 'sk_stormc[benchmarks]'")
+    for n, d in ((200, 5), (400, 10)) if quick else SIZES:
+        R = heavy_tailed(n, d)
+        for risk, (name, aversion) in RISKS.items():
+            judge = ours(risk, aversion)
+            found = {"sk_stormc": fitted(judge, R)}
+            if name is not None and installed:
+                found["skfolio"] = fitted(theirs(name, aversion), R)
+            values = {}
+            for library, (weights, _, _) in found.items():
+                judge.weights_ = weights
+                values[library] = -judge.score(R)
+            best = min(values.values())
+            entry = {"periods": n, "assets": d, "risk": risk}
+            for library, (_, seconds, warned) in found.items():
+                gap = (values[library] - best) / abs(best)
+                entry[library] = {"seconds": seconds, "gap": gap, "warned": warned}
+            results.append(entry)
+            print(f"{n} x {d}, {risk}: done", flush=True)
+    return {"settings": {"sizes": [list(size) for size in SIZES]}, "results": results}
+
+
+def seconds_cell(entry):
+    """Seconds to two digits; nothing where there is no fit.
+
+    Examples
+    --------
+    >>> seconds_cell({"seconds": 0.0123}), seconds_cell({"seconds": 12.3}), seconds_cell(None)
+    ('0.012', '12', '')
+    """
+    if entry is None:
+        return ""
+    seconds = entry["seconds"]
+    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
+
+
+def gap_cell(entry):
+    """A gap to one digit, with a note where the fit warned."""
+    if entry is None:
+        return ""
+    text = f"{entry['gap']:.0e}".replace("e-0", "e-") if entry["gap"] > 1e-9 else "< 1e-9"
+    return f"{text} (warned)" if entry["warned"] else text
+
+
+def tables(stored):
+    """One row a size and risk."""
+    header = ["periods x assets", "risk", "sk_stormc, seconds", "skfolio, seconds", "sk_stormc, gap", "skfolio, gap"]
+    rows = []
+    for entry in stored["results"]:
+        pair = entry["sk_stormc"], entry.get("skfolio")
+        size = f"{entry['periods']} x {entry['assets']}"
+        rows.append([size, entry["risk"], *map(seconds_cell, pair), *map(gap_cell, pair)])
+    return {"times": markdown(header, rows)}

@@ -1,0 +1,83 @@
+"""The site's configuration: `docs/build.sh` builds it."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib
+from sklearn.exceptions import ConvergenceWarning
+from sphinx_gallery.sorting import ExplicitOrder
+
+ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
+sys.path.insert(0, str(ROOT))
+
+import sk_stormc  # noqa: E402
+
+matplotlib.use("agg")
+
+project = "sk_stormc"
+author = "the sk_stormc developers"
+copyright = author
+version = release = sk_stormc.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+templates_path = ["_templates"]
+default_role = "py:obj"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "sk_stormc"
+html_show_sourcelink = False
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
+html_sidebars = {"index": [], "api/index": []}
+
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["../examples"],
+    "gallery_dirs": ["auto_examples"],
+    "subsection_order": ExplicitOrder([f"../examples/{name}" for name in SECTIONS]),
+    "filename_pattern": r"/plot_",
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "image_scrapers": ("matplotlib",),
+    "matplotlib_animations": False,
+    "min_reported_time": 10_000,
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+}
+# sphinx-gallery keeps classes and functions in its configuration, which cannot be pickled
+suppress_warnings = ["config.cache"]
+warnings.filterwarnings("ignore", category=ConvergenceWarning)
+
+FORMULA = re.compile(r"(``.+?``|`[^`]+`)|(\||(?<=\w)_(?!\w)|\*+(?=\w))")
+
+
+def escape_formulas(app, what, name, obj, options, lines):
+    """Docstrings have |x|, w_ and the like as plain text, where reStructuredText means something else by them."""
+    in_example = False
+    for number, line in enumerate(lines):
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if not in_example:
+            names = re.match(r"(\s*[\w, *]+ : )?", line)[0]  # of parameters, which numpydoc escapes itself
+            lines[number] = names + FORMULA.sub(lambda found: found[1] or "\\" + found[2], line[len(names) :])
+
+
+def setup(app):
+    """Escape before numpydoc reads the docstrings."""
+    app.connect("autodoc-process-docstring", escape_formulas, priority=100)

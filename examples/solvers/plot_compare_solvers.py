@@ -1,0 +1,28 @@
+"""
+Four solvers on one portfolio
+=============================
+
+All solvers have the same interface, and count their work in the same unit: oracle calls, that is, sampled components.
+So their curves can be compared, whatever the computer.
+"""
+
+# %%
+# The same estimator is fitted with each solver. "asc-pg" warns: its budget ends before the tolerance is met.
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+
+returns = make_gaussian_returns(3000, 50, mean=0.5, condition_number=20, random_state=0)
+fits = {
+    name: CompositionalPortfolio(name, tol=1e-8, random_state=0).fit(returns)
+    for name in ("storm-c", "sarah-c", "asc-pg", "lbfgs")
+}
+print({name: (fit.stop_reason_, int(fit.ifo_[-1])) for name, fit in fits.items()})
+
+# %%
+# Three of them come to the limit of double precision. "asc-pg" has no variance reduction, and its noise slows it down.
+from matplotlib import pyplot as plt
+
+from sk_stormc.plotting import ConvergenceDisplay
+
+ConvergenceDisplay.from_estimator(fits, y="gap")
+plt.show()

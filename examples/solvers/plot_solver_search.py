@@ -1,0 +1,49 @@
+"""
+Search a solver's parameters
+============================
+
+The parameters of a solver are parameters of the estimator, written ``solver__...``. This works for a solver that is
+given by its name too. So scikit-learn's searches find the best learning rate and batch size for a problem.
+"""
+
+# %%
+# The score is minus the objective on held-out periods. All candidates have the same budget, 20,000 oracle calls, or a
+# few passes over the data. It is too short for most of them, and they would warn of that.
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+
+warnings.simplefilter("ignore", ConvergenceWarning)
+returns = make_gaussian_returns(4000, 20, mean=0.3, condition_number=20, random_state=0)
+grid = {"solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2], "solver__batch_size": [4, 16, 64, 256]}
+portfolio = CompositionalPortfolio("sarah-c", tol=0, random_state=0)
+portfolio.set_params(solver__max_ifo=20_000)
+search = GridSearchCV(portfolio, grid, cv=TimeSeriesSplit(3, max_train_size=2000)).fit(returns)
+print(search.best_params_)
+
+# %%
+# Larger batches allow larger steps, but there are fewer of them within the budget. "storm-c" needs no such search: the
+# title has its score with the same budget.
+import numpy as np
+from matplotlib import pyplot as plt
+from sklearn.model_selection import cross_val_score
+
+default = CompositionalPortfolio("storm-c", tol=0, random_state=0).set_params(solver__max_ifo=20_000)
+ours = cross_val_score(default, returns, cv=search.cv).mean()
+rates, batches = grid["solver__learning_rate"], grid["solver__batch_size"]
+scores = search.cv_results_["mean_test_score"].reshape(len(batches), len(rates))
+figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+image = ax.imshow(scores, cmap="viridis", vmin=np.quantile(scores, 0.2), aspect="auto")
+for (row, column), score in np.ndenumerate(scores):
+    light = score > (scores.max() + np.quantile(scores, 0.2)) / 2
+    ax.text(column, row, f"{score:.3f}" if score > -100 else "diverged", ha="center", va="center",
+            color="black" if light else "white")  # fmt: skip
+ax.set_xticks(range(len(rates)), rates)
+ax.set_yticks(range(len(batches)), batches)
+ax.set(xlabel="learning rate", ylabel="batch size", title=f'"sarah-c" by its parameters; untuned "storm-c": {ours:.3f}')
+figure.colorbar(image, label="score (larger is better)", extend="min")
+plt.show()

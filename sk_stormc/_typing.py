@@ -1,0 +1,17 @@
+"""Names for the types of public signatures. Shapes and units are in the docstrings."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+__all__ = ["Array", "ArrayLike", "Features", "FloatArray", "RandomState", "Schedule", "SparseMatrix"]
+
+Array: TypeAlias = NDArray
+FloatArray: TypeAlias = NDArray[np.floating]
+SparseMatrix: TypeAlias = sparse.sparray | sparse.spmatrix
+Features: TypeAlias = ArrayLike | SparseMatrix
+RandomState: TypeAlias = int | np.random.RandomState | None
+Schedule: TypeAlias = Callable[[int], float]  # of the iteration

@@ -1,0 +1,75 @@
+"""Numbers for each asset that come with labels, put in the order of the returns' columns."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+__all__ = ["aligned", "columns_of"]
+
+SHOWN = 10  # labels that an error names
+
+
+def columns_of(X):
+    """The labels of the columns of a frame; None for an array."""
+    columns = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if columns is None else list(columns)
+
+
+def aligned(name, value, columns, n_assets):
+    """A value for each asset in the order of the assets.
+
+    Parameters
+    ----------
+    name : str
+        How an error names the value.
+    value : object
+        A pandas Series, a mapping, or a frame of one row has labels, and is put in the order of the columns. Anything
+        else is returned as it is.
+    columns : list or None
+        Labels of the columns. None stands for their numbers, 0, 1, and so on.
+    n_assets : int
+
+    Returns
+    -------
+    object
+        An ndarray of shape (n_assets,) for a value with labels.
+
+    Raises
+    ------
+    ValueError
+        Where the labels are not those of the columns, each once.
+    """
+    found = _labels_and_values(value)
+    if found is None:
+        return value
+    labels, values = found
+    columns = list(range(n_assets)) if columns is None else columns
+    twice = [label for among in (columns, labels) for label in dict.fromkeys(among) if among.count(label) > 1]
+    if twice:
+        raise ValueError(f"{name} has labels, so that no label or column of X may be there twice, got {_some(twice)}")
+    missing = [column for column in columns if column not in set(labels)]
+    unknown = [label for label in labels if label not in set(columns)]
+    if missing or unknown:
+        wrong = [f"has nothing for {_some(missing)}"] * bool(missing)
+        wrong += [f"is labelled {_some(unknown)}, which X does not have"] * bool(unknown)
+        raise ValueError(
+            f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
+            "An array without labels is taken by position"
+        )
+    place = {label: k for k, label in enumerate(labels)}
+    return np.array([values[place[column]] for column in columns])
+
+
+def _labels_and_values(value):
+    if isinstance(value, Mapping):
+        return list(value), list(value.values())
+    if hasattr(value, "columns") and len(getattr(value, "shape", ())) == 2 and len(value) == 1:
+        return list(value.columns), list(np.asarray(value)[0])
+    if hasattr(value, "index") and not callable(value.index) and hasattr(value, "to_numpy"):
+        return list(value.index), list(value.to_numpy())
+    return None
+
+
+def _some(labels):
+    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
+    return ", ".join(map(repr, labels[:SHOWN])) + more

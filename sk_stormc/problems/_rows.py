@@ -1,0 +1,124 @@
+"""The rows of a stream that are still needed, and how far each kind of batch is in it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Position", "Rows", "WeightedPosition", "stack"]
+
+
+@dataclass
+class Position:
+    """How far one kind of batch is in the stream."""
+
+    batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
+    at: int = 0
+    largest: int = 0  # batch so far
+
+    def take(self, shape):
+        """Numbers of the next rows."""
+        start, self.largest = self.start(shape[-1]), max(self.largest, shape[-1])
+        self.at = start + math.prod(shape)
+        return np.arange(start, self.at).reshape(shape)
+
+    def start(self, batch_size):
+        """Number of the first of them."""
+        return self.at + self.batches_behind * max(0, batch_size - self.largest)
+
+
+@dataclass
+class WeightedPosition(Position):
+    """A position, and the weight of the rows up to there."""
+
+    total: float = 0.0
+    n: int = 0  # rows
+
+
+class Rows:
+    """The rows that are still needed, by their numbers in the stream. Shared by copies of a problem."""
+
+    def __init__(self, batches):
+        self._source, self._fed = iter(batches), ()
+        self._parts = []  # batches that have come: joined when rows of them are asked for
+        self.start = self.stop = 0  # of what is kept
+        self.keep = 0  # rows before this one are let go
+        self.used = 0  # rows that f has had
+        self.wanted = 0  # rows that were asked for last and were not there
+        self.problem = None  # of all that is kept
+        self.error = None  # that the iterator raised
+        self._come = None  # a batch that has come and was not looked at
+
+    def fork(self):
+        rows = object.__new__(Rows)
+        rows.__dict__.update(self.__dict__)  # of which nothing is written into
+        return rows
+
+    def __getstate__(self):
+        self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
+        return self.__dict__ | {"_source": iter(()), "error": None}  # what is to come is not part of a state
+
+    def feed(self, batch):
+        self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
+
+    def has(self, stop):
+        """Whether the row before number ``stop`` has come; reads batches until it has."""
+        while self.stop < stop:
+            if self._come is None:
+                try:
+                    # no call stands between the iterator and the assignment: a KeyboardInterrupt cannot lose a batch
+                    for self._come in self._source:  # noqa: B020
+                        break
+                except Exception as error:
+                    self.error = error
+                    raise
+            fed = self._come is None
+            if fed and not self._fed:
+                self.wanted = stop
+                return False
+            batch = self._fed[0] if fed else self._come
+            if not fed:
+                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
+            self._take(batch, fed)
+        return True
+
+    def _take(self, batch, fed):
+        """Append a batch, and forget where it came from in the same breath: nothing is lost or there twice."""
+        left = self._fed[fed:]
+        lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
+        if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
+            before = [part.shape for part in (self._parts or [batch])[0]]
+            found = [part.shape for part in batch]
+            self._come, self._fed = None, left
+            raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
+        parts, end = [*self._parts, batch], self.stop + lengths.pop()
+        self._parts, self.stop, self.problem, self._come, self._fed = parts, end, None, None, left
+
+    def between(self, start, stop):
+        """Rows as a tuple of arrays."""
+        self.join()
+        return tuple(part[start - self.start : stop - self.start] for part in self._parts[0])
+
+    def join(self):
+        """Make one array of what has come, without what was let go; where it starts and stops."""
+        if len(self._parts) > 1:
+            self._parts, self.start = self._kept(), max(self.start, self.keep)
+        return self.start, self.stop
+
+    def _kept(self):
+        old = max(0, self.keep - self.start)
+        return [tuple(stack(column)[old:] for column in zip(*self._parts, strict=True))]
+
+
+def _rows_of(part):
+    """A copy: the caller may read the next rows into the same array."""
+    rows = part.tocsr(copy=True) if sparse.issparse(part) else np.array(part)
+    if not rows.ndim:
+        raise ValueError(f"batches must be arrays with rows, got {part!r}")
+    return rows
+
+
+def stack(parts):
+    """Rows of several arrays or sparse matrices, one below the other."""
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)

@@ -1,0 +1,247 @@
+"""Ctrl-C and errors in the middle of a stream: nothing is lost, nothing counts twice, the bits are the same."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import FunctionTransformer
+
+import sk_stormc
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers of Unix")
+
+RETURNS = make_gaussian_returns(12_000, 4, mean=0.1, random_state=0)
+LOG = make_bellman_problem(n_states=12, n_features=None, gamma=0.8, random_state=0).transitions(4000, random_state=0)
+
+
+def feed_returns(estimator, rows):
+    return estimator.partial_fit(RETURNS[rows])
+
+
+def feed_transitions(estimator, rows):
+    return estimator.partial_fit(LOG.X[rows], LOG.y[rows], next_X=LOG.next_X[rows], terminal=LOG.terminal[rows])
+
+
+KINDS = {
+    "portfolio": (partial(CompositionalPortfolio, constraint="long_only"), feed_returns, 12_000),
+    "entropic": (partial(CompositionalPortfolio, "scgd", risk_measure="entropic"), feed_returns, 12_000),
+    "values": (partial(BellmanValueEstimator, 0.8), feed_transitions, 4000),
+}
+
+
+def bits(estimator):
+    names = ("weights_", "coef_", "loss_curve_", "ifo_", "n_iter_")
+    return [np.asarray(getattr(estimator, name)).tobytes() for name in names if hasattr(estimator, name)]
+
+
+def result_bits(result):
+    return result.x.tobytes(), result.ifo[-1], result.n_iter, result.n_evaluations
+
+
+@pytest.fixture
+def timer():
+    """Ctrl-C after so many seconds, and again later; only where the library is at work, not in the test itself."""
+    library = str(Path(sk_stormc.__file__).parent)
+
+    def press(signum, frame):
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(library):
+                signal.raise_signal(signal.SIGINT)
+                return
+            frame = frame.f_back
+
+    signal.signal(signal.SIGALRM, press)
+    yield partial(signal.setitimer, signal.ITIMER_REAL)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("again", [0, 2e-4])  # a second Ctrl-C does not wait for the end of an iteration
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [700, 4000])
+def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, again, timer):
+    make, feed, n = KINDS[kind]
+    whole, broken, hits = make(random_state=np.random.RandomState(3)), make(random_state=np.random.RandomState(3)), 0
+    rng = np.random.default_rng(0)
+    for start in range(0, n, size):
+        rows, tries, done = slice(start, start + size), 0, None
+        feed(whole, rows)
+        while done is None:
+            before, tries = dict(vars(broken)), tries + 1
+            try:
+                timer(rng.uniform(2e-4, 2e-3) * 1.3**tries, again)
+                done = feed(broken, rows)
+                timer(0)
+            except KeyboardInterrupt:
+                timer(0)
+                hits += 1
+            if done is None:
+                assert vars(broken).keys() == before.keys()
+                assert all(vars(broken)[name] is value for name, value in before.items())
+        assert bits(broken) == bits(whole)
+    assert hits >= 3
+
+
+def stream_of(batches):
+    return StreamingProblem(batches, partial(PortfolioProblem, metric="variance"))
+
+
+def chunks(size=100):
+    return np.array_split(RETURNS, len(RETURNS) // size)
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "scgd"])
+@pytest.mark.parametrize("k", [0, 3, 6, 50, 119])  # while there is no state, at the probe, in the middle, at the end
+def test_ctrl_c_within_the_iterator(solver, k):
+    def batches():
+        for number, batch in enumerate(chunks()):
+            if number == k:
+                signal.raise_signal(signal.SIGINT)
+            yield batch
+
+    if k < 6:  # the window is read while the stream is made
+        with pytest.raises(KeyboardInterrupt):
+            stream_of(batches())
+        return
+    stream = stream_of(batches())
+    result = minimize(stream, solver, random_state=0)
+    assert result.stop_reason == "interrupted" and result.n_iter <= 12_000 // 16
+    result = minimize(stream, solver, state=result.state)
+    assert result.stop_reason == "exhausted"
+    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), solver, random_state=0))
+
+
+@pytest.mark.parametrize("again", [0, 3e-4])
+@pytest.mark.parametrize("entropic", [False, True])
+def test_ctrl_c_at_any_time_in_minimize(entropic, again, timer):
+    make = partial(PortfolioProblem, metric="variance", risk_measure="entropic" if entropic else "variance")
+    whole = minimize(StreamingProblem(chunks(), make), random_state=0)
+    rng, stream, result, hits = np.random.default_rng(1), StreamingProblem(chunks(), make), None, 0
+    while result is None or result.stop_reason == "interrupted":
+        try:
+            result = None
+            timer(rng.uniform(1e-3, 6e-3) * 1.1**hits, again)
+            result = minimize(stream, random_state=0, state=stream.state)
+            timer(0)
+        except KeyboardInterrupt:  # before or after the run itself
+            timer(0)
+        hits += 1
+    assert hits > 1
+    assert result_bits(result) == result_bits(whole)
+
+
+class Unreliable:
+    """An iterator that fails once, and goes on when it is asked again."""
+
+    def __init__(self, k, error):
+        self.at, self.k, self.error = 0, k, error
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.at == self.k:
+            self.k = None
+            raise self.error
+        if self.at == len(chunks()):
+            raise StopIteration
+        self.at += 1
+        return chunks()[self.at - 1]
+
+
+@pytest.mark.parametrize("k", [6, 7, 30, 31, 100])
+@pytest.mark.parametrize("solver", ["storm-c", "asc-pg"])
+def test_an_error_of_the_iterator_propagates_and_the_run_goes_on(solver, k):
+    stream = stream_of(Unreliable(k, OSError("no connection")))
+    assert stream.state is None
+    with pytest.raises(OSError, match="no connection"):
+        minimize(stream, solver, random_state=0)
+    result = minimize(stream, solver, state=stream.state)
+    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), solver, random_state=0))
+
+
+def test_a_generator_that_failed_is_at_its_end_and_the_rest_is_fed():
+    def batches():
+        yield from chunks()[:40]
+        raise OSError("no connection")
+
+    stream = stream_of(batches())
+    with pytest.raises(OSError):
+        minimize(stream, random_state=0)
+    stream.feed(np.concatenate(chunks()[40:]))
+    result = minimize(stream, state=stream.state)
+    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
+
+
+def test_a_handler_that_raises_at_once(timer):
+    def stop(signum, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        stream = stream_of(chunks())
+        timer(0.02)
+        result = minimize(stream, random_state=0)
+    finally:
+        timer(0)
+        signal.signal(signal.SIGINT, before)
+    result = minimize(stream, state=result.state)
+    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
+
+
+def test_an_error_in_a_chunk_leaves_the_estimator_as_it_was():
+    def fails(X):
+        if (X[:, 0] > 1e6).any():
+            raise OSError("no connection")
+        return X
+
+    estimator = BellmanValueEstimator(0.8, features=FunctionTransformer(fails), random_state=0)
+    feed_transitions(estimator, slice(0, 1000))
+    before = dict(vars(estimator))
+    with pytest.raises(OSError):
+        estimator.partial_fit(1e9 * LOG.X[:50], LOG.y[:50], next_X=LOG.next_X[:50])
+    assert vars(estimator) == before
+
+
+SCRIPT = """
+    import sys
+    import numpy as np
+    from sk_stormc import CompositionalPortfolio
+    from sk_stormc.datasets import make_gaussian_returns
+
+    X = make_gaussian_returns(200_000, 10, mean=0.1, random_state=0)
+    chunks = np.array_split(X, 20)
+    broken, whole = (CompositionalPortfolio(random_state=0) for _ in range(2))
+    print("ready", flush=True)
+    k = hits = 0
+    while k < len(chunks):
+        try:
+            if broken.partial_fit(chunks[k]):
+                k += 1
+        except KeyboardInterrupt:
+            hits += 1
+            print("again", flush=True)
+    for chunk in chunks:
+        whole.partial_fit(chunk)
+    print(hits, broken.weights_.tobytes() == whole.weights_.tobytes(), broken.n_iter_ == whole.n_iter_)
+"""
+
+
+@pytest.mark.slow
+def test_a_signal_from_another_process():
+    environment = os.environ | {"PYTHONPATH": str(Path(sk_stormc.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(SCRIPT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        lines = process.stdout.read().splitlines()
+    assert lines[0] == "again" and lines[-1] == "1 True True"

@@ -1,0 +1,220 @@
+"""Streams that hold: values from correlated rows, weights of rows, streams that go uphill, streams that are short."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.solvers import SCGD, STORMCompositional, minimize
+
+
+def walk(n, n_states=30, seed=0, indicators=False, drift=0.55):
+    """A random walk in order, with reward at one end: correlated rows, and raw columns of very unequal size."""
+    rng = np.random.default_rng(seed)
+    right, state, states = rng.random(n) < drift, 0, np.empty(n + 1, dtype=int)
+    ends = np.zeros(n, dtype=bool)
+    following = np.empty(n, dtype=int)
+    for t in range(n):
+        states[t] = state
+        following[t] = state = min(max(state + (1 if right[t] else -1), 0), n_states - 1)
+        ends[t] = state == n_states - 1
+        state = 0 if ends[t] else state
+    table = np.eye(n_states)
+    if not indicators:
+        s = np.linspace(0, 1, n_states)
+        table = np.column_stack([100 * s, 1e-3 * s**2, np.sin(6 * s)])
+    return table[states[:n]], ends.astype(float), table[following], ends
+
+
+def lstd(Z, y, next_Z, ends, gamma, weights=None):
+    """numpy's, on columns of size one, with an intercept."""
+    w = np.ones(len(y)) if weights is None else weights
+    Z = np.column_stack([Z, np.ones(len(y))])
+    next_Z = np.column_stack([next_Z, np.ones(len(y))]) * ~ends[:, None]
+    s = np.sqrt((Z**2).mean(0))
+    s[s == 0] = 1
+    A, b = (Z / s * w[:, None]).T @ ((Z - gamma * next_Z) / s), (Z / s * w[:, None]).T @ y
+    return Z @ (np.linalg.lstsq(A, b, rcond=None)[0] / s)
+
+
+def fed(estimator, data, size, weights=None):
+    X, y, next_X, ends = data
+    for i in range(0, len(y), size):
+        rows = slice(i, i + size)
+        w = {} if weights is None else {"sample_weight": weights[rows]}
+        estimator.partial_fit(X[rows], y[rows], next_X=next_X[rows], terminal=ends[rows], **w)
+    return estimator
+
+
+def off(values, exact):
+    return np.sqrt(np.mean((values - exact) ** 2)) / exact.std()
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.999])
+@pytest.mark.parametrize("indicators", [False, True])
+def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(gamma, indicators):
+    data = walk(10_000, indicators=indicators)
+    exact = lstd(*data, gamma)
+    first, rest = ([part[rows] for part in data] for rows in (slice(0, 3000), slice(3000, None)))
+    for size in (100, 1000):
+        value = fed(BellmanValueEstimator(gamma, random_state=0), first, size)  # the first reward of all may come late
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fed(value, rest, size)
+        assert off(value.predict(data[0]), exact) < 0.02
+
+
+@pytest.mark.parametrize("solver", ["scgd", "acc-scgd", "asc-pg"])
+def test_other_methods_hold_too(solver):
+    data = walk(10_000)
+    value = fed(BellmanValueEstimator(0.99, solver, random_state=0), data, 1000)
+    assert off(value.predict(data[0]), lstd(*data, 0.99)) < 0.2
+
+
+def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
+    data = walk(5000)
+    for solver in ("storm-c-paper", STORMCompositional(learning_rate=1e-4)):
+        value = BellmanValueEstimator(0.99, solver, random_state=0).fit(*data[:2], terminal=np.ones(5000, dtype=bool))
+        with pytest.warns(ConvergenceWarning, match="from the projected solution.*solver='lstd'"):
+            fed(value, data, 5000)
+        assert off(value.predict(data[0]), lstd(*data, 0.99)) > 0.02
+
+
+@pytest.mark.parametrize("n", [1, 3, 40, 300])
+def test_a_short_stream_has_the_values_of_its_moments(n):
+    data = walk(n, n_states=6, drift=0.7)
+    values = [fed(BellmanValueEstimator(0.9, random_state=0), data, size).predict(data[0]) for size in (1, 7, n)]
+    assert (values[0] == values[1]).all() and (values[0] == values[2]).all()
+    if n == 300:
+        assert off(values[0], lstd(*data, 0.9)) < 0.15
+
+
+def test_a_short_stream_of_returns_says_that_nothing_was_done():
+    portfolio = CompositionalPortfolio(random_state=0)
+    with pytest.warns(ConvergenceWarning, match="until about 512 rows"):
+        portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=1))
+
+
+# weights
+
+
+def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
+    data = walk(6000, n_states=8)
+    weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + 3 * data[3])  # episodes' ends count more
+    weights[1000:1100] = 0  # a whole chunk of them
+    weighted = [fed(BellmanValueEstimator(0.9, random_state=0), data, size, weights) for size in (100, 6000)]
+    found = [value.predict(data[0]) for value in weighted]
+    assert (found[0] == found[1]).all()
+    assert off(found[0], lstd(*data, 0.9, weights)) < 0.01 < 0.1 < off(found[0], lstd(*data, 0.9))
+    scaled = fed(BellmanValueEstimator(0.9, random_state=0), data, 100, 1024 * weights).predict(data[0])
+    assert (scaled == found[0]).all()
+    plain, ones = (fed(BellmanValueEstimator(0.9, random_state=0), data, 100, w) for w in (None, np.ones(6000)))
+    assert (plain.coef_ == ones.coef_).all() and (plain.loss_curve_ == ones.loss_curve_).all()
+
+
+def test_weights_go_with_the_row_that_waits_for_its_successor():
+    X, y, next_X, _ = walk(3000, n_states=10**4)
+    weights = np.random.default_rng(0).gamma(1.0, size=3000)
+    explicit = BellmanValueEstimator(0.9, random_state=0)
+    explicit.partial_fit(X[:-1], y[:-1], next_X=next_X[:-1], sample_weight=weights[:-1])
+    for size in (37, 1000):
+        timed = BellmanValueEstimator(0.9, random_state=0)
+        for i in range(0, 3000, size):
+            rows = slice(i, i + size)
+            timed.partial_fit(X[rows], y[rows], time=np.arange(3000)[rows], sample_weight=weights[rows])
+        assert (timed.coef_ == explicit.coef_).all() and timed.intercept_ == explicit.intercept_
+
+
+@pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
+def test_a_portfolio_with_weights(risk):
+    X = make_gaussian_returns(10_000, 4, mean=0.1, random_state=0)
+    weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])
+    weights[2000:2100] = 0
+
+    def stream(size, w, portfolio=None):
+        portfolio = portfolio or CompositionalPortfolio(risk_measure=risk, random_state=0)
+        for i in range(0, len(X), size):
+            portfolio.partial_fit(X[i : i + size], sample_weight=None if w is None else w[i : i + size])
+        return portfolio
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of the rows that wait
+        weighted, plain, ones = stream(100, weights), stream(100, None), stream(100, np.ones(len(X)))
+    assert stream(5000, weights).weights_.tobytes() == weighted.weights_.tobytes()
+    assert plain.weights_.tobytes() == ones.weights_.tobytes()
+    best = CompositionalPortfolio(risk_measure=risk, tol=1e-8, random_state=0).fit(X, sample_weight=weights)
+    zero = clone(best).fit(X)
+    zero.weights_ = 0 * best.weights_
+    gap = [best.score(X, sample_weight=weights) - p.score(X, sample_weight=weights) for p in (weighted, plain, zero)]
+    assert gap[0] < 0.02 * gap[2] and gap[1] > 0.3 * gap[2]
+
+
+def test_wrong_weights_change_nothing():
+    X = make_gaussian_returns(700, 3, random_state=0)
+    portfolio = CompositionalPortfolio(random_state=0).partial_fit(X)
+    before = dict(vars(portfolio))
+    for wrong, words in ((np.ones(3), "shape"), (-np.ones(700), ">= 0"), (np.ones(700), "from the first chunk")):
+        with pytest.raises(ValueError, match=f"sample_weight must.*{words}"):
+            portfolio.partial_fit(X, sample_weight=wrong)
+        assert vars(portfolio) == before
+    with pytest.raises(ValueError, match="sample_weight must have a positive entry"):
+        CompositionalPortfolio().partial_fit(X, sample_weight=np.zeros(700))
+    with pytest.raises(ValueError, match="weighted=True needs"):
+        StreamingProblem([(X, np.ones(700))], Plain, weighted=True)
+
+
+class Plain(PortfolioProblem):
+    """A problem without weighted batches."""
+
+    @property
+    def weighted_inner_batch(self):
+        raise AttributeError
+
+
+# uphill
+
+
+def heavy_tails(n):
+    rng = np.random.default_rng(0)
+    return 2 * rng.standard_t(2.5, (n, 6)) * np.linspace(0.5, 3, 6) + 0.1
+
+
+def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
+    X = heavy_tails(20_000)
+    portfolio = CompositionalPortfolio(risk_measure="entropic", random_state=0)
+    bits = []
+    for size in (1000, 20_000):
+        stream = clone(portfolio)
+        for i in range(0, len(X), size):
+            stream.partial_fit(X[i : i + size])
+        bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
+        state = stream._stream[1]
+        assert state.times >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
+    assert bits[0] == bits[1]
+
+
+def test_a_learning_rate_that_goes_up_is_diverged_and_said():
+    X = make_gaussian_returns(30_000, 4, mean=0.1, random_state=0)
+    portfolio = CompositionalPortfolio(SCGD(learning_rate=1.2), random_state=0)
+    with pytest.warns(ConvergenceWarning, match="went up on this stream.*smaller learning_rate"):
+        portfolio.partial_fit(X)
+    assert portfolio.stop_reason_ == "diverged" and portfolio.score(X) >= 0
+    with pytest.raises(ValueError, match="'diverged': begin again"):
+        portfolio.partial_fit(X)
+
+
+def test_chance_is_not_uphill():
+    for seed in range(6):
+        X = make_gaussian_returns(20_000, 4, mean=0.0, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = minimize(StreamingProblem([X], PortfolioProblem), random_state=seed)
+        assert result.stop_reason == "exhausted" and result.state.times == 0
