@@ -142,7 +142,10 @@ COMPOSITION = {
 ANY_SEED = {"random_state": "None,bool"}
 SOLVER = {"learning_rate": 0.01, "batch_size": 4, "max_iter": 2, "max_ifo": None, "tol": 1e-4}
 EPOCHS = {"checkpoint_batch_size": None, "epoch_length": 3}
-RETURNS_OPEN = {"sample_weight": "None", "penalty": "None", "metric": "None"}
+RETURNS_OPEN = {"risk_aversion": "inf", "sample_weight": "None", "penalty": "None", "metric": "None"}
+TAIL = {"returns": RETURNS, "risk_aversion": 1.0, "confidence": 0.9, "width": None, "sample_weight": np.ones(12),
+        "penalty": None, "metric": None}
+TAIL_OPEN = RETURNS_OPEN | {"width": "None,fraction"}
 AXES = {"ax": "None"}
 ANY_NUMBER = "negative,fraction"
 FUNCTION = "class,function"
@@ -152,7 +155,6 @@ TEXT = dict.fromkeys(("x_label", "y_label", "risk_label", "name"), "string")
 RISING = {"scale": "negative", "exponent": "negative", "start": "negative", "end": "negative", "horizon": "fraction"}
 ITS_BUDGET = {"max_iter": "None", "tol": "None,fraction", "verbose": "bool"}
 NEIGHBOURS = {"metric": FUNCTION, "metric_params": "None,dict", "n_jobs": "None,negative,bool"}
-AS_SCIKIT_LEARN_SAYS_IT = {"X": "X|array|float"}
 
 
 def parameters_of(solver, more=None, allowed=None):
@@ -164,17 +166,19 @@ CASES = {
     "CompositionalPortfolio": Case(
         fit_portfolio,
         {"solver": "storm-c", "risk_measure": "variance", "risk_aversion": 1.0, "constraint": None, "budget": None,
+         "confidence": 0.9, "previous_weights": np.zeros(3), "transaction_cost": 0.1,
          "l1": 0.0, "max_iter": 2, "tol": None, "warm_start": False, "verbose": 0, "random_state": 0},
-        {"constraint": "None", "budget": f"None,{ANY_NUMBER}"} | ITS_BUDGET | ANY_SEED,
+        {"risk_aversion": "inf", "constraint": "None", "budget": f"None,{ANY_NUMBER}", "previous_weights": "None",
+         "transaction_cost": "fraction,bool"} | ITS_BUDGET | ANY_SEED,
         {"constraint": "constraint|low"},
     ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS, "sample_weight": np.ones(12)},
-                                       {"sample_weight": "None"}, AS_SCIKIT_LEARN_SAYS_IT),
-    "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}, {}, AS_SCIKIT_LEARN_SAYS_IT),
+                                       {"sample_weight": "None"}),
+    "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
     "CompositionalPortfolio.score": Case(FITTED.score, {"X": RETURNS, "sample_weight": np.ones(12)},
-                                         {"sample_weight": "None"}, AS_SCIKIT_LEARN_SAYS_IT),
+                                         {"sample_weight": "None"}),
     "CompositionalPortfolio.resume": Case(lambda **a: quiet(fit_portfolio)().set_params(max_iter=3).resume(**a),
-                                          {"X": RETURNS}, {}, AS_SCIKIT_LEARN_SAYS_IT),
+                                          {"X": RETURNS}),
     "BellmanValueEstimator": Case(
         fit_values,
         {"gamma": 0.5, "solver": "storm-c", "objective": "projected", "features": None, "fit_intercept": True,
@@ -205,7 +209,11 @@ CASES = {
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
     "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS}),
-    "sharpe_ratio": Case(lambda X: sk.sharpe_ratio(FITTED, X), {"X": RETURNS}, {}, AS_SCIKIT_LEARN_SAYS_IT),
+    "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
+    "make_sharpe_scorer": Case(
+        sk.make_sharpe_scorer, {"periods_per_year": 252, "risk_free": 0.0},
+        {"periods_per_year": "fraction", "risk_free": "string,negative"},
+    ),
     # solvers
     "STORMCompositional": parameters_of(
         sk.STORMCompositional,
@@ -236,7 +244,7 @@ CASES = {
          "max_ifo": 100, "gaps": (0.1,), "optimum": None, "gradient": False, "random_state": 0, "progress": None},
         {"max_ifo": "None", "gaps": "empty", "optimum": f"None,{ANY_NUMBER}", "progress": f"None,{FUNCTION}"}
         | ANY_SEED,
-        AS_SCIKIT_LEARN_SAYS_IT | {"solvers": "solvers?"},
+        {"solvers": "solvers?"},
     ),
     "SolverComparison.plot": Case(COMPARED.plot, {"x": "passes", "y": "objective", "ax": None}, AXES),
     "check_solver": Case(
@@ -249,14 +257,18 @@ CASES = {
         {"returns": RETURNS, "risk_aversion": 1.0, "risk_measure": "variance", "sample_weight": np.ones(12),
          "penalty": None, "metric": None},
         RETURNS_OPEN,
-        {"returns": "returns|float"},
     ),
     "EntropicPortfolioProblem": Case(
         run_problem(problems.EntropicPortfolioProblem),
         {"returns": RETURNS, "risk_aversion": 1.0, "risk_measure": "entropic", "sample_weight": np.ones(12),
          "penalty": None, "metric": None},
         RETURNS_OPEN,
-        {"returns": "returns|float"},
+    ),
+    "CVaRPortfolioProblem": Case(
+        run_problem(problems.CVaRPortfolioProblem), TAIL | {"risk_measure": "cvar"}, TAIL_OPEN
+    ),
+    "EVaRPortfolioProblem": Case(
+        run_problem(problems.EVaRPortfolioProblem), TAIL | {"risk_measure": "evar"}, TAIL_OPEN
     ),
     "BellmanProblem": Case(
         run_problem(problems.BellmanProblem),
@@ -300,7 +312,7 @@ CASES = {
                 {"low": "negative,empty,bool", "high": "inf,empty,bool", "budget": f"None,{ANY_NUMBER}"}),
     "Simplex": Case(penalties.Simplex, {"total": 1.0}),
     "check_penalty": Case(
-        lambda penalty: penalties.check_penalty(penalty, 3), {"penalty": penalties.Simplex()}, {"penalty": "None"}
+        penalties.check_penalty, {"penalty": penalties.Simplex(), "n_variables": 3}, {"penalty": "None"}
     ),
     "Diagonal": Case(lambda values: metrics.as_metric(metrics.Diagonal(values), 3), {"values": np.ones(3)}),
     "Matrix": Case(lambda values: metrics.as_metric(metrics.Matrix(values), 3), {"values": np.eye(3)}),
