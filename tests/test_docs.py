@@ -34,6 +34,29 @@ def test_page(page, tmp_path, monkeypatch):
             exec(compile(block, str(page), "exec"), vars(module))
 
 
+HIDDEN = ("pandas", "polars", "gymnasium", "rich", "skfolio", "dask", "pynndescent")
+
+
+class Hide:
+    """Finds no optional package."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"{name} is hidden")
+
+
+README = [block for _, block in BLOCK.findall(PAGES[0].read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("number", range(len(README)))
+def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_needs(number, monkeypatch):
+    monkeypatch.setattr(sys, "meta_path", [Hide(), *sys.meta_path])
+    for name in list(sys.modules):
+        if name.split(".")[0] in HIDDEN:
+            monkeypatch.delitem(sys.modules, name)
+    exec(compile(README[number], "README.md", "exec"), {"__name__": "block"})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_links(page):
     for target in LINK.findall(page.read_text(encoding="utf-8")):

@@ -14,9 +14,9 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.experiments import _report_claims, _report_store, report, streaming
 from sk_stormc.experiments._report_claims import CLAIMS, CONFIRMED, NOT_CONFIRMED, THERE_ONLY, Results, verdict
 from sk_stormc.experiments._report_grids import METHODS, STORM, VARIANTS
+from sk_stormc.experiments._report_notes import about
 from sk_stormc.experiments._report_plan import make_plan, thinned
 from sk_stormc.experiments._report_store import Piece, Store
-from sk_stormc.experiments._report_text import _about
 from sk_stormc.experiments._tuning import largest_curvature, settings_of, tune
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.runner import run_methods
@@ -372,7 +372,7 @@ def test_downloaded_returns_are_a_setting_and_are_described(tmp_path, monkeypatc
     monkeypatch.setattr(report, "CLAIMS", ())
     report.make_report(tmp_path, TINY, french=True)
     assert seen["sources"] is sets and seen["days"] == {"Japan": 50}
-    assert "Japan 50 days" in _about("streaming", TINY, seen["days"])
+    assert "Japan 50 days" in about("streaming", TINY, seen["days"])
     sets["Japan"] = sets["Japan"][:49]  # renewed
     said = []
     report.make_report(tmp_path, TINY, french=True, say=said.append)

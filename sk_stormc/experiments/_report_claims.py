@@ -170,9 +170,7 @@ def _ahead_of(experiment, others):
             words.append(f"{part} - {'; '.join(found)}")
         return holds["published"], holds["tuned"], ". ".join(map(_capital, words)) + "."
 
-    return Claim(
-        f"{TITLES[experiment]} experiment", f"At equal oracle calls STORM-C ends lower than {names}.", decide
-    )
+    return Claim(f"{TITLES[experiment]} experiment", f"At equal oracle calls STORM-C ends lower than {names}.", decide)
 
 
 def _comes_near(experiment):

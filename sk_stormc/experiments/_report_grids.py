@@ -30,7 +30,7 @@ QUICK = {
     "rates": (0.25, 1.0, 4.0),
     "portfolio": {"periods": 2000, "assets": 200, "max_ifo": 360_000},
     "streaming": {"max_ifo": 600_000},
-    "bellman": {"states": 100, "features": 25, "max_ifo": 36_000},
+    "bellman": {"states": 150, "features": 30, "max_ifo": 36_000},
     "sne": {
         "points": 1100,
         "dimension": 10,

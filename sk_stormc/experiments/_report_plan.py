@@ -117,9 +117,7 @@ def _comparison(experiment, cases, published, sizes):
 
 
 def _portfolio_case(name, kappa, size, metric):
-    returns = make_gaussian_returns(
-        size["periods"], size["assets"], mean=4.0, condition_number=kappa, random_state=0
-    )
+    returns = make_gaussian_returns(size["periods"], size["assets"], mean=4.0, condition_number=kappa, random_state=0)
     problem = PortfolioProblem(returns, metric=metric)
     optimum = portfolio.minimum(PortfolioProblem(returns))
     return Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum))

@@ -5,6 +5,7 @@ import numpy as np
 from sk_stormc import __version__
 from sk_stormc.experiments._report_claims import CLAIMS, RULE, TITLES, slopes, verdict
 from sk_stormc.experiments._report_grids import PARTS, variants_of
+from sk_stormc.experiments._report_notes import NAMES, about, note, short
 from sk_stormc.experiments._tuning import KEPT
 
 __all__ = ["write_report"]
@@ -17,15 +18,6 @@ PART_TITLES = {
     "published": "at the published constants",
     "tuned": "every method tuned",
     "defaults": "with this library's defaults",
-}
-NAMES = {
-    "scgd": "SCGD",
-    "asc-pg": "ASC-PG",
-    "vrsc-pg": "VRSC-PG",
-    "sarah-c": "SARAH-C",
-    "storm-c-paper": "STORM-C",
-    "storm-c": "STORM-C, automatic",
-    "lbfgs": "L-BFGS",
 }
 GAPS = {
     "portfolio": "(Phi - Phi\\*) / |Phi\\*|",
@@ -55,9 +47,9 @@ def write_report(results, sizes, pictures, *, quick, days=None):
     """
     parts = [_head(results, sizes, quick), _claims(results), _reading(sizes)]
     for experiment in TITLES:
-        parts.append(f"## {TITLES[experiment]}\n\n{_about(experiment, sizes, days)}")
+        parts.append(f"## {TITLES[experiment]}\n\n{about(experiment, sizes, days)}")
         for part in PARTS:
-            parts.append(f"### {TITLES[experiment]}, {PART_TITLES[part]}\n\n{_note(experiment, part, sizes)}")
+            parts.append(f"### {TITLES[experiment]}, {PART_TITLES[part]}\n\n{note(experiment, part, sizes)}")
             parts.append(_table(results, experiment, part))
             parts.append(f"![{TITLES[experiment]}, {PART_TITLES[part]}]({pictures[experiment, part]})")
         if experiment == "sne":
@@ -112,7 +104,7 @@ def _reading(sizes):
         "- **Published constants**: those of the paper for STORM-C, and of the published scripts for the other "
         "methods, for which the paper has none.",
         f"- **Tuned**: for each method and data set the learning rate is c / L with c from "
-        f"{', '.join(map(_short, rates))} (L: the largest curvature of Phi), times the variants in the next table, "
+        f"{', '.join(map(short, rates))} (L: the largest curvature of Phi), times the variants in the next table, "
         "three a method. The published constants are one more setting. All are run with "
         f"seed {tuning[0]}, the best {KEPT} also with {', '.join(map(str, tuning[1:]))}, and the smallest median gap "
         "at the end of the budget is taken. These seeds are used for nothing else. STORM-C is Algorithm 1 throughout. "
@@ -132,64 +124,6 @@ def _reading(sizes):
             alike.setdefault("; ".join(variants), []).append(NAMES[method])
         rows += [(TITLES[experiment], ", ".join(names), text) for text, names in alike.items()]
     return "\n".join([lines[0], "", *lines[1:], "", _markdown(("experiment", "methods", "variants"), rows)])
-
-
-def _about(experiment, sizes, days):
-    size = sizes[experiment]
-    if experiment == "portfolio":
-        return (
-            f"Mean-variance utility of {size['periods']} Gaussian returns of {size['assets']} assets, expectation 4, "
-            "covariance identity with one eigenvalue of 4 or of 20, from x_0 = ones. (The published sets of these "
-            "names have condition numbers of about 40; these have those they are named after.) Budget: "
-            f"{size['max_ifo']:,} calls."
-        )
-    if experiment == "streaming":
-        data = (
-            "Daily returns of 25 portfolios in six regions, in percent (Kenneth R. French data library; "
-            + ", ".join(f"{name.replace('_', ' ')} {n:,} days" for name, n in days.items())
-            + "), of which rows are drawn at random for ever."
-            if days is not None
-            else "Two generated markets of 25 assets stand for the paper's six sets of daily returns in percent (which "
-            "`--french` downloads): a common factor, and a little of their own. They differ by their scale only. "
-            "The largest curvature of Phi is 34, as that of the returns of Global ex US, or 80, as that of Japan."
-        )
-        return (
-            f"{data} Every row is new, each is drawn for g, for its Jacobian and for f, and Phi is the expectation, "
-            f"not that of the rows at hand. x_0 = ones. Budget: {size['max_ifo']:,} calls."
-        )
-    if experiment == "bellman":
-        return (
-            f"Mean squared Bellman residual of a random model: {size['states']} states, {size['features']} features, "
-            f"gamma = .95, from w = 0. Budget: {size['max_ifo']:,} calls."
-        )
-    return (
-        f"The paper's SNE of {size['points']} of scikit-learn's digits (8 x 8), which take the place of 2000 images of "
-        f"MNIST, in {size['dimension']} dimensions, perplexity 30. KL is the mean divergence over the points, exact. "
-        f"Budget: {size['published_ifo']:,} calls at the published constants, {size['max_ifo']:,} else. Seeds: 0 to "
-        f"{size['seeds'] - 1}."
-    )
-
-
-def _note(experiment, part, sizes):
-    notes = {
-        ("portfolio", "published"): "Steps of 2e-5 for the other methods, eta = eps = .1, a = .01, B = S = 100 for "
-        "STORM-C.",
-        ("streaming", "published"): "Steps of 1e-3 for the other methods, the same for all data. A stream gives g, its "
-        "Jacobian and f batches of one size: five rows of f where the published scripts have one.",
-        ("streaming", "defaults"): "VRSC-PG and SARAH-C have no default on a stream: the size of a checkpoint has to "
-        "be said. L-BFGS needs all data.",
-        ("bellman", "published"): "As published, an epoch of VRSC-PG and SARAH-C begins with one component of f, which "
-        "the published scripts charge as 100. Rows with (f 100) really take a hundred; they take no part in verdicts.",
-        ("sne", "published"): "Steps of 1e-5 for the other methods, all batches and the start x_i = i/n as published, "
-        "350 iterations of STORM-C in the full report. No metric, and no limit to steps but Algorithm 1's.",
-        ("sne", "tuned"): "From principal components. All methods have the library's steps: the Laplacian metric, a "
-        "limit to each point's step, and a rate that falls to 0 with the budget, times a factor of "
-        f"{', '.join(map(_short, sizes['sne']['factors']))}. Variants: "
-        + "; ".join(f"{NAMES[method]} {' or '.join(texts)}" for method, texts in variants_of("sne").items())
-        + ".",
-        ("sne", "defaults"): "From principal components, the rate made to end with the budget.",
-    }
-    return notes.get((experiment, part), "")
 
 
 def _table(results, experiment, part):
@@ -242,10 +176,6 @@ def _complexity(results, sizes, picture):
 def _markdown(header, rows):
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
-
-
-def _short(value):
-    return f"{value:.4g}"
 
 
 def _time(seconds):

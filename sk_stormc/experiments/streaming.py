@@ -206,9 +206,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument(
-        "--french", action="store_true", help="the paper's six sets of daily returns, downloaded once"
-    )
+    parser.add_argument("--french", action="store_true", help="the paper's six sets of daily returns, downloaded once")
 
 
 def report(args):
