@@ -106,7 +106,8 @@ def draw_model(data, which=None):
     d, solver = data.draw(st.integers(1, 4)), data.draw(solvers)
     if kind == "portfolio":
         model = CompositionalPortfolio(
-            solver, risk_measure=data.draw(st.sampled_from(MEASURES)), constraint=(-1, 1), max_iter=3, random_state=seed
+            solver, risk_measure=data.draw(st.sampled_from([*MEASURES, "cvar", "evar"])), constraint=(-1, 1),
+            max_iter=3, random_state=seed,
         )
         return model, {"X": normal(seed, n, d, dtype)}, "weights_"
     if kind == "values":
@@ -152,6 +153,9 @@ def test_dtypes_and_layouts(data):
             assert np.isfinite(getattr(fitted, method)(found["X"])).all()
     if hasattr(fitted, "score"):
         assert np.isfinite(quietly(fitted.score, **found))
+    if name != "embedding_":  # whose last iteration is where the learning rate ends
+        gone_on = quietly(clone(model).set_params(max_iter=2).fit, **found)
+        same_bits(getattr(quietly(gone_on.set_params(max_iter=3).resume, **found), name), getattr(fitted, name))
 
 
 DATES = np.arange("2020-01-01", "2020-01-13", dtype="M8[D]")
@@ -171,7 +175,11 @@ NO_NUMBERS = {
 
 
 @pytest.mark.parametrize("kind", NO_NUMBERS)
-@pytest.mark.parametrize("model", [BellmanValueEstimator(), SNEEmbedding(perplexity=2.0)], ids=["values", "map"])
+@pytest.mark.parametrize(
+    "model",
+    [CompositionalPortfolio(constraint=(-1, 1)), BellmanValueEstimator(), SNEEmbedding(perplexity=2.0)],
+    ids=["portfolio", "values", "map"],
+)
 def test_what_is_no_number_is_refused_by_name(model, kind):
     X = NO_NUMBERS[kind]
     named = "column 'day'" if hasattr(X, "columns") else "X"
