@@ -23,6 +23,8 @@ def refuse_no_numbers(name, data):
     ------
     ValueError
     """
+    if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
+        return
     if hasattr(data, "columns") and hasattr(data, "dtypes"):
         for j, dtype in enumerate(data.dtypes):
             if not _holds_numbers(dtype, lambda j=j: data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]):
