@@ -172,7 +172,8 @@ class SolverComparison:
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
         best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
-        optimum = self.optimum if y == "gap" and self.optimum != best else None  # None: the best seen, and says so
+        gap = isinstance(y, str) and y == "gap"
+        optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made
             return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)

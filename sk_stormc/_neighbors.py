@@ -7,6 +7,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from sk_stormc._brute_force import nearest_by_products
+from sk_stormc._validation import short
 from sk_stormc._warnings import warn
 
 __all__ = [
@@ -44,6 +45,8 @@ def fewest_neighbors(X, metric):
         For values whose squares overflow; for distances that are negative, not square or not symmetric; for a graph
         with a row without neighbours.
     """
+    if not isinstance(metric, str) and not callable(metric):
+        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
     _check_size(X)
     if metric != "precomputed":
         return X.shape[0] - 1

@@ -1,21 +1,28 @@
 """Checks of parameters: each raises a ValueError that names the parameter, the value and what was expected."""
 
 import math
+import re
+from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 __all__ = [
     "as_numbers",
     "check_batch_size",
     "check_bool",
     "check_choice",
+    "check_instance",
     "check_int",
     "check_metric",
     "check_number",
     "check_schedule",
+    "check_text",
     "check_weights",
+    "naming",
     "plain",
+    "seeded",
     "short",
 ]
 
@@ -87,6 +94,18 @@ def check_bool(name, value):
         _fail(name, value, "True or False")
 
 
+def check_text(name, value):
+    """A string."""
+    if not isinstance(value, str):
+        _fail(name, value, "a string")
+
+
+def check_instance(name, value, kind):
+    """An object of a class."""
+    if not isinstance(value, kind):
+        _fail(name, value, f"a {kind.__name__}")
+
+
 def check_choice(name, value, choices):
     """One of the choices."""
     if not _is_word(value, choices):
@@ -105,11 +124,36 @@ def check_batch_size(name, value):
 
 
 def as_numbers(name, value, dtype=float):
-    """value as an array of numbers, a copy."""
+    """value as an array of numbers, a copy; dates and text are none, and complex numbers would lose a part."""
     try:
-        return np.array(value, dtype=dtype)
+        if np.asarray(value).dtype.kind in "fiubO":
+            return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
-        _fail(name, value, "numbers")
+        pass
+    _fail(name, value, "numbers")
+
+
+def seeded(random_state):
+    """The generator of a ``random_state``, as `sklearn.utils.check_random_state` gives it."""
+    try:
+        return check_random_state(random_state)
+    except (TypeError, ValueError) as error:
+        found = short(random_state)
+        raise ValueError(
+            f"random_state must be an integer from 0 to 2**32 - 1, a RandomState instance or None, got {found}"
+        ) from error
+
+
+@contextmanager
+def naming(name):
+    """Errors of a check that was not ours, with the name of what was checked before a message that has it not."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if re.search(rf"\b{name}\b", str(error)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name}: {error}") from error
 
 
 def check_metric(name, metric, n_variables):

@@ -11,8 +11,9 @@ from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
 from sk_stormc._neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
+from sk_stormc._numeric import refuse_no_numbers
 from sk_stormc._typing import ArrayLike, FloatArray, SparseMatrix
-from sk_stormc._validation import check_int, check_number
+from sk_stormc._validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc._warnings import warn
 
 if TYPE_CHECKING:
@@ -41,12 +42,17 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     distances : ndarray of shape (n_points, n_neighbors)
         Not squared.
     perplexity : float
-        exp of the entropy of each row. Where ties do not allow it, as near as they do.
+        exp of the entropy of each row, at least 1. Where ties do not allow it, as near as they do.
 
     Returns
     -------
     ndarray of shape (n_points, n_neighbors)
         Rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        For distances that are negative or not finite, and a perplexity below 1.
 
     Examples
     --------
@@ -56,7 +62,12 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     >>> round(float(np.exp(-(p * np.log(p)).sum())), 4)
     2.0
     """
-    P = np.array(distances, dtype=float)
+    check_number("perplexity", perplexity, low=1)
+    P = as_numbers("distances", distances)
+    if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
+        raise ValueError(
+            f"distances must be finite, >= 0 and of shape (n_points, n_neighbors), got {short(distances)}"
+        )
     _to_probabilities(P, perplexity)
     return P
 
@@ -107,6 +118,15 @@ def _precisions(D, target, beta):
     return found
 
 
+def _points(X):
+    """Points, or a graph of them, as floats."""
+    refuse_no_numbers("X", X)
+    with naming("X"):
+        return check_array(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
+        )
+
+
 def nearest_neighbors(
     X: FloatArray | SparseMatrix,
     n_neighbors: int,
@@ -136,6 +156,8 @@ def nearest_neighbors(
         For values whose squares overflow or vanish, distances that are negative, not square or not symmetric, or a
         graph with a row without neighbours.
     """
+    check_int("n_neighbors", n_neighbors, low=1)
+    X = _points(X)
     fewest_neighbors(X, metric)
     return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
 
@@ -174,6 +196,8 @@ def perplexity_search(
         As for `nearest_neighbors`.
     """
     check_number("perplexity", perplexity, low=1)
+    check_choice("factor", factor, (2, 3))
+    X = _points(X)
     fewest = fewest_neighbors(X, metric)
     used = min(float(perplexity), max(1.0, fewest / 3))
     if used < perplexity:
@@ -197,12 +221,21 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     search : sklearn.neighbors.NearestNeighbors
         From `nearest_neighbors` or `perplexity_search`.
     perplexity : float
+        At least 1.
 
     Returns
     -------
     sparse array of shape (n_points, n_points)
         CSR; rows sum to 1, the diagonal is empty.
+
+    Raises
+    ------
+    ValueError
+        For a search that is not a fitted one, and a perplexity below 1.
     """
+    if not hasattr(search, "_fit_X"):
+        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
+    check_number("perplexity", perplexity, low=1)
     if search.metric == "precomputed" and sparse.issparse(search._fit_X):
         graph = search._fit_X
         data, start = graph.data.astype(float), graph.indptr
@@ -266,7 +299,7 @@ def perplexity_affinities(
     >>> P.shape, P.nnz, bool(np.allclose(P.sum(axis=1), 1))
     ((50, 50), 800, True)
     """
-    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+    X = _points(X)
     how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 
 from sk_stormc import _state_file
 from sk_stormc._validation import check_int, check_number
@@ -69,6 +69,8 @@ class EarlyStopping(_PerFit):
         check_number("min_delta", min_delta, low=0)
         if not callable(monitor) and not isinstance(monitor, str):
             raise ValueError(f"monitor must be 'loss', or a scorer by name or as a callable, got {monitor!r}")
+        if isinstance(monitor, str) and monitor != "loss" and monitor not in get_scorer_names():
+            raise ValueError(f"monitor must be 'loss' or the name of a scorer of scikit-learn, got {monitor!r}")
         super().__init__()
         self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
 

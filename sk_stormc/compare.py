@@ -5,10 +5,9 @@ import warnings
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from sk_stormc._comparison import ComparedRun, SolverComparison
-from sk_stormc._validation import check_bool, check_int, check_number, short
+from sk_stormc._validation import check_bool, check_int, check_number, seeded, short
 from sk_stormc._warnings import warn
 from sk_stormc._watch import Watch
 from sk_stormc.engine import CompositionalSolver, StopReason
@@ -103,7 +102,7 @@ def compare_solvers(
         raise ValueError(f"progress must be callable or None, got {short(progress)}")
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
-    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
+    seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
     runs, done = {label: [] for label in known}, 0
     for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
         for label, solver in known.items():

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from sk_stormc._typing import ArrayLike, FloatArray
-from sk_stormc._validation import check_metric
+from sk_stormc._validation import check_int, check_metric, short
 
 __all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
 
@@ -246,15 +246,30 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     Raises
     ------
     ValueError
-        For an array of another shape, or one that is not finite, symmetric and positive definite.
+        For an array of another shape, or one that is not finite, symmetric and positive definite; for a `LowRank`
+        metric of another shape.
     """
+    check_int("n_variables", n_variables, low=1)
     if metric is None:
         return Identity()
     if isinstance(metric, Metric):
-        if type(metric) is Diagonal:
-            check_metric("metric", metric.values, n_variables)
-        if type(metric) is Matrix and len(metric.values) != n_variables:
-            raise ValueError(f"metric must be of {n_variables} variables, got {len(metric.values)}")
+        if type(metric) in (Diagonal, Matrix):
+            dimensions = 1 if type(metric) is Diagonal else 2
+            found = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
+            if found.ndim != dimensions:
+                raise ValueError(f"values of the metric {type(metric).__name__} must have {dimensions} dimension(s)")
+        if type(metric) is LowRank:
+            _check_low_rank(metric, n_variables)
         return metric
     values = check_metric("metric", metric, n_variables)
     return Diagonal(values) if values.ndim == 1 else Matrix(values)
+
+
+def _check_low_rank(metric, n_variables):
+    scale, W = np.asarray(metric.scale), np.asarray(metric.W)
+    if scale.dtype.kind not in "fiu" or scale.shape != (n_variables,) or not (np.isfinite(scale) & (scale > 0)).all():
+        raise ValueError(f"scale of the metric LowRank must be {n_variables} finite numbers > 0, got {short(scale)}")
+    if W.dtype.kind not in "fiu" or W.ndim != 2 or len(W) != n_variables or not np.isfinite(W).all():
+        raise ValueError(
+            f"W of the metric LowRank must be finite numbers of shape ({n_variables}, rank), got {short(W)}"
+        )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc._typing import ArrayLike, FloatArray
-from sk_stormc._validation import as_numbers, check_number, short
+from sk_stormc._validation import as_numbers, check_int, check_number, short
 
 __all__ = ["Box", "L1", "Simplex", "check_penalty"]
 
@@ -43,6 +43,7 @@ def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None
     ValueError: penalty must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of \
 sk_stormc.penalties have, got 'l1'
     """
+    check_int("n_variables", n_variables, low=1)
     if penalty is None:
         return
     methods = all(callable(getattr(penalty, method, None)) for method in ("value", "prox", "project"))

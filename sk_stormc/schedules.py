@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sk_stormc._typing import Schedule
-from sk_stormc._validation import check_number
+from sk_stormc._validation import check_number, short
 
 __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
 
@@ -22,6 +22,11 @@ class Power:
     scale : float
     exponent : float
 
+    Raises
+    ------
+    ValueError
+        For what is not a finite number.
+
     Examples
     --------
     >>> from sk_stormc.schedules import Power
@@ -31,6 +36,10 @@ class Power:
 
     scale: float
     exponent: float
+
+    def __post_init__(self):
+        check_number("scale", self.scale)
+        check_number("exponent", self.exponent)
 
     def __call__(self, t: int) -> float:
         return self.scale * (t + 1) ** self.exponent
@@ -51,7 +60,7 @@ class Decay:
     Raises
     ------
     ValueError
-        For a horizon below 1, or a hold that is not in [0, 1).
+        For a horizon below 1, a hold that is not in [0, 1), or what is not a finite number.
 
     Examples
     --------
@@ -66,6 +75,8 @@ class Decay:
     hold: float = 0.0
 
     def __post_init__(self):
+        check_number("start", self.start)
+        check_number("end", self.end)
         check_number("horizon", self.horizon, low=1)
         check_number("hold", self.hold, low=0, high=1)
         if self.hold == 1:
@@ -90,7 +101,7 @@ class Geometric:
     Raises
     ------
     ValueError
-        For a horizon below 1.
+        For a horizon below 1, or a start or end that is not a finite number > 0.
 
     Examples
     --------
@@ -104,6 +115,8 @@ class Geometric:
     horizon: int
 
     def __post_init__(self):
+        check_number("start", self.start, low=0, inclusive=False)
+        check_number("end", self.end, low=0, inclusive=False)
         check_number("horizon", self.horizon, low=1)
 
     def __call__(self, t: int) -> float:
@@ -118,7 +131,12 @@ class Slowed:
     ----------
     schedule : callable
     times : float
-        At iteration t it is what ``schedule`` is at t / times.
+        At iteration t it is what ``schedule`` is at t / times; > 0.
+
+    Raises
+    ------
+    ValueError
+        For a schedule that is not callable, or times that is not a finite number > 0.
 
     Examples
     --------
@@ -129,6 +147,11 @@ class Slowed:
 
     schedule: object
     times: float
+
+    def __post_init__(self):
+        if not callable(self.schedule):
+            raise ValueError(f"schedule must be callable, got {short(self.schedule)}")
+        check_number("times", self.times, low=0, inclusive=False)
 
     def __call__(self, t: int) -> float:
         return self.schedule(t / self.times)
@@ -151,6 +174,7 @@ def constant(value: float) -> Power:
     >>> constant(0.1)(7)
     0.1
     """
+    check_number("value", value)
     return Power(value, 0.0)
 
 

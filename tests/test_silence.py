@@ -385,7 +385,7 @@ def estimators():
         yield model, (points,), {}, "embedding_"
 
 
-@pytest.mark.parametrize(("estimator", "args", "kwargs", "fitted"), estimators())
+@pytest.mark.parametrize(("estimator", "args", "kwargs", "fitted"), list(estimators()))
 def test_an_interrupted_fit_keeps_what_it_has(estimator, args, kwargs, fitted):
     estimator.set_params(solver=Interrupted(learning_rate=0.01))
     with pytest.raises(KeyboardInterrupt):

@@ -415,7 +415,7 @@ def test_schedules_are_values():
 @pytest.mark.parametrize(
     ("solver", "words"),
     [
-        (SCGD(learning_rate=power("fast")), ["learning_rate", "iteration 0", "fast"]),
+        (SCGD(learning_rate=lambda t: "fast"), ["learning_rate", "iteration 0", "fast"]),
         (SCGD(learning_rate=SCGD), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=lambda: 0.1), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=constant(-1.0)), ["learning_rate", ">= 0", "-1.0"]),

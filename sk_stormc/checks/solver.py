@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc._validation import check_int
+from sk_stormc._validation import check_instance, check_int
 from sk_stormc.checks._ledger import Ledger
 from sk_stormc.engine import CompositionalSolver, Oracle, StopReason, at
 from sk_stormc.problems.base import CompositionalProblem
@@ -65,6 +65,8 @@ def check_solver(
     """
     check_int("max_iter", max_iter, low=4)
     check_int("random_state", random_state, low=0)
+    if problem is not None:
+        check_instance("problem", problem, CompositionalProblem)
     if not isinstance(solver, CompositionalSolver):
         raise ValueError(f"solver must be a CompositionalSolver, got {solver!r}")
     for one in _portfolios() if problem is None else [problem]:

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
-from sklearn.utils import check_random_state
 
 from sk_stormc._typing import ArrayLike, FloatArray, RandomState, SparseMatrix
-from sk_stormc._validation import check_choice, check_int
+from sk_stormc._validation import check_choice, check_int, seeded
 from sk_stormc.datasets._gymnasium import model_of
 from sk_stormc.problems import BellmanProblem
 from sk_stormc.problems._markov import dense
@@ -175,7 +174,7 @@ class MarkovRewardProcess:
             rewards, the features of the successors, and whether the episode ended.
         """
         check_int("n_transitions", n_transitions, low=1)
-        rng, problem = check_random_state(random_state), self._problem
+        rng, problem = seeded(random_state), self._problem
         P, n = self.transition_matrix, self.n_states
         ends = np.array(P.diagonal()) == 1
         ends[ends] = problem.inner(np.zeros(self.features.shape[1]), problem.inner_batch(None))[ends] == 0
@@ -237,7 +236,7 @@ def make_bellman_problem(
     check_int("n_states", n_states, low=1)
     check_int("n_features", n_features, low=1, words=(None,))
     check_choice("kind", kind, ("dense", "garnet"))
-    rng, n = check_random_state(random_state), n_states
+    rng, n = seeded(random_state), n_states
 
     def uniform(n_columns):
         return rng.random_sample(n * n_columns).reshape((n, n_columns), order="F")

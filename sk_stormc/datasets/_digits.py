@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.utils import check_random_state
 
 from sk_stormc._typing import Array, FloatArray, RandomState
-from sk_stormc._validation import check_int
+from sk_stormc._validation import check_int, seeded
 
 
 def make_augmented_digits(
@@ -45,7 +44,7 @@ def make_augmented_digits(
     ((3000, 64), 0.0, 17.0)
     """
     check_int("n_samples", n_samples, low=1)
-    rng = check_random_state(random_state)
+    rng = seeded(random_state)
     images, y = load_digits(return_X_y=True)
     n_more = max(0, n_samples - len(images))
     which = rng.randint(len(images), size=n_more)

@@ -15,6 +15,7 @@ from urllib.request import urlopen
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
+from sk_stormc._validation import check_bool, short
 from sk_stormc.datasets._french_csv import parse_french_csv
 
 logger = logging.getLogger(__name__)
@@ -168,8 +169,12 @@ def fetch_french_portfolios(
     25
     """
     for name, value, known in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
-        if value not in known:
+        if not isinstance(value, str) or value not in known:
             raise ValueError(f"{name}={value!r} is unknown; expected one of {list(known)}.")
+    check_bool("download_if_missing", download_if_missing)
+    check_bool("as_frame", as_frame)
+    if data_home is not None and not isinstance(data_home, (str, os.PathLike)):
+        raise ValueError(f"data_home must be the path of a folder or None, got {short(data_home)}")
     if as_frame:
         try:
             import pandas as pd

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from sk_stormc._typing import ArrayLike, FloatArray, RandomState
-from sk_stormc._validation import check_int, check_number
+from sk_stormc._validation import as_numbers, check_int, check_number, seeded
 
 
 def make_gaussian_returns(
@@ -58,13 +57,13 @@ def make_gaussian_returns(
     check_int("n_periods", n_periods, low=1)
     check_int("n_assets", n_assets, low=1)
     check_number("condition_number", condition_number, low=0, inclusive=False)
-    mean = np.asarray(mean, dtype=np.float64)
+    mean = as_numbers("mean", mean)
     if mean.shape not in ((), (n_assets,)):
         raise ValueError(f"mean must be a scalar or of shape ({n_assets},), got shape {mean.shape}")
     if not np.isfinite(mean).all():
         raise ValueError(f"mean must be finite, got {mean}")
 
-    rng = check_random_state(random_state)
+    rng = seeded(random_state)
     direction = rng.standard_normal(n_assets)
     direction /= np.linalg.norm(direction)
     returns = rng.standard_normal((n_periods, n_assets))

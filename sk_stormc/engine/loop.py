@@ -221,9 +221,11 @@ class Loop:
         rate = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
         metric = self.oracle.metric.at(s.x, s.t)
         length = direction(self.oracle.problem, metric, s.x, found[0], rate).length
-        if length <= self.solver.tol * self.run.first_residual:
+        first = self.run.first_residual
+        # the first is 0 where no step is possible, as on the simplex of one variable
+        if length <= self.solver.tol * first or (not first and self._is_rounding(s, length)):
             return True
-        self.run.denied = length / self.run.first_residual
+        self.run.denied = length / first if first else math.inf
         return False
 
     def _full_gradients(self, s, points):

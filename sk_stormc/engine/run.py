@@ -5,9 +5,8 @@ import math
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
-from sk_stormc._validation import as_numbers
+from sk_stormc._validation import as_numbers, seeded
 from sk_stormc._warnings import warn
 from sk_stormc.engine.guard import begins_again, shortened
 from sk_stormc.engine.loop import Loop, falls_for_ever
@@ -27,7 +26,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
     -------
     SolverResult
     """
-    seed = 0 if state is not None else check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    seed = 0 if state is not None else seeded(random_state).randint(np.iinfo(np.int32).max)
     oracle = Oracle(problem, seed)
     # overflow is looked for by value and reported once, with what to change
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

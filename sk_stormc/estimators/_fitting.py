@@ -11,11 +11,12 @@ import numpy as np
 from scipy import sparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc._compat import open_context, with_callbacks
 from sk_stormc._state_file import fill, has_missing
+from sk_stormc._validation import seeded
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.problems._mapped import MappedRows
 from sk_stormc.solvers import StopReason
@@ -84,7 +85,7 @@ class Fit:
         self.metadata = {name: value for name, value in metadata.items() if value is not None}
         self.before = estimator.__dict__.get("_resumed")
         seed = estimator.random_state if self.before is None else self.before.random_state
-        self.rng = check_random_state(seed)
+        self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         self.progress = Progress(
             type(estimator).__name__,
@@ -251,6 +252,8 @@ def fingerprint(data):
     if data is None:
         return None
     data = data if hasattr(data, "shape") else np.asarray(data)
+    if not data.shape:  # one weight for all rows, say
+        return repr(data.item())
     n, shape = _num_samples(data), data.shape
     every = max(1, math.ceil(n / max(16, SAMPLE // max(1, math.prod(shape[1:])))))
     sample, data = np.arange(0, n, every), MappedRows.of(data)  # which reads from its file

@@ -6,6 +6,8 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_array
 
+from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._validation import naming
 from sk_stormc.estimators._labels import columns_of
 from sk_stormc.problems._mapped import MappedRows, blocks
 
@@ -33,12 +35,14 @@ def check_returns(X, **kwargs):
         For columns of dates, text or anything else that is no number; for NaN and infinity.
     """
     names = np.empty(0, object)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if hasattr(X, "columns") and isinstance(getattr(X, "shape", None), tuple):  # a delayed object of dask has both
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
         _check_columns(X, names)
     returns = MappedRows.of(X)
     if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
-        returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
     finite, nan = True, False
     for _, block in blocks(returns):
         good = np.isfinite(block)

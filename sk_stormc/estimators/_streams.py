@@ -5,13 +5,20 @@ import math
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import validate_data
 
 from sk_stormc._validation import as_numbers, check_weights
 from sk_stormc._warnings import warn
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.estimators._traces import keys_of_times
-from sk_stormc.estimators._transitions import check_terminal, check_time, follow, successors, transform, transform_next
+from sk_stormc.estimators._transitions import (
+    check_terminal,
+    check_time,
+    checked_data,
+    follow,
+    successors,
+    transform,
+    transform_next,
+)
 from sk_stormc.estimators._value_problems import value_stream, window_of
 from sk_stormc.estimators._value_warnings import told, warn_of_state_numbers
 
@@ -68,7 +75,7 @@ def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
     check_stays(estimator, exact)
     named = told(next_X, terminal, time, vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
-    states, y = validate_data(estimator, X, y, reset=not fitted, dtype=np.float64, y_numeric=True)
+    states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)

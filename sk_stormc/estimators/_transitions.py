@@ -4,9 +4,10 @@
 import numpy as np
 from scipy import sparse
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from sk_stormc._validation import as_numbers, check_weights
+from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._validation import as_numbers, check_weights, naming
 from sk_stormc._warnings import warn
 from sk_stormc.estimators._value_warnings import warn_of_ranges
 from sk_stormc.problems._markov import scale_rows
@@ -16,6 +17,7 @@ __all__ = [
     "check_next",
     "check_terminal",
     "check_time",
+    "checked_data",
     "follow",
     "successors",
     "successors_to_score",
@@ -58,14 +60,27 @@ def check_time(time, n):
     return given
 
 
+def checked_data(estimator, X, y, reset=True):
+    """States and rewards as numbers; dates are none."""
+    refuse_no_numbers("X", X)
+    refuse_no_numbers("y", y)
+    with naming("X"):
+        states = validate_data(estimator, X, reset=reset, dtype=np.float64)
+    with naming("y"):
+        _, y = check_X_y(states, y, dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
+    return states, y
+
+
 def check_next(estimator, next_X, states, terminal):
     """Successors as numbers; where the episode ends, the states themselves, so that what is there does not matter."""
+    refuse_no_numbers("next_X", next_X)
     try:
         follows = validate_data(
             estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False, copy=True
         )
-    except ValueError as error:
-        raise ValueError(f"next_X must have the columns of X: {error}") from error
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"next_X must have the columns of X: {error}") from error
     if follows.shape != states.shape:
         raise ValueError(f"next_X must be of shape {states.shape}, as X is, got {follows.shape}")
     follows[terminal] = states[terminal]

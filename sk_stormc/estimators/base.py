@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils import check_random_state
 
 from sk_stormc._compat import CallbackSupportMixin
-from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._validation import check_choice, check_int, check_number, seeded
 from sk_stormc._warnings import warn
 from sk_stormc.estimators._fitting import FREE, in_words
 from sk_stormc.problems.streaming import stack
@@ -226,7 +225,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     def _seed(self):
         """The stream's, drawn at its first call."""
         fixed = isinstance(self.random_state, Integral)
-        return self.random_state if fixed else check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _conclude(self, solver, result):
         """Say what a fit that is stored has not reached: a budget that ended it, or Ctrl-C, which is raised again."""

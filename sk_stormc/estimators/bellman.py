@@ -9,13 +9,15 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._numeric import refuse_no_numbers
 from sk_stormc._typing import ArrayLike, Features, FloatArray
-from sk_stormc._validation import check_bool, check_choice, check_number
+from sk_stormc._validation import check_bool, check_choice, check_number, naming
 from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._lstd import forget, solve_exactly, solve_traced
 from sk_stormc.estimators._streams import go_on
 from sk_stormc.estimators._traces import check_trace_decay, keys_in_order
 from sk_stormc.estimators._transitions import (
+    checked_data,
     successors,
     successors_to_score,
     transform,
@@ -212,7 +214,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         solver = self._make_solver()
         self._check_parameters()
         probe = clone(self)
-        states, y = validate_data(probe, X, y, dtype=np.float64, y_numeric=True)
+        states, y = checked_data(probe, X, y)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))
         named = told(next_X, terminal, time)
@@ -354,7 +356,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ndarray of shape (n_states,)
         """
         check_is_fitted(self)
-        states = validate_data(self, X, reset=False, dtype=np.float64)
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            states = validate_data(self, X, reset=False, dtype=np.float64)
         return self._value(X, states)
 
     def td_error(
@@ -380,7 +384,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             As for `fit`, and where successors are missing.
         """
         check_is_fitted(self)
-        states, y = validate_data(self, X, y, reset=False, dtype=np.float64, y_numeric=True)
+        states, y = checked_data(self, X, y, reset=False)
         check_given(self, next_X, terminal, time)
         source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
         error = np.where(kept, y - self._value(X, states), np.nan)

@@ -22,7 +22,7 @@ from sk_stormc.estimators._streams import row_weights
 from sk_stormc.estimators.base import CompositionalEstimator, streams
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import blocks
-from sk_stormc.problems._tail_risk import TailRiskProblem
+from sk_stormc.problems._tail_risk import TailRiskProblem, check_confidence
 from sk_stormc.problems.streaming import WINDOW
 from sk_stormc.solvers import StopReason
 
@@ -386,6 +386,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
+        check_confidence(self.confidence)  # whatever the risk measure, so that a search does not find it late
         tail = {"confidence": self.confidence} if is_proportional(self.risk_measure) else {}
         return PortfolioProblem(
             returns,

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from sk_stormc._validation import check_number
+from sk_stormc._validation import check_number, short
 from sk_stormc.estimators._labels import columns_of
 
 __all__ = ["make_sharpe_scorer", "sharpe_ratio"]
@@ -49,6 +49,8 @@ def sharpe_ratio(estimator, X, y=None):
     >>> search.best_params_["risk_aversion"] > 0
     True
     """
+    if not hasattr(estimator, "predict"):
+        raise ValueError(f"estimator must have predict, whose values are returns, got {short(estimator)}")
     return _ratio(np.asarray(estimator.predict(X)))
 
 

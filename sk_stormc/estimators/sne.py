@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc._numeric import refuse_no_numbers
 from sk_stormc._typing import Features, FloatArray
-from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._validation import check_choice, check_int, check_number, naming, short
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
 from sk_stormc.engine.results import outcome
@@ -197,10 +198,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         solver = self._make_solver()
         self._check_parameters()
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            X_checked = check_array(
+                X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
+            )
         fit = Fit(self, solver, X, y)
-        X_checked = check_array(
-            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
-        )
         validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
@@ -279,9 +282,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         check_is_fitted(self)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
-        X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
-        )
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            X = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
+            )
         perplexity = self.transform_perplexity
         if perplexity is None:
             perplexity = min(self.perplexity, NEW_PERPLEXITY)
@@ -289,6 +294,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
+        if not isinstance(self.metric, str) and not callable(self.metric):
+            raise ValueError(f"metric must be a name or a callable, got {short(self.metric)}")
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))

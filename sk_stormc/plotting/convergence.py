@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.lines import Line2D
 
-from sk_stormc._validation import check_bool, check_choice, check_int, check_number, short
+from sk_stormc._validation import check_bool, check_choice, check_int, check_number, check_text, short
 from sk_stormc._warnings import warn
 from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
@@ -186,6 +186,8 @@ class ConvergenceDisplay:
         """
         check_choice("x_scale", x_scale, ("log", "linear"))
         check_choice("y_scale", self.y_scale, ("auto", "linear", "log"))
+        check_text("x_label", self.x_label)
+        check_text("y_label", self.y_label)
         check_bool("legend", legend)
         check_kwargs("plot", kwargs, Line2D)
         if styles is not None and not isinstance(styles, Mapping):
@@ -220,7 +222,8 @@ class ConvergenceDisplay:
         return self
 
     def _checked(self):
-        if not isinstance(self.curves, Mapping) or not self.curves or not all(map(len, self.curves.values())):
+        groups = self.curves.values() if isinstance(self.curves, Mapping) else ()
+        if not groups or not all(hasattr(runs, "__len__") and len(runs) for runs in groups):
             raise ValueError(f"curves must be a dict with a list of runs for each label, got {short(self.curves)}")
         return self.curves
 

@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-from sk_stormc._validation import as_numbers, check_bool, short
+from sk_stormc._validation import as_numbers, check_bool, check_text, short
 from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
 
 __all__ = ["EmbeddingDisplay"]
@@ -100,6 +100,7 @@ class EmbeddingDisplay:
         """
         if not hasattr(estimator, "embedding_"):
             raise ValueError(f"estimator must be fitted and have embedding_, got {short(estimator)}")
+        check_text("y_label", y_label)
         name = y_label or getattr(y, "name", None)
         return cls(estimator.embedding_, y=y, y_label="" if name is None else str(name)).plot(ax, **kwargs)
 
@@ -121,6 +122,7 @@ class EmbeddingDisplay:
         self : EmbeddingDisplay
         """
         check_bool("legend", legend)
+        check_text("y_label", self.y_label)
         extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
         check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
         Z = as_numbers("embedding", self.embedding)

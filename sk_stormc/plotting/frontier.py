@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
-from sk_stormc._validation import as_numbers, check_bool, short
+from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._validation import as_numbers, check_bool, check_text, naming, short
 from sk_stormc._warnings import warn
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 
@@ -131,7 +132,10 @@ class FrontierDisplay:
         known = estimator.get_params() if hasattr(estimator, "get_params") else {}
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
-        returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+        check_text("name", name)
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
         measure = estimator.risk_measure
         # from the most averse on: there the minimum is nearest to an even split, and bounds take over one by one
         found = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
@@ -191,13 +195,21 @@ class FrontierDisplay:
             For values that are not finite or do not fit one another.
         """
         check_bool("legend", legend)
+        check_text("risk_label", self.risk_label)
+        check_text("name", self.name)
         check_kwargs("plot", kwargs, Line2D)
         risk, mean = _pair("risk", self.risk, "mean", self.mean)
         assets = None
         if self.asset_risk is not None:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
-            if self.asset_names is not None and len(self.asset_names) != len(assets[0]):
-                raise ValueError(f"asset_names must be {len(assets[0])} names, got {len(self.asset_names)}")
+            names = self.asset_names
+            if names is not None and (isinstance(names, str) or np.shape(names) != assets[0].shape):
+                found = len(names) if hasattr(names, "__len__") else short(names)
+                raise ValueError(f"asset_names must be {len(assets[0])} names, got {found}")
+        if self.chosen is not None:
+            chosen = as_numbers("chosen", self.chosen)
+            if chosen.shape != (2,) or not np.isfinite(chosen).all():
+                raise ValueError(f"chosen must be a pair (risk, mean) of finite numbers, got {short(self.chosen)}")
         own = ax is None
         ax = axes_for(ax, figsize=(6.8, 4.8))
         style = {"color": BLUE, "linewidth": 2, "marker": "o", "markersize": 4, "markerfacecolor": "white"}

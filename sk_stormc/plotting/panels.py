@@ -1,11 +1,13 @@
 """Several displays in one picture: curves, one row a data set and one column a quantity; and embeddings."""
 
 import textwrap
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from sk_stormc._validation import check_text, naming, short
 from sk_stormc.plotting._style import styles_of
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
@@ -52,8 +54,15 @@ def plot_curves(panels, labels):
     >>> len(figure.axes)
     1
     """
-    if not panels or not all(panels.values()):
-        raise ValueError(f"panels must hold at least one row, and each row a method, got {panels!r}")
+    good = isinstance(panels, Mapping) and all(isinstance(row, Mapping) and row for row in panels.values())
+    if not good or not panels:
+        raise ValueError(
+            f"panels must hold at least one row, and each row a method, as a dict of dicts; got {short(panels)}"
+        )
+    if not isinstance(labels, (list, tuple)) or not labels:
+        raise ValueError(f"labels must be a list of strings, one for each column, got {short(labels)}")
+    for label in labels:
+        check_text("labels", label)
     figure = Figure(figsize=(4.9 * len(labels) + 0.4, 3.1 * len(panels) + 0.9), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), len(labels), sharex=True, squeeze=False)
@@ -104,8 +113,11 @@ def plot_embeddings(panels, labels=None):
     >>> len(figure.axes)
     1
     """
-    if not panels:
-        raise ValueError(f"panels must hold at least one embedding, got {panels!r}")
+    if not isinstance(panels, Mapping) or not panels:
+        raise ValueError(f"panels must hold at least one embedding, as a dict; got {short(panels)}")
+    for points in panels.values():
+        if np.ndim(points) != 2:
+            raise ValueError(f"panels must hold arrays of shape (n_points, 2), got {short(points)}")
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.2 * columns, 3.5 * rows), layout="constrained")
@@ -114,7 +126,8 @@ def plot_embeddings(panels, labels=None):
     for ax in axes[len(panels) :]:
         ax.remove()
     for ax, (title, points) in zip(axes, panels.items(), strict=False):
-        EmbeddingDisplay(np.asarray(points)[:, :2], y=labels).plot(ax, legend=False)
+        with naming("labels"):
+            EmbeddingDisplay(np.asarray(points)[:, :2], y=labels).plot(ax, legend=False)
         ax.set_title(title, fontsize="medium")
         ax.set(xlabel="", ylabel="")
     return figure
@@ -124,5 +137,8 @@ def _curves(method, runs, k, n_labels):
     """(ifo, y_k) of each run."""
     for run in runs:
         if len(run) != n_labels + 1:
-            raise ValueError(f"a run must be {n_labels + 1} arrays, IFO first; one of {method!r} has {len(run)}")
+            raise ValueError(
+                f"a run must be {n_labels + 1} arrays, IFO first and then one for each of labels; one of "
+                f"{method!r} has {len(run)}"
+            )
     return [(run[0], run[k]) for run in runs]

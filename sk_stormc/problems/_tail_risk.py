@@ -6,14 +6,21 @@ from abc import abstractmethod
 import numpy as np
 
 from sk_stormc._validation import check_metric, check_number
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.penalties import L1, Box, Simplex, check_penalty
 from sk_stormc.problems.portfolio import PortfolioProblem, combine
 from sk_stormc.turnover import Turnover
 
-__all__ = ["TailRiskProblem"]
+__all__ = ["TailRiskProblem", "check_confidence"]
 
 LARGE = 1e8  # a step after which a proximal point is that of a linear objective, in units of the portfolio's deviation
 AROUND = 2.0  # radius within which a bound holds where weights have none, relative to the largest weight
+
+
+def check_confidence(confidence):
+    """A number > 0 and < 1."""
+    check_number("confidence", confidence, low=0, high=1, inclusive=False)
+    if confidence == 1:
+        raise ValueError(f"confidence must be below 1, got {confidence!r}")
 
 
 class TailRiskProblem(PortfolioProblem):
@@ -40,14 +47,13 @@ class TailRiskProblem(PortfolioProblem):
     def __init__(
         self, returns, risk_aversion, *, risk_measure, confidence, width, sample_weight, penalty, metric
     ):
-        check_number("confidence", confidence, low=0, high=1, inclusive=False)
-        if confidence == 1:
-            raise ValueError(f"confidence must be below 1, got {confidence!r}")
+        check_confidence(confidence)
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
         options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
         super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
+        check_penalty(penalty, self.n_assets)
         self.confidence, self.of_weights = float(confidence), penalty
         self.defaults = self.defaults | {"record_every": 16 * (2 * self.n_inner + self.n_outer)}
         self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))

@@ -6,10 +6,9 @@ import math
 import pickle
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from sk_stormc._typing import ArrayLike, RandomState
-from sk_stormc._validation import check_int, short
+from sk_stormc._validation import as_numbers, check_instance, check_int, seeded, short
 from sk_stormc.metrics import as_metric
 from sk_stormc.problems._attributes import check_attributes, require, require_plain
 from sk_stormc.problems._differences import RANDOM, differences, directions, worst, wrong_slope
@@ -75,9 +74,11 @@ def check_problem(
     ValueError: Slip.outer_gradient: f_u and central differences of outer in u differ by ...
     """
     check_int("n_draws", n_draws, low=30)
+    if repeated is not None:
+        check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
         problem = problem._first
-    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
         check = _Check(problem, x, rng)
@@ -107,7 +108,7 @@ class _Check:
         self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
         if x is None:
             x = own if problem.penalty is None else problem.penalty.project(own)
-        self.x = np.array(x, dtype=self.dtype)
+        self.x = as_numbers("x", x, self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         self.problem = problem = in_unit(problem, self.x)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc._validation import check_choice, check_metric, check_number, check_weights
+from sk_stormc._numeric import refuse_no_numbers
+from sk_stormc._validation import check_choice, check_metric, check_number, check_weights, naming
 from sk_stormc.metrics import Metric
 from sk_stormc.penalties import Box
 from sk_stormc.problems._mapped import MappedRows, blocks
@@ -127,7 +128,11 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         self.check_class(risk_measure)
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
-            R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
+            refuse_no_numbers("returns", R)
+            with naming("returns"):
+                if np.iscomplexobj(R):
+                    raise ValueError("returns must be real numbers, got complex ones")
+                R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
         if R.ndim != 2 or not R.size:
             raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
         for _, block in blocks(R):

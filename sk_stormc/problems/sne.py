@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sk_stormc._validation import check_choice, check_int, check_number
+from sk_stormc._validation import check_bool, check_choice, check_int, check_number
 from sk_stormc.affinities import check_affinities
 from sk_stormc.problems._far_field import Columns, FarField
 from sk_stormc.problems._laplacian import Aggregates, GraphLaplacian
@@ -122,7 +122,9 @@ class SNEProblem(CompositionalProblem):
         check_choice("kernel", kernel, ("gaussian", "student-t"))
         check_number("exaggeration", exaggeration, low=1)
         check_int("n_iter", n_iter, low=1, words=(None,))
+        check_bool("near_field", near_field)
         check_choice("jacobian", jacobian, ("operator", "dense"))
+        check_choice("dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64"))
         P = check_affinities(affinities)
         n, d = P.shape[0], n_components
         self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)

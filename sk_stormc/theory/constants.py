@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from sk_stormc._typing import ArrayLike, RandomState
-from sk_stormc._validation import as_numbers, check_int, check_number
+from sk_stormc._validation import as_numbers, check_instance, check_int, check_number, seeded
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.theory.parameters import ProblemConstants
 
@@ -69,6 +68,7 @@ def estimate_constants(
     >>> bool(k.L_f <= 2 * (1 + (problem.returns**2).sum(axis=1).max()))
     True
     """
+    check_instance("problem", problem, CompositionalProblem)
     if problem.penalty is not None:
         raise ValueError(f"problem must have no penalty, which the theory does not cover, got {problem.penalty!r}")
     if problem.jacobian_kind == "operator":
@@ -78,7 +78,7 @@ def estimate_constants(
     x0 = as_numbers("x0", x0)
     if x0.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x0.shape}")
-    rng = np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     norm, d = np.linalg.norm, problem.n_variables
 
     def ball():

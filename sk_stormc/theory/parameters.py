@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from sk_stormc._typing import FloatArray
-from sk_stormc._validation import check_choice, check_number
+from sk_stormc._validation import check_bool, check_choice, check_instance, check_number
 
 __all__ = [
     "ProblemConstants",
@@ -101,6 +101,11 @@ class StormParameters:
     K_0 : float
         The constant of which a_phi, B_f and S_f are made.
 
+    Raises
+    ------
+    ValueError
+        For a parameter that is not a finite number > 0.
+
     Examples
     --------
     >>> from sk_stormc.solvers import StormParameters
@@ -120,6 +125,10 @@ class StormParameters:
     eta: float
     T: int
     K_0: float
+
+    def __post_init__(self):
+        for field in fields(self):
+            check_number(field.name, getattr(self, field.name), low=0, inclusive=False)
 
     @property
     def ifo(self) -> float:
@@ -169,8 +178,10 @@ def storm_parameters(
     >>> p.a_g, p.B_g, p.T
     (0.05, 4320, 2134)
     """
+    check_instance("constants", constants, ProblemConstants)
     check_choice("variant", variant, VARIANTS)
     check_number("epsilon", epsilon, low=0, inclusive=False)
+    check_bool("round_up", round_up)
     k, eps = constants, epsilon
     L = k.L_phi
     root_2, root_3 = math.sqrt(k.H_2), math.sqrt(k.H_3)
@@ -207,6 +218,12 @@ def storm_parameters(
     if round_up:
         sizes = {name: max(1, math.ceil(value)) for name, value in sizes.items()}
     return StormParameters(**momenta, **sizes, eta=1 / L, K_0=K_0)
+
+
+def _check_given(constants, epsilon, parameters):
+    check_instance("constants", constants, ProblemConstants)
+    check_number("epsilon", epsilon, low=0, inclusive=False)
+    check_instance("parameters", parameters, StormParameters)
 
 
 def _scaled(epsilon, p):
@@ -251,7 +268,7 @@ def equipartition(
     >>> equipartition(k, 0.1, storm_parameters(k, 0.1, variant="paper")) <= 1
     array([ True,  True, False])
     """
-    check_number("epsilon", epsilon, low=0, inclusive=False)
+    _check_given(constants, epsilon, parameters)
     k, L = constants, constants.L_phi
     a_g, a_dg, a_phi, b_g, b_dg, b_f, s_g, s_dg, s_f, D = _scaled(epsilon, parameters)
     K_0, c = _K(k, 2)
@@ -296,7 +313,7 @@ def theorem_condition(
     False
     """
     check_choice("variant", variant, VARIANTS)
-    check_number("epsilon", epsilon, low=0, inclusive=False)
+    _check_given(constants, epsilon, parameters)
     k, eps = constants, epsilon
     a_g, a_dg, a_phi, b_g, b_dg, b_f, s_g, s_dg, s_f, D = _scaled(eps, parameters)
     kappa = 2 * k.M_g + k.L_g / (k.L_phi * a_dg)  # bounds |G_t|
