@@ -355,8 +355,15 @@ def test_auto_objective():
 
 
 @pytest.mark.filterwarnings("ignore:fit was given neither:UserWarning")
-@parametrize_with_checks([BellmanValueEstimator(solver=s) for s in ("storm-c", "sarah-c", "lbfgs", "lstd")])
+@parametrize_with_checks([BellmanValueEstimator(), BellmanValueEstimator(solver="lstd")])
 def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:fit was given neither:UserWarning")
+@parametrize_with_checks([BellmanValueEstimator(solver="sarah-c"), BellmanValueEstimator(solver="lbfgs")])
+def test_check_estimator_with_other_solvers(estimator, check):
     check(estimator)
 
 

@@ -42,6 +42,17 @@ def test_each_benchmark_is_stored_and_each_table_is_on_a_page():
     assert shown == set(tables())
 
 
+def test_the_guides_tables_follow_the_results(tmp_path):
+    for name in _choices.FROM:
+        shutil.copy(_tables.RESULTS / f"{name}.json", tmp_path)
+    assert _choices.tables(tmp_path) == _choices.tables()
+    stored = _tables.load("sne_vs_tsne", tmp_path)
+    (ours,) = [row for row in stored["results"]["n20000"] if row["method"] == "SNEEmbedding"]
+    ours["seconds"] = [1234.0]
+    (tmp_path / "sne_vs_tsne.json").write_text(json.dumps(stored), encoding="utf-8")
+    assert "20,000 points: 1234.0 s" in _choices.tables(tmp_path)["choices/others"]
+
+
 def test_results_name_no_place_of_the_machine():
     for stem in STORED:
         text = (_tables.RESULTS / f"{stem}.json").read_text(encoding="utf-8")

@@ -10,16 +10,22 @@ from sk_stormc.solvers import SOLVERS
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@pytest.mark.slow
-@parametrize_with_checks([CompositionalPortfolio(solver=solver()) for solver in SOLVERS.values()])
-def test_check_estimator_with_an_instance(estimator, check):
+@parametrize_with_checks(
+    [
+        CompositionalPortfolio(),
+        CompositionalPortfolio(SOLVERS["sarah-c"](), risk_measure="semivariance", constraint="long_only"),
+        CompositionalPortfolio("lbfgs", risk_measure="entropic"),
+    ]
+)
+def test_check_estimator(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
-    [CompositionalPortfolio(solver=name) for name in SOLVERS]
-    + [CompositionalPortfolio(risk_measure="semivariance"), CompositionalPortfolio(risk_measure="entropic")]
-    + [CompositionalPortfolio(constraint="long_only"), CompositionalPortfolio(constraint=(-0.5, 0.5), l1=0.01)]
+    [CompositionalPortfolio(name if k % 2 else SOLVERS[name]()) for k, name in enumerate(SOLVERS)]
+    + [CompositionalPortfolio(risk_measure=measure, constraint="long_only") for measure in ("cvar", "evar")]
+    + [CompositionalPortfolio(constraint=(-0.5, 0.5), l1=0.01)]
 )
-def test_check_estimator(estimator, check):
+def test_check_estimator_with_every_solver(estimator, check):
     check(estimator)

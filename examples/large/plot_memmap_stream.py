@@ -3,7 +3,7 @@ Returns that do not fit in memory
 =================================
 
 A numpy memmap is an array in a file. ``fit`` reads it a block at a time and never holds all of it. ``partial_fit``
-takes chunks as they come, each row once, from wherever they are. The file here has 32 MB, and could have as many GB.
+takes chunks as they come, each row once, from wherever they are. The file here has 16 MB, and could have as many GB.
 """
 
 # %%
@@ -17,7 +17,7 @@ import numpy as np
 from sk_stormc import CompositionalPortfolio
 
 folder = tempfile.TemporaryDirectory()
-n_periods, n_assets, chunk = 400_000, 20, 10_000
+n_periods, n_assets, chunk = 200_000, 20, 10_000
 rng = np.random.default_rng(0)
 mixing = rng.normal(size=(n_assets, n_assets)) / np.sqrt(n_assets)
 file = Path(folder.name) / "returns.npy"

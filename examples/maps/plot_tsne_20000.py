@@ -45,7 +45,7 @@ for name, Z, took in (
 print(*maps, sep="\n")
 
 # %%
-# Colours are the digits, which neither method was told.
+# Colours are the digits, which neither method was told. A dot is a digit of scikit-learn's with its ten or so variants.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import EmbeddingDisplay
