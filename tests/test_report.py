@@ -11,7 +11,7 @@ import pytest
 
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.experiments import _report_claims, _report_store, report, streaming
+from sk_stormc.experiments import _report_claims, _report_store, _report_text, report, streaming
 from sk_stormc.experiments._report_claims import CLAIMS, CONFIRMED, NOT_CONFIRMED, THERE_ONLY, Results, verdict
 from sk_stormc.experiments._report_grids import METHODS, STORM, VARIANTS
 from sk_stormc.experiments._report_notes import about
@@ -109,6 +109,13 @@ def test_near_is_relative_to_what_there_was_to_gain():
     sne = claim("near the minimum", "SNE")  # the lowest divergence of all is the minimum
     found = results((2.2, 2.2), (3.5, 3.5), others=(2.0, 2.1), experiment="sne", scale=None, start=12.0)
     assert sne.decide(found)[:2] == (True, False)
+
+
+def test_what_holds_only_when_tuned_is_said(monkeypatch):
+    monkeypatch.setattr(_report_text, "CLAIMS", (AHEAD, NEAR))
+    text = _report_text._claims(results((0.7, 0.8), (0.1, 0.2)))
+    assert "| **not confirmed**, holds when tuned | Published - a: 0.75 against 0.55" in text
+    assert "holds when tuned |" not in _report_text._claims(results((0.7, 0.8), (0.7, 0.8)))
 
 
 def slopes(storm, scgd, published):

@@ -27,8 +27,8 @@ A verdict is computed from the numbers below by this rule, and nothing else:
 
 - A statement is tried at the published constants, and once more with every method tuned. It is **{CONFIRMED}** if it
   holds both times, **{THERE_ONLY}** if it holds with the published constants but not with
-  tuned ones, and **{NOT_CONFIRMED}** if it does not hold with the published constants, whatever tuning does. A
-  statement that has no constants to be tuned is tried once.
+  tuned ones, and **{NOT_CONFIRMED}** if it does not hold with the published constants, whatever tuning does
+  (where it holds when tuned, that is said). A statement that has no constants to be tuned is tried once.
 - "STORM-C is ahead of others" holds if on every data set each of its seeds ends lower than all seeds of the others.
   Where seeds overlap nothing is seen, and it does not hold. Ends within {FLOOR:g} of what there was to gain are the
   minimum for this purpose, all alike, and a run that overflowed is behind all others.
@@ -181,7 +181,7 @@ def _comes_near(experiment):
                 case: np.median(results.ends(experiment, methods[STORM]))
                 for case, methods in results.part(experiment, part).items()
             }
-            holds[part] = all(end <= NEAR for end in ends.values())
+            holds[part] = bool(ends) and all(end <= NEAR for end in ends.values())
             words.append(f"{part} - {'; '.join(f'{case}: {_number(end)}' for case, end in ends.items())}")
         return holds["published"], holds["tuned"], ". ".join(map(_capital, words)) + "."
 

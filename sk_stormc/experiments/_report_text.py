@@ -85,7 +85,8 @@ def _claims(results):
     rows = []
     for claim in CLAIMS:
         published, tuned, numbers = claim.decide(results)
-        rows.append((claim.source, claim.text, f"**{verdict(published, tuned)}**", numbers))
+        only_tuned = ", holds when tuned" if tuned and not published else ""
+        rows.append((claim.source, claim.text, f"**{verdict(published, tuned)}**{only_tuned}", numbers))
     return (
         "## What holds\n\n"
         + _markdown(("where", "claim", "verdict", "the numbers"), rows)
