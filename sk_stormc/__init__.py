@@ -22,7 +22,7 @@ from sk_stormc.solvers import (
     minimize,
 )
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ASCPG",
