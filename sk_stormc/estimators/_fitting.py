@@ -24,7 +24,7 @@ from sk_stormc.solvers import StopReason
 __all__ = ["Fit", "Progress", "with_fit"]
 
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # a resumed fit may change
-SAMPLE = 2**17  # numbers of the data by which they are recognised
+SAMPLE = 2**14  # numbers of the data by which they are recognised
 
 
 @dataclass
@@ -248,7 +248,7 @@ def in_words(value):
 
 
 def fingerprint(data):
-    """Shape, dtype and a checksum of some rows, spread evenly: a thousandth of a second, however large the data."""
+    """Shape, dtype and a checksum of some rows, spread evenly: a tenth of a millisecond, however large the data."""
     if data is None:
         return None
     data = data if hasattr(data, "shape") else np.asarray(data)

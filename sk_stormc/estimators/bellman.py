@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Self
 
 import numpy as np
@@ -213,7 +214,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
         self._check_parameters()
-        probe = clone(self)
+        probe = copy.copy(self)
         states, y = checked_data(probe, X, y)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
         weights = transition_weights(sample_weight, len(y))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -184,7 +184,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
-        validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
@@ -198,9 +198,10 @@ class CompositionalPortfolio(CompositionalEstimator):
                     f"got {returns.shape[1]}"
                 )
             x0 = problem.start_at(self.weights_)
-        asked, before = self._asked(), self.__dict__.get("_tol_is_of", (None, None))
-        first_residual = before[1] if x0 is not None and before[0] == asked else None
         fit = Fit(self, solver, X, y, sample_weight=sample_weight)
+        first_residual, before = None, vars(self).get("_tol_is_of")
+        if x0 is not None and before is not None and before[0].parameters == fit.progress.parameters:
+            first_residual = before[1]
         run = partial(
             fit.run,
             verbose=self.verbose,
@@ -214,7 +215,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             vars(self).pop("dual_gap_", None)
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
-        self._tol_is_of = asked, result.state.first_residual
+        self._tol_is_of = fit.progress, result.state.first_residual
         self._keep(solver, result, fit)
         fit.end()
         if staged and result.stop_reason != StopReason.INTERRUPTED:
@@ -224,12 +225,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
         return self
-
-    def _asked(self):
-        """What the size of a step depends on besides the data."""
-        names = ("risk_measure", "risk_aversion", "confidence", "constraint", "budget", "l1")
-        names = (*names, "previous_weights", "transaction_cost", "solver")
-        return repr({name: getattr(self, name) for name in names})
 
     @available_if(streams)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from contextlib import contextmanager
 from typing import Any, Self
@@ -204,7 +205,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
         fit = Fit(self, solver, X, y)
-        validate_data(clone(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
         search, perplexity = perplexity_search(
