@@ -275,7 +275,7 @@ class Loop:
             nonlocal pressed
             pressed += 1
             self.interrupted = True
-            if pressed == 2:  # a third one must not disturb the way back
+            if pressed == 2 and self.reason is None:  # else the run is on its way out, which must not be disturbed
                 raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, note)

@@ -53,10 +53,12 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         if oracle.streaming:
             oracle.hold()
         with loop.listening():
-            _iterate(solver, oracle, loop)
-            if oracle.streaming:  # whose rows are spent: if Ctrl-C comes before the result is out, this is left
-                loop.run.oracle = oracle.snapshot(last=True)
-                problem.state = loop.run
+            try:
+                _iterate(solver, oracle, loop)
+            finally:
+                if oracle.streaming and loop.reason is not None:  # if Ctrl-C comes before the result, this is left
+                    loop.run.oracle = oracle.snapshot(last=True)
+                    problem.state = loop.run
         return _result(solver, problem, oracle, loop)
 
 
@@ -72,8 +74,6 @@ def _iterate(solver, oracle, loop):
     except Exception as error:
         if oracle.streaming and oracle.problem.broke(error):
             loop.go_back()
-            loop.run.oracle = oracle.snapshot(last=True)
-            oracle.problem.state = loop.run
         raise
     if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
         loop.reason = StopReason.INTERRUPTED
@@ -134,7 +134,6 @@ def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
     if oracle.streaming:
-        problem.state = whole  # before its rows are let go
         oracle.hold()
     records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
