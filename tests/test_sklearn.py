@@ -21,11 +21,18 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
+def expected_failures(estimator):
+    weights = "tail risks end where their gap is below tol, at weights that differ by more than the check's 1e-7"
+    tail = estimator.risk_measure in ("cvar", "evar")
+    return {"check_sample_weight_equivalence_on_dense_data": weights} if tail else {}
+
+
 @pytest.mark.slow
 @parametrize_with_checks(
     [CompositionalPortfolio(name if k % 2 else SOLVERS[name]()) for k, name in enumerate(SOLVERS)]
     + [CompositionalPortfolio(risk_measure=measure, constraint="long_only") for measure in ("cvar", "evar")]
-    + [CompositionalPortfolio(constraint=(-0.5, 0.5), l1=0.01)]
+    + [CompositionalPortfolio(constraint=(-0.5, 0.5), l1=0.01)],
+    expected_failed_checks=expected_failures,
 )
 def test_check_estimator_with_every_solver(estimator, check):
     check(estimator)

@@ -8,9 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._warnings import warn
 from sk_stormc.engine import SolverResult
+from sk_stormc.estimators.base import streams
 from sk_stormc.solvers import StopReason
 
-__all__ = ["refuse_to_stream", "run_in_stages", "warn_of_a_gap"]
+__all__ = ["run_in_stages", "streams_returns", "warn_of_a_gap"]
 
 FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # of the width from stage to stage; how many at most, and of what length
 ENOUGH = 0.3  # part of tol to which the gap is to fall
@@ -70,13 +71,15 @@ def run_in_stages(run, solver, problem, x0):
     return SolverResult(**done | found | {"stop_reason": reason}), gap
 
 
-def refuse_to_stream(risk_measure):
-    """Raise a ValueError for a tail risk: it needs all periods, since few of them make up the tail."""
-    if isinstance(risk_measure, str) and risk_measure in ("cvar", "evar"):
-        raise ValueError(
+def streams_returns(portfolio):
+    """As `streams`. A tail risk needs all periods, since few of them make up the tail."""
+    measure = portfolio.risk_measure
+    if isinstance(measure, str) and measure in ("cvar", "evar"):
+        raise AttributeError(
             "risk_measure must be 'variance', 'semivariance' or 'entropic' for partial_fit, since a tail risk needs "
-            f"all periods at once, got {risk_measure!r}; fit reads a memmap of any size"
+            f"all periods at once, got {measure!r}; fit reads a memmap of any size"
         )
+    return streams(portfolio)
 
 
 def warn_of_a_gap(result, gap, tol):

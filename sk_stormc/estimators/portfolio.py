@@ -17,9 +17,9 @@ from sk_stormc.estimators._constraints import check_size, is_proportional, make_
 from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._labels import columns_of
 from sk_stormc.estimators._returns import check_returns
-from sk_stormc.estimators._stages import refuse_to_stream, run_in_stages, warn_of_a_gap
+from sk_stormc.estimators._stages import run_in_stages, streams_returns, warn_of_a_gap
 from sk_stormc.estimators._streams import row_weights
-from sk_stormc.estimators.base import CompositionalEstimator, streams
+from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import blocks
 from sk_stormc.problems._tail_risk import TailRiskProblem, check_confidence
@@ -226,7 +226,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
         return self
 
-    @available_if(streams)
+    @available_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 
@@ -257,7 +257,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
-            For a solver that needs all periods ("lbfgs", checkpoints without a size).
+            For a solver that needs all periods ("lbfgs", checkpoints without a size), and for tail risks.
 
         Warns
         -----
@@ -281,7 +281,6 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _go_on(self, X, sample_weight):
         """`partial_fit`, on a copy that is given up if anything is raised."""
         returns = check_returns(X)
-        refuse_to_stream(self.risk_measure)
         n_assets = returns.shape[1]
         weights = None if sample_weight is None else row_weights(sample_weight, len(returns))
         validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
