@@ -1,8 +1,8 @@
-"""Callbacks for fits, by scikit-learn's protocol: stop early, stop in time, keep a file to go on from.
+"""Callbacks for fits: stop early, stop after a time, keep a file to go on from.
 
-Set them with ``estimator.set_callbacks(...)``, beside scikit-learn's own (`sklearn.callback.ProgressBar`,
-`sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks, so each of these keeps what it knows of
-a fit for that fit alone.
+They follow scikit-learn's protocol. Set them with ``estimator.set_callbacks(...)``, together with scikit-learn's own
+(`sklearn.callback.ProgressBar`, `sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks.
+Each callback therefore keeps what it knows of a fit apart from all other fits.
 """
 
 import math
@@ -41,17 +41,18 @@ class _PerFit:
 
 
 class EarlyStopping(_PerFit):
-    """Stop a fit that gets no better.
+    """Stop a fit that no longer gets better.
 
     Parameters
     ----------
     monitor : "loss", str or callable, default="loss"
-        What is looked at after each pass: "loss", the last of ``loss_curve_``, which is to fall; or a scorer, by name
-        or as scikit-learn has it, of the fitted estimator on the training data, which is to rise.
+        What is watched after each pass. "loss" is the last value of ``loss_curve_``, which should fall. Anything else
+        is a scorer, given by scikit-learn's name for it or as a callable. It scores the fitted estimator on the
+        training data, and its value should rise.
     patience : int, default=5
-        Passes without getting better, after which the fit stops.
+        Number of passes without an improvement after which the fit stops.
     min_delta : float, default=1e-4
-        What counts as better, as a part of the best value.
+        Least improvement that counts, as a fraction of the best value so far.
 
     Examples
     --------
@@ -100,12 +101,14 @@ class EarlyStopping(_PerFit):
 
 
 class TimeLimit(_PerFit):
-    """Stop a fit after a time; within a search, each of its fits.
+    """Stop a fit after a time.
+
+    Within a search, the limit holds for each of its fits.
 
     Parameters
     ----------
     seconds : float
-        Looked at after each pass, so that a fit may take a pass longer.
+        Time limit. The clock is read after each pass, so a fit may take one pass longer.
 
     Examples
     --------
@@ -138,18 +141,18 @@ class TimeLimit(_PerFit):
 
 
 class Checkpoint(_PerFit):
-    """Write what a fit has reached to a file, from which `resume` goes on after the process has died.
+    """Write what a fit has reached to a file, so that `resume` can go on after the process has died.
 
-    The file is written whole or not at all. It has arrays and JSON, and reading it executes nothing of it; schedules
-    and other callables come from the estimator that resumes.
+    The file is written whole or not at all. It holds arrays and JSON, and reading it executes none of its content.
+    Schedules and other callables are not in the file. They come from the estimator that resumes.
 
     Parameters
     ----------
     path : path-like
-        Of the file, by convention with the suffix ".npz". Fits within a search add the numbers of their task to its
-        name, such as "run-0-3.npz".
+        Where the file is written. By convention its suffix is ".npz". Fits within a search add the numbers of their
+        task to the name, as in "run-0-3.npz".
     every : int, default=1
-        Passes between two files.
+        Number of passes from one file to the next.
 
     Examples
     --------
@@ -188,7 +191,7 @@ class Checkpoint(_PerFit):
         return {"path": path.with_name("-".join([path.stem, *numbers]) + path.suffix), "passes": 0}
 
     def on_fit_task_end(self, estimator, context):
-        """Write a file, if it is time for one."""
+        """Write the file, if enough passes have gone by."""
         fit = self._fits[id(estimator)]
         progress = estimator._fitting.so_far()
         if progress is None:  # the end of the fit
@@ -199,7 +202,7 @@ class Checkpoint(_PerFit):
             _state_file.write(fit["path"], head, (progress.random_state, progress.runs))
 
     def load(self, estimator):
-        """What the file has; `resume` calls it.
+        """Read the file. `resume` calls this method.
 
         Parameters
         ----------
@@ -208,12 +211,12 @@ class Checkpoint(_PerFit):
         Returns
         -------
         Progress or None
-            None where there is no file.
+            What the fit had reached; None where there is no file.
 
         Raises
         ------
         ValueError
-            For a file that no Checkpoint wrote.
+            If the file was not written by a Checkpoint.
         """
         if not Path(self.path).exists():
             return None

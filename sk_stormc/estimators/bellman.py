@@ -35,98 +35,108 @@ __all__ = ["BellmanValueEstimator"]
 
 
 class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
-    """Value of states under the policy that made the data, linear in features: V(s) = <phi(s), coef_> + intercept_.
+    """Value of states under the policy that made the data, linear in features.
 
-    A row is a transition: X the state that is left, y the reward on leaving it, next_X the successor.
+    The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
+    transition: X has the state that is left, y the reward on leaving it, and next_X the successor.
 
     Parameters
     ----------
     gamma : float, default=0.95
-        Discount, in [0, 1).
+        Discount of later rewards, in [0, 1).
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
-        "asc-pg", "lbfgs", "sketchy-storm", or an instance; or "lstd", the exact minimiser of the chosen objective by
-        least squares, in `fit` and, for streams, in `partial_fit`.
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
+        "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
+        chosen objective by least squares, in `fit` and, for streams, in `partial_fit`.
     objective : {"auto", "bellman", "projected"}, default="auto"
-        "bellman": the mean squared Bellman residual, the expectation over successors estimated by grouping the
-        transitions of a state; biased where states do not repeat. "projected": the mean squared projected Bellman
-        error, minimised by LSTD's solution, for states that never repeat. "auto": "bellman" if at least half of the
-        transitions are from states seen more than once; ``objective_`` and ``objective_reason_`` tell.
+        "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
+        transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
+        Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
+        if at least half of the transitions are from states seen more than once, and "projected" otherwise.
+        ``objective_`` and ``objective_reason_`` have the choice and its reason.
     features : transformer, default=None
-        Fitted on X, applied to X and next_X alike; None takes X as it is. Its parameters are ``features__...``. See
-        Notes for a Pipeline.
+        Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
+        ``features__...``. The Notes say what to know about a Pipeline.
     fit_intercept : bool, default=True
-        Without an intercept, a small Bellman residual can belong to values that are far off.
+        Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
         Weight of |coef_|^2 in the objective.
     trace_decay : float, default=0.0
-        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective: errors count for earlier states of
-        the episode, lambda times less at each step. 1 is regression on the discounted returns. Rows must be in order;
-        a trace ends where an episode does, and where next_X is not the next row's X (with ``time``, at a gap).
+        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
+        earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
+        returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
+        row. With ``time``, it ends at a gap.
     max_iter, tol : default=None
-        Passed to the solver; None keeps the solver's own.
+        Passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
-        Of the batches; the same seed gives the same bits.
+        Seed of the batches. The same seed gives the same bits.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Of the transformed features. 0 for a feature that no left state has: nothing is known of it.
+        Coefficients of the transformed features. The coefficient is 0 for a feature that no left state has, because
+        nothing is known of it.
     intercept_ : float
+        The intercept; 0 without one.
     objective_ : {"bellman", "projected"}
+        The objective that was minimised.
     objective_reason_ : str
-        Why.
+        Why this objective was chosen.
     n_states_ : int
-        Distinct states that were left; not for streams.
+        Number of distinct states that were left. Streams do not have it.
     features_ : transformer or None
-        The fitted one.
+        The fitted transformer.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records; with solver="lstd" at its solution.
+        The objective at the records. With solver="lstd" it is the objective at the solution.
     ifo_ : ndarray of shape (n_records,)
-        Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total. "lstd" is charged one pass.
+        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" is charged one pass.
     n_evaluations_ : dict
-        Component evaluations by kind: "inner", "jacobian", "outer".
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
+        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
-        With "lstd": how many directions of the features are determined. Where it is less than their number, as for
-        indicators with an intercept, the shortest solution is taken, after features are divided by their largest
-        absolute value.
+        Only for "lstd": the number of directions of the features that the data determine. It can be less than the
+        number of features, as for indicators with an intercept. The shortest solution is then taken, after features
+        are divided by their largest absolute value.
     condition_number_ : float
-        With "lstd": the largest singular value over the smallest one within the rank, of the equations in features of
-        equal length. From 1e10 on a ConvergenceWarning advises alpha.
+        Only for "lstd": the largest singular value over the smallest one within the rank. The singular values are those
+        of the equations in features of equal length. From 1e10 on, a ConvergenceWarning advises alpha.
     n_features_in_ : int
+        Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only for data with string column names.
+        Names of the columns, only for data with string column names.
 
     See Also
     --------
-    sk_stormc.datasets.MarkovRewardProcess : For a known model.
+    sk_stormc.datasets.MarkovRewardProcess : The exact values of a known model.
 
     Notes
     -----
-    The value after the end of an episode is 0 and is not learnt: `predict` at a state that only ends episodes is what
-    the features make of it (``intercept_``, for indicators).
+    The value after the end of an episode is 0 and is not learnt. At a state that only ends episodes, `predict` returns
+    what the features make of it. For indicators this is ``intercept_``.
 
-    A Pipeline transforms X and hands next_X on as it is; the two then disagree. With ``features`` they do not, nor with
-    ``time`` in place of next_X. A Pipeline's ``transform_input=["next_X"]`` (metadata routing enabled) helps in its
-    `fit`, but not in its `score`, and so not in a GridSearchCV, as of scikit-learn 1.9.
+    A Pipeline transforms X and hands next_X on as it is, so that the two disagree. They agree if the transformer is
+    given as ``features``, or if ``time`` takes the place of next_X. The Pipeline's own ``transform_input=["next_X"]``,
+    with metadata routing enabled, helps in its `fit`. As of scikit-learn 1.9 it does not help in its `score`, and so
+    not in a GridSearchCV.
 
-    Up to a few thousand features "lstd" is faster than every iterative method, and accurate where features are nearly
-    collinear (many radial basis functions), which the others are not.
+    Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate where features are
+    nearly collinear, as many radial basis functions are. The other solvers are not.
 
     References
     ----------
-    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization", reinforcement learning;
-    Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization" (its part on
+    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
 
     Examples
     --------
-    A walk from state 0 to 1 to the end, with reward 1 a step:
+    A walk goes from state 0 to state 1 and then ends, with a reward of 1 for each step:
 
     >>> import numpy as np
     >>> from sk_stormc import BellmanValueEstimator

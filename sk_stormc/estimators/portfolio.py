@@ -32,77 +32,84 @@ __all__ = ["CompositionalPortfolio"]
 class CompositionalPortfolio(CompositionalEstimator):
     """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
 
-    Minimises -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades over the history of returns r_i.
+    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades. The mean and the
+    risk are taken over the history of returns r_i.
 
     Parameters
     ----------
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c" (needs no tuning), "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd",
-        "acc-scgd", "asc-pg", "lbfgs", "sketchy-storm" (no tuning, and fewer passes where assets are correlated), or
-        an instance. ``set_params(solver__learning_rate=...)`` works for both. Steps are scaled by the assets' inverse
-        variances, so a learning rate has no unit ("storm-c-paper" steps as the paper does).
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs"
+        and "sketchy-storm", or an instance. "storm-c" needs no tuning. "sketchy-storm" needs none either, and takes
+        fewer passes where assets are correlated. ``set_params(solver__learning_rate=...)`` works for names and
+        instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
+        "storm-c-paper" steps as the paper does.
     risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
-        "variance": mean (<r_i, w> - u)^2, u the mean return; "semivariance": the same of losses against u
-        only; "entropic": minimises (1/lambda) log mean exp(-lambda <r_i, w>), which contains the mean return; "cvar":
-        the mean of the worst losses; "evar": its bound by exponential moments. The last two grow in proportion to the
-        weights: they need bounds or a budget.
+        "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
+        only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
+        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" by exponential
+        moments. The last two grow in proportion to the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns ("cvar" and "evar": without unit). ``numpy.inf`` is the portfolio
-        of least risk, whatever its return; it needs bounds or a budget, since the empty portfolio has no risk.
-        "entropic" needs a finite number.
+        Weight lambda > 0 of the risk, in the inverse unit of the returns. For "cvar" and "evar" it has no unit.
+        ``numpy.inf`` asks for the portfolio of least risk, whatever its return. It needs bounds or a budget, because
+        the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
-        Of "cvar" and "evar", which are about the worst part 1 - confidence of the periods.
+        Confidence level of "cvar" and "evar". They are about the worst fraction 1 - confidence of the periods.
     constraint : None, "long_only" or (low, high), default=None
-        "long_only": weights >= 0 that sum to one; (low, high): bounds, numbers or arrays of shape (n_assets,). A pandas
-        Series, a dict or a frame of one row is aligned with the columns by its labels; an array is taken by position.
+        "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
+        array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
+        labels. An array is taken by position.
     budget : float, default=None
-        Sum of the weights, with bounds or without any constraint; "long_only" has the sum 1, or this one.
+        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it takes
+        the place of the sum 1.
     l1 : float, default=0.0
-        Weight of an l1 norm; an error with "long_only", where the norm is constant.
+        Weight of an l1 norm. It is refused with "long_only", where the norm is constant.
     previous_weights : array-like of shape (n_assets,), default=None
-        What is held now; None means nothing. Labels are aligned as those of ``constraint``.
+        Weights that are held now. None means that nothing is held. Labels are aligned as for ``constraint``.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
-        Cost of buying or selling a unit of weight, in the unit of the returns of one period: the objective has
-        sum_j transaction_cost_j |w_j - previous_weights_j| beside the risk. Labels are aligned.
+        Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
+        objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
     max_iter, tol : default=None
-        Passed to the solver; None keeps the solver's own.
+        Passed to the solver. None keeps the solver's own value.
     warm_start : bool, default=False
-        Start from ``weights_`` of the last fit. While the other parameters stay, tol is then relative to where the
-        first of these fits started, so that a start near the optimum ends soon.
+        Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
+        to where the first of these fits started. A fit that starts near the optimum then ends soon.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
-        Of the batches; the same seed gives the same bits.
+        Seed of the batches. The same seed gives the same bits.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_assets,)
-        float32 for float32 returns.
+        The weights of the assets, as float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records, the l1 norm and the cost of trades included.
+        The objective at the records. The l1 norm and the cost of trades are included.
     ifo_ : ndarray of shape (n_records,)
-        Oracle calls (Lemma 3.1) there; ``ifo_[-1]`` is the total.
+        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
     n_evaluations_ : dict
-        Component evaluations by kind: "inner", "jacobian", "outer".
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
+        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver
         The solver that was run.
     dual_gap_ : float
-        Only for "cvar" and "evar": the objective is above its minimum by this much at most. With weights that bounds
-        and budget leave free this holds among portfolios with weights up to three times the largest.
+        The objective is above its minimum by this much at most. It exists only for "cvar" and "evar". Where bounds and
+        budget leave weights free, it holds among portfolios with weights up to three times the largest.
     n_features_in_ : int
+        Number of assets.
     feature_names_in_ : ndarray of shape (n_assets,)
-        Only for returns with string column names.
+        Names of the assets, only for returns with string column names.
 
     See Also
     --------
-    sharpe_ratio : A scorer that is comparable across values of risk_aversion; `score` is not.
+    sharpe_ratio : A scorer that is comparable across values of risk_aversion, as `score` is not.
 
     Notes
     -----
-    While the data fit in memory, the variance problem is solved faster by `solver="lbfgs"` or, with
-    constraints, a QP solver. "semivariance" and "entropic" have no closed form.
+    While the data fit in memory, `solver="lbfgs"` solves the variance problem faster. With constraints, a QP solver
+    does. "semivariance" and "entropic" have no closed form.
 
     References
     ----------

@@ -39,86 +39,96 @@ PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the div
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
     """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
 
-    Minimises KL(P || Q), P the affinities of the data at a given perplexity and Q those of the embedding. The
-    normalisers of Q are the inner value. Each iteration takes the pairs that are neighbours in the data exactly. The
-    others are summed on a mesh ("student-t" in one and two dimensions), or some are sampled; so the cost is in
-    proportion to the number of points.
+    The embedding minimises KL(P || Q). P are the affinities of the data at a given perplexity, and Q those of the
+    embedding. The normalisers of Q are the inner value. Each iteration takes the pairs that are neighbours in the data
+    exactly. The other pairs are summed on a mesh for "student-t" in one and two dimensions, and otherwise some of them
+    are sampled. The cost is therefore in proportion to the number of points.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the embedding.
     perplexity : float, default=30.0
-        Effective number of neighbours, at least 1. Where it is too large for the data it is lowered to a third of the
-        fewest neighbours that a sample has (n_samples - 1, or those that the shortest row of a graph lists), with a
-        UserWarning; ``perplexity_`` is what was used.
+        Effective number of neighbours, at least 1. Where it is too large for the data, a UserWarning is given and it
+        is lowered to a third of the fewest neighbours that a sample has. These are n_samples - 1, or those that the
+        shortest row of a graph lists. ``perplexity_`` is what was used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
-        Of the embedding. "student-t" is t-SNE, and "gaussian" the paper's SNE, which crowds in two dimensions. "auto"
-        is "student-t" up to three dimensions, and "gaussian" above.
+        Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, whose points crowd in two
+        dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     solver : str or CompositionalSolver, default="storm-c"
-        "storm-c", "storm-c-paper" (the paper's literal steps, which hardly move the points), "sarah-c", "civr",
-        "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs" (exact, for up to a few thousand points), or
-        an instance.
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
+        "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
+        is exact, for up to a few thousand points.
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
-        Start. "auto" is "pca" for features, and "spectral", the slowest eigenvectors of the random walk on the
-        neighbours' graph, for metric="precomputed", where "pca" is not possible. A start, an array too, is centred and
-        rescaled so that its widest column has a standard deviation of 3 ("student-t": 1e-4): from wider or narrower
-        ones runs end stuck. Columns without any width become noise of 10 % of that. "random" is noise with a standard
-        deviation of 1 (1e-4). From an earlier ``embedding_`` the layout stays.
+        Where the points start. "pca" takes principal components. "spectral" takes the slowest eigenvectors of the
+        random walk on the neighbours' graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
+        where "pca" is not possible. Every start, also an array, is centred and rescaled: its widest column gets a
+        standard deviation of 3 for "gaussian" and of 1e-4 for "student-t". From wider or narrower starts runs end
+        stuck. Columns without any width become noise of 10 % of that. "random" is noise with a standard deviation of 1
+        for "gaussian" and of 1e-4 for "student-t". If you pass an earlier ``embedding_``, the layout stays.
     metric : str or callable, default="euclidean"
-        Of the data, as in `sklearn.neighbors.NearestNeighbors`. "precomputed": X holds distances, not squared, or a
-        sparse graph of them, such as `sklearn.neighbors.KNeighborsTransformer` makes with mode="distance". A row of a
-        graph may list any number of neighbours, best three times the perplexity, and the sample itself or not; of more
-        than are needed the nearest are taken. Stored zeros are distances of 0.
+        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
+        not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
+        mode="distance". A row of a graph may list any number of neighbours, best three times the perplexity. It may
+        list the sample itself or not. If it lists more than are needed, the nearest are taken. Stored zeros are
+        distances of 0.
     metric_params : dict, default=None
+        Further arguments of the metric.
     max_iter : int or "auto", default="auto"
-        Iterations, the early ones included; the automatic learning rate falls to 0 at the last. "auto" is 60
-        to 125, by the number of samples, the kernel and the dimension; ``n_iter_`` says it. For "lbfgs" it is 1000 at
-        most.
+        Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
+        60 to 125, depending on the number of samples, the kernel and the dimension. ``n_iter_`` has the number. For
+        "lbfgs", "auto" is 1000 at most.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t", 1 for "gaussian".
+        Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t" and 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
-        Passed to the solver; None keeps the solver's own. "auto" runs all iterations, and is L-BFGS' own.
+        Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
+        keeps its own value.
     transform_perplexity : float, default=None
-        Of new samples in `transform`, which takes 3 times as many of their neighbours and one more; at most a third of
-        those that there are is used. None means 15, or `perplexity` where that is smaller.
+        Perplexity of new samples in `transform`, which takes 3 times as many of their neighbours and one more. At most
+        a third of the neighbours that there are is used. None means 15, or `perplexity` where that is smaller.
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
-        Of the batches, and of a random start; the same seed gives the same bits.
+        Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
-        Of the search for neighbours.
+        Number of jobs of the search for neighbours.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        float32 for float32 data.
+        The points of the samples, as float32 for float32 data.
     kl_divergence_ : float
-        "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+        The divergence at the end. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL of the
+        joint probabilities.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records after the early iterations, and at the end. (Elsewhere a loss
-        curve is Phi, which is the divergence, "gaussian" n times it, but for a constant.)
+        The divergence at the start, at up to 20 records after the early iterations, and at the end. The loss curves of
+        `minimize` have Phi instead. But for a constant, Phi is the divergence for "student-t" and n times it for
+        "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
-        Oracle calls (Lemma 3.1) there; the near field is charged by its part.
+        Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
+        is.
     n_evaluations_ : dict
-        Component evaluations by kind: "inner", "jacobian", "outer".
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
+        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver
         The solver that was run.
     perplexity_ : float
         The perplexity that was used.
     n_features_in_ : int
+        Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only for data with string column names.
+        Names of the features, only for data with string column names.
 
     See Also
     --------
-    sklearn.manifold.TSNE : t-SNE; above three dimensions by its exact method only.
+    sklearn.manifold.TSNE : t-SNE. Above three dimensions it has its exact method only.
 
     References
     ----------
@@ -260,11 +270,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def transform(self, X: Features) -> FloatArray:
         """Place new samples among the embedded ones, each on its own.
 
-        A new sample has affinities to its nearest training samples, and goes where their points attract it most: to
-        the lowest of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond them. As its distance to a
-        training sample goes to 0 it goes to the stored point of that one, and training samples return theirs. Those
-        that have several points because they are in the training data several times are placed among these: in their
-        middle where they lie together, else by the first.
+        A new sample has affinities to its nearest training samples. It is placed where their points attract it most,
+        which is the lowest value of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond these
+        points. As its distance to a training sample goes to 0, it goes to the stored point of that sample. Training
+        samples return their stored points. A sample that is in the training data several times has several points. It
+        is placed in their middle where they lie together, and near the first of them otherwise.
 
         Parameters
         ----------
