@@ -250,8 +250,8 @@ def test_weighted_moments():
     X, y, next_X, terminal = walk(40)
     next_X[terminal] = 0
     k = np.arange(40) % 3
-    weighted = _lstd.Moments(4, 0.9).plus(X, next_X, y, k.astype(float))
-    repeated = _lstd.Moments(4, 0.9).plus(*(np.repeat(part, k, axis=0) for part in (X, next_X, y)), np.ones(k.sum()))
+    weighted = _lstd.TransitionSums(4, 0.9).plus(X, next_X, y, k.astype(float))
+    repeated = _lstd.TransitionSums(4, 0.9).plus(*(np.repeat(part, k, axis=0) for part in (X, next_X, y)), np.ones(k.sum()))
     expected = ProjectedBellmanProblem(X, next_X, y, 0.9, sample_weight=k).minimizer()
     for moments in (weighted, repeated):
         np.testing.assert_allclose(moments.solution(np.zeros(4))[0], expected, rtol=1e-10)
@@ -262,7 +262,7 @@ def test_sums_over_many_small_chunks_lose_nothing():
     """A sum of 50,000 that is added up row by row would have lost its last digits."""
     rng = np.random.default_rng(0)
     Z, y = 1 + rng.random((50_000, 1)), rng.random(50_000)
-    moments = _lstd.Moments(1, 0.0)
+    moments = _lstd.TransitionSums(1, 0.0)
     for k in range(0, 50_000, 5):
         moments = moments.plus(Z[k : k + 5], Z[k : k + 5], y[k : k + 5], np.ones(5))
     exact = sum((np.longdouble(v) for v in (Z * Z).ravel()), np.longdouble(0))
@@ -362,7 +362,7 @@ def test_a_failure_within_a_chunk_changes_nothing(where, how, monkeypatch):
     first, rest = ({name: part[rows] for name, part in parts.items()} for rows in (slice(400), slice(400, None)))
     stream = lstd().partial_fit(**first)
     before = pickle.dumps(stream)
-    original = getattr(_lstd.Moments, where)
+    original = getattr(_lstd.TransitionSums, where)
 
     def fails(self, *args):
         original(self, *args)
@@ -371,7 +371,7 @@ def test_a_failure_within_a_chunk_changes_nothing(where, how, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_lstd.Moments, where, fails)
+        patch.setattr(_lstd.TransitionSums, where, fails)
         with pytest.raises(KeyboardInterrupt if how == "signal" else MemoryError):
             stream.partial_fit(**rest)
     assert pickle.dumps(stream) == before

@@ -11,7 +11,7 @@ from sk_stormc.problems._least_squares import root_of_inverse, solve_moments
 from sk_stormc.problems._markov import dense, scale_rows
 from sk_stormc.solvers import StopReason
 
-__all__ = ["UNGROUPED", "Moments", "check_stays", "forget", "solve_exactly", "solve_traced", "stream_moments"]
+__all__ = ["UNGROUPED", "TransitionSums", "check_stays", "forget", "solve_exactly", "solve_traced", "stream_moments"]
 
 ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
 LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
@@ -19,7 +19,7 @@ UNGROUPED = "a stream does not group the transitions of a state"
 ATTRIBUTES = ("rank_", "condition_number_")
 
 
-class Moments:
+class TransitionSums:
     """Sums over transitions that determine LSTD's solution. Adding makes new ones, so that a failure loses nothing.
 
     A = sum_k d_k phi_k (phi_k - gamma phi'_k)^T, C = sum_k d_k phi_k phi_k^T, b = sum_k d_k phi_k r_k, each with what
@@ -58,7 +58,7 @@ class Moments:
 
         Returns
         -------
-        Moments
+        TransitionSums
         """
         counted = weights > 0
         if not counted.all():
@@ -138,7 +138,7 @@ def solve_exactly(problem):
 def solve_traced(estimator, rows, order, keys, alpha):
     """As `solve_exactly`, for LSTD(lambda); ``order`` and ``keys`` are from `keys_in_order`."""
     rows = (part[order] for part in rows)
-    moments = Moments(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
+    moments = TransitionSums(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
     x, found, fun = moments.solution(alpha)
     n_evaluations = {"inner": moments.n_rows, "jacobian": moments.n_rows, "outer": 1}
     return x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
@@ -175,7 +175,7 @@ def stream_moments(estimator, rows, keys):
             "included: set a stochastic solver, or features= with fewer columns"
         )
     if not began:
-        moments = Moments(d, estimator.gamma, estimator.trace_decay)
+        moments = TransitionSums(d, estimator.gamma, estimator.trace_decay)
     for name in ("gamma", "trace_decay"):
         before, now = getattr(moments, name), getattr(estimator, name)
         if before != now:
@@ -203,7 +203,7 @@ def stream_moments(estimator, rows, keys):
 def check_stays(estimator, exact):
     """Raise where a stream of moments would go on with a stochastic solver, or the other way round."""
     stream = estimator.__dict__.get("_stream")
-    if stream is not None and isinstance(stream, Moments) != exact:
+    if stream is not None and isinstance(stream, TransitionSums) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
