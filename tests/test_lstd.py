@@ -251,7 +251,8 @@ def test_weighted_moments():
     next_X[terminal] = 0
     k = np.arange(40) % 3
     weighted = _lstd.TransitionSums(4, 0.9).plus(X, next_X, y, k.astype(float))
-    repeated = _lstd.TransitionSums(4, 0.9).plus(*(np.repeat(part, k, axis=0) for part in (X, next_X, y)), np.ones(k.sum()))
+    rows = (np.repeat(part, k, axis=0) for part in (X, next_X, y))
+    repeated = _lstd.TransitionSums(4, 0.9).plus(*rows, np.ones(k.sum()))
     expected = ProjectedBellmanProblem(X, next_X, y, 0.9, sample_weight=k).minimizer()
     for moments in (weighted, repeated):
         np.testing.assert_allclose(moments.solution(np.zeros(4))[0], expected, rtol=1e-10)
