@@ -91,6 +91,10 @@ def spoilt(value):
     return X
 
 
+QUICK = ("storm-c", "lbfgs", "scgd")
+SOME = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in SOLVERS]
+
+
 @pytest.mark.parametrize("value, word", [(NAN, "NaN"), (INF, "inf"), (-INF, "inf")])
 @pytest.mark.parametrize("kind", ["array", "float32", "list", "pandas", "pandas, numbered", "polars"])
 def test_returns_that_are_not_finite_are_named(no_work, kind, value, word):
@@ -536,7 +540,7 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("case", BOUNDED)
 def test_a_bounded_objective_is_not_called_unbounded(name, case):
     for params in ({}, {"max_iter": 1}, {"max_iter": 2}, {"max_iter": 10}, {"max_iter": 100}, {"tol": 0.0}):

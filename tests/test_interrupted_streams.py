@@ -79,10 +79,12 @@ def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, aga
         while done is None:
             before, tries = dict(vars(broken)), tries + 1
             try:
-                timer(rng.uniform(2e-4, 2e-3) * 1.3**tries, again)
-                done = feed(broken, rows)
-                timer(0)
-            except KeyboardInterrupt:
+                try:
+                    timer(rng.uniform(2e-4, 2e-3) * 1.3**tries, again)
+                    done = feed(broken, rows)
+                finally:
+                    timer(0)
+            except KeyboardInterrupt:  # which may come on the way out too
                 timer(0)
                 hits += 1
             if done is None:

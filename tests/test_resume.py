@@ -65,7 +65,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("model", "data", "fit_params", "values"), list(cases()))
-@pytest.mark.parametrize("passes", [1, 4])
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_every_fit_goes_on_as_if_it_had_not_been_ended(model, data, fit_params, values, passes, tmp_path):
     model.set_params(random_state=3)
     saved = Checkpoint(tmp_path / "run.npz")

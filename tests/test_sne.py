@@ -640,7 +640,7 @@ def cases(rng):
     yield S.tocsc()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=[pytest.mark.slow] if k > 4 else []) for k in range(20)])
 def test_safety(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

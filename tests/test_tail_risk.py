@@ -149,7 +149,7 @@ def right_or_said_so(R, risk_measure, least, confidence=0.95, risk_aversion=1.0,
 # --- right or said so -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("confidence", [0.9, 0.95])
+@pytest.mark.parametrize("confidence", [pytest.param(0.9, marks=pytest.mark.slow), 0.95])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_every_constraint(risk_measure, name, confidence):
@@ -179,7 +179,7 @@ def test_units_and_tails(risk_measure, df, unit):
     )
 
 
-@pytest.mark.parametrize("n", [20, 100, 1500])
+@pytest.mark.parametrize("n", [20, 100, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("confidence", [0.5, 0.99, 0.999])
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_confidences_up_to_the_largest_loss(risk_measure, confidence, n):
@@ -414,7 +414,7 @@ def test_the_contract_of_a_problem(risk_measure, penalty, risk_aversion):
 
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.99, 0.999])
-@pytest.mark.parametrize("n", [1, 2, 37, 500])
+@pytest.mark.parametrize("n", [1, 2, pytest.param(37, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.slow)])
 def test_the_risks_are_those_of_their_definitions(n, confidence):
     R, rng = 100 * make_returns(n, 3), np.random.default_rng(n)
     w = rng.normal(size=3)
