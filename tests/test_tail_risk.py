@@ -414,7 +414,7 @@ def test_the_contract_of_a_problem(risk_measure, penalty, risk_aversion):
 
 
 @pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.99, 0.999])
-@pytest.mark.parametrize("n", [1, 2, pytest.param(37, marks=pytest.mark.slow), pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [1, 2, *(pytest.param(n, marks=pytest.mark.slow) for n in (37, 500))])
 def test_the_risks_are_those_of_their_definitions(n, confidence):
     R, rng = 100 * make_returns(n, 3), np.random.default_rng(n)
     w = rng.normal(size=3)
