@@ -144,8 +144,11 @@ SLIPS = {
 }
 
 
+SOME = [pytest.param(kind, marks=[pytest.mark.slow] if kind == "many" else []) for kind in KINDS]
+
+
 @pytest.mark.parametrize("slip", SLIPS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_wrong_gradients_are_found(kind, slip):
     entry, change = SLIPS[slip]
     for seed in range(10):
@@ -155,7 +158,7 @@ def test_wrong_gradients_are_found(kind, slip):
         assert f"for {entry}" in str(error.value)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_right_gradients_pass(kind):
     for seed in range(20):
         check_problem(kind(seed, as_it_is), random_state=seed, n_draws=100)

@@ -128,7 +128,7 @@ def test_workers_have_one_blas_thread(client):
 
 
 @pytest.mark.parametrize("solver", ["sarah-c", "scgd", "storm-c", STORMCompositional(anchor=None)], ids=str)
-@pytest.mark.parametrize("frame", [False, True])
+@pytest.mark.parametrize("frame", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_portfolio_search(client, returns, solver, frame):
     X = pd.DataFrame(returns, columns=list("abcde")) if frame else returns
     search = GridSearchCV(

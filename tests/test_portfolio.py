@@ -164,7 +164,9 @@ CONSTRAINED = {
 
 
 @pytest.mark.parametrize("n", [SMALL, LARGE])
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "sarah-c", "vrsc-pg"])
+@pytest.mark.parametrize(
+    "solver", ["storm-c", "lbfgs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sarah-c", "vrsc-pg"))]
+)
 @pytest.mark.parametrize("name", CONSTRAINED)
 def test_constrained_weights_are_those_of_a_quadratic_program(name, solver, n):
     params, program = CONSTRAINED[name]
