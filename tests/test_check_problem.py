@@ -144,7 +144,7 @@ SLIPS = {
 }
 
 
-SOME = [pytest.param(kind, marks=[pytest.mark.slow] if kind == "many" else []) for kind in KINDS]
+SOME = [pytest.param(kind, marks=[pytest.mark.slow] if kind is many else []) for kind in KINDS]
 
 
 @pytest.mark.parametrize("slip", SLIPS)
