@@ -3,13 +3,13 @@
 import json
 import os
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass, is_dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+
+from sk_stormc._atomic import atomically
 
 __all__ = ["fill", "has_missing", "read", "write"]
 
@@ -140,7 +140,7 @@ def _known_class(module, name, modules):
 
 
 def write(path, head, value):
-    """Write a file as a whole or not at all: into a temporary one, to the disk, and then under its name.
+    """Write a file as a whole or not at all.
 
     Parameters
     ----------
@@ -150,31 +150,12 @@ def write(path, head, value):
     value : object
         Numbers, strings, containers, arrays, generators and objects of the classes of states.
     """
-    path, arrays = Path(path), []
+    arrays = []
     tree = _pack(value, arrays, {})
     text = json.dumps({"format": FORMAT, "head": head, "tree": tree}).encode()
     arrays = {f"array_{k}": array for k, array in enumerate(arrays)}
-    handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, json=np.frombuffer(text, np.uint8), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder):
-    """Bring a new name to the disk, where the system can (Windows opens no folders)."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with atomically(path) as file:
+        np.savez(file, json=np.frombuffer(text, np.uint8), **arrays)
 
 
 def read(path, modules=()):

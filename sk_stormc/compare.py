@@ -6,9 +6,8 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc._comparison import ComparedRun, SolverComparison
+from sk_stormc._comparison import ComparedRun, SolverComparison, warn_of_an_optimum
 from sk_stormc._validation import check_bool, check_int, check_number, seeded, short
-from sk_stormc._warnings import warn
 from sk_stormc._watch import Watch
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.estimators import SNEEmbedding
@@ -212,11 +211,7 @@ def _optimum(given, runs, target, run_one, seed):
     everything = [run for seeds in runs.values() for run in seeds]
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
     if given is not None:
-        if best < given - 1e-9 * max(abs(given), abs(best)):
-            warn(
-                f"optimum={given!r} is above an objective that {label!r} has seen, {best:.10g}: gaps to it are wrong",
-                UserWarning,
-            )
+        warn_of_an_optimum(given, best, f"{label!r} has seen")
         return float(given), "what was given"
     if isinstance(target, (SNEProblem, SNEEmbedding)):  # of many local minima, and L-BFGS takes all pairs
         return best, f"the best of the runs, by {label!r}"

@@ -69,7 +69,10 @@ def test_seconds_and_gradients_are_of_the_records(compared):
             assert run.seconds[0] == 0 and (np.diff(run.seconds) >= 0).all() and run.seconds[-1] > 0
             assert run.seconds.shape == run.gradient_norm.shape == run.ifo.shape
     seen, run = [], compared.runs["sarah-c"][0]
-    norm = lambda x: np.linalg.norm(PROBLEM.gradient(x))  # noqa: E731
+
+    def norm(x):
+        return np.linalg.norm(PROBLEM.gradient(x))
+
     result = minimize(PROBLEM, "sarah-c", random_state=run.seed, on_record=lambda r: seen.append(norm(r.x)))
     np.testing.assert_array_equal(run.gradient_norm[: len(seen)], seen)
     assert run.gradient_norm[-1] == norm(result.x)

@@ -255,3 +255,9 @@ def test_named_weights_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="install pandas, or use weights_"):
         portfolio.named_weights()
+
+
+def test_a_table_of_pyarrow():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table(dict(zip(NAMES, make_returns().T, strict=True)))
+    np.testing.assert_array_equal(fit(table).weights_, fit(make_returns()).weights_)

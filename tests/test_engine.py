@@ -18,6 +18,7 @@ from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import Estimate, MethodState, Oracle, RunState, StepRule
 from sk_stormc.engine.loop import Loop
+from sk_stormc.engine.results import changed, joined
 from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix, Metric, as_metric
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem
@@ -555,3 +556,14 @@ def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
 def test_verbose_is_0_or_1(returns, verbose):
     with pytest.raises(ValueError, match="verbose must be"):
         minimize(PortfolioProblem(returns), verbose=verbose)
+
+
+def test_what_follows_from_the_stop_reason_of_a_changed_result():
+    problem = PortfolioProblem(make_gaussian_returns(500, 4, mean=0.1, random_state=0))
+    first, last = (minimize(problem, max_iter=n, tol=0, random_state=0) for n in (3, 5))
+    both = joined(first, last, ifo=np.append(first.ifo, last.ifo + first.ifo[-1]))
+    assert (both.n_iter, both.nit, both.success, both.ifo[-1]) == (8, 8, False, first.ifo[-1] + last.ifo[-1])
+    assert both.n_evaluations == {kind: n + last.n_evaluations[kind] for kind, n in first.n_evaluations.items()}
+    good = changed(both, stop_reason="converged")
+    assert (good.success, good.status, both.status) == (True, 0, 1)
+    assert good.message.startswith("Converged") and not both.message.startswith("Converged")

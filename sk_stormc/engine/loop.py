@@ -49,7 +49,7 @@ class Loop:
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.eps = float(np.finfo(run.state.x.dtype).eps)
         self.reason = None
-        self.interrupted = False
+        self.interrupted = 0  # times that Ctrl-C was pressed
         self._untold = None  # a record that the callback has not seen
         self._saved_at, self._saved_ifo = time.monotonic(), oracle.ifo
         self.saved = None  # the run and a function that gives its oracle's snapshot
@@ -269,13 +269,10 @@ class Loop:
             yield
             return
 
-        pressed = 0
-
         def note(signum, frame):
-            nonlocal pressed
-            pressed += 1
-            self.interrupted = True
-            if pressed == 2 and self.reason is None:  # else the run is on its way out, which must not be disturbed
+            self.interrupted += 1
+            # a run that is on its way out, or back, must not be disturbed
+            if self.interrupted == 2 and self.reason is None:
                 raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, note)

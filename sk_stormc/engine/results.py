@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
 
-__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "outcome"]
+__all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
 
 class StopReason:
@@ -183,6 +183,19 @@ def outcome(n_iter, reason):
         "status": list(MESSAGES).index(reason),
         "message": MESSAGES[reason],
     }
+
+
+def changed(result, **entries):
+    """A `SolverResult` with some entries changed, and with what follows from them."""
+    found = result | entries
+    return SolverResult(found | outcome(found["n_iter"], found["stop_reason"]))
+
+
+def joined(first, last, **curves):
+    """Two runs, of which the second begins where the first ended, as one; ``curves`` are what records have of both."""
+    evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
+    n_iter, n_guarded = first.n_iter + last.n_iter, first.n_guarded + last.n_guarded
+    return changed(last, n_evaluations=evaluated, n_iter=n_iter, n_guarded=n_guarded, **curves)
 
 
 @dataclass(frozen=True)

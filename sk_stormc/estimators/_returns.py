@@ -35,7 +35,8 @@ def check_returns(X, **kwargs):
         For columns of dates, text or anything else that is no number; for NaN and infinity.
     """
     names = np.empty(0, object)
-    if hasattr(X, "columns") and isinstance(getattr(X, "shape", None), tuple):  # a delayed object of dask has both
+    # a delayed object of dask has every attribute
+    if hasattr(X, "columns") and hasattr(X, "dtypes") and isinstance(X.shape, tuple):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
         _check_columns(X, names)
     returns = MappedRows.of(X)

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc._warnings import warn
-from sk_stormc.engine import SolverResult
+from sk_stormc.engine.results import changed, joined
 from sk_stormc.estimators.base import streams
 from sk_stormc.solvers import StopReason
 
@@ -68,7 +68,7 @@ def run_in_stages(run, solver, problem, x0):
     records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
     found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
-    return SolverResult(**done | found | {"stop_reason": reason}), gap
+    return changed(done, stop_reason=reason, **found), gap
 
 
 def streams_returns(portfolio):
@@ -119,12 +119,10 @@ def _spent(solver, done):
 
 def _joined(first, last):
     """Two stages as one run; the second begins where the first ends."""
-    parts = {
-        "loss_curve": np.append(first.loss_curve, last.loss_curve[1:]),
-        "ifo": np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
-        "record_iterations": np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
-        "n_evaluations": {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()},
-        "n_iter": first.n_iter + last.n_iter,
-        "n_guarded": first.n_guarded + last.n_guarded,
-    }
-    return SolverResult(**last | parts)
+    return joined(
+        first,
+        last,
+        loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
+        ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
+        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+    )

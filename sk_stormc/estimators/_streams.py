@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc._validation import as_numbers, check_weights
 from sk_stormc._warnings import warn
 from sk_stormc.estimators._lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.estimators._traces import keys_of_times
@@ -15,6 +14,7 @@ from sk_stormc.estimators._transitions import (
     check_time,
     checked_data,
     follow,
+    row_weights,
     successors,
     transform,
     transform_next,
@@ -22,19 +22,10 @@ from sk_stormc.estimators._transitions import (
 from sk_stormc.estimators._value_problems import value_stream, window_of
 from sk_stormc.estimators._value_warnings import told, warn_of_state_numbers
 
-__all__ = ["go_on", "row_weights", "transitions", "warn_if_unsettled"]
+__all__ = ["go_on", "transitions", "warn_if_unsettled"]
 
 SETTLED = 0.4  # of the sampling error: how far values may be from what their transitions say
 ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
-
-
-def row_weights(sample_weight, n):
-    """Weights of the n rows of a chunk, ones if there are none: finite, >= 0, and all of them may be 0."""
-    if sample_weight is None:
-        return np.ones(n)
-    weights = as_numbers("sample_weight", sample_weight)
-    weights = np.full(n, weights) if weights.ndim == 0 else weights
-    return weights if weights.shape == (n,) and not weights.any() else check_weights(weights, n, "in row")
 
 
 def transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight):
@@ -49,7 +40,7 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
     pending : tuple or None
         The last row, where its successor has not come yet.
     """
-    weights, pending = row_weights(sample_weight, len(y)), None
+    weights, pending = row_weights(sample_weight, len(y), all_zero=True), None
     Z = transform(features, X, states, None, estimator.fit_intercept)
     if time is not None and next_X is None:
         ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))

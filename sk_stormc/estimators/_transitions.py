@@ -19,20 +19,22 @@ __all__ = [
     "check_time",
     "checked_data",
     "follow",
+    "row_weights",
     "successors",
     "successors_to_score",
     "transform",
     "transform_next",
-    "transition_weights",
 ]
 
 
-def transition_weights(sample_weight, n):
-    """Weights of n transitions, ones if there are none; one number is all of them."""
+def row_weights(sample_weight, n, all_zero=False):
+    """Weights of n rows: ones if there are none, one number for all; all of them may be 0 only if ``all_zero``."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
-    return check_weights(np.full(n, weights) if weights.ndim == 0 else weights, n, "in row")
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    nothing = all_zero and weights.shape == (n,) and not weights.any()
+    return weights if nothing else check_weights(weights, n, "in row")
 
 
 def check_terminal(terminal, n):

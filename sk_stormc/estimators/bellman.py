@@ -19,11 +19,11 @@ from sk_stormc.estimators._streams import go_on
 from sk_stormc.estimators._traces import check_trace_decay, keys_in_order
 from sk_stormc.estimators._transitions import (
     checked_data,
+    row_weights,
     successors,
     successors_to_score,
     transform,
     transform_next,
-    transition_weights,
 )
 from sk_stormc.estimators._value_problems import choose_objective, value_problem
 from sk_stormc.estimators._value_warnings import check_given, told, warn_of_state_numbers
@@ -227,7 +227,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         probe = copy.copy(self)
         states, y = checked_data(probe, X, y)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-        weights = transition_weights(sample_weight, len(y))
+        weights = row_weights(sample_weight, len(y))
         named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
@@ -424,7 +424,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         float
         """
         error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
-        weights = transition_weights(sample_weight, len(error))
+        weights = row_weights(sample_weight, len(error))
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")

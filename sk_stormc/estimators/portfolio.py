@@ -18,7 +18,7 @@ from sk_stormc.estimators._fitting import Fit, with_fit
 from sk_stormc.estimators._labels import columns_of
 from sk_stormc.estimators._returns import check_returns
 from sk_stormc.estimators._stages import run_in_stages, streams_returns, warn_of_a_gap
-from sk_stormc.estimators._streams import row_weights
+from sk_stormc.estimators._transitions import row_weights
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.problems._mapped import blocks
@@ -289,7 +289,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         """`partial_fit`, on a copy that is given up if anything is raised."""
         returns = check_returns(X)
         n_assets = returns.shape[1]
-        weights = None if sample_weight is None else row_weights(sample_weight, len(returns))
+        weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
         validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
         problem = partial(
             PortfolioProblem,

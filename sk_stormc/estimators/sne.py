@@ -19,13 +19,13 @@ from sk_stormc._typing import Features, FloatArray
 from sk_stormc._validation import check_choice, check_int, check_number, naming, short
 from sk_stormc._warnings import warn
 from sk_stormc.affinities import affinities, perplexity_search
-from sk_stormc.engine.results import outcome
+from sk_stormc.engine.results import joined
 from sk_stormc.estimators._fitting import FREE, Fit, with_fit
 from sk_stormc.estimators._placing import place
 from sk_stormc.estimators._starts import check_init, make_start
 from sk_stormc.estimators.base import CompositionalEstimator
 from sk_stormc.problems import SNEProblem
-from sk_stormc.solvers import LBFGS, SolverResult, StopReason, STORMCompositional, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
 
 __all__ = ["SNEEmbedding"]
 
@@ -368,16 +368,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             stage.set_params(max_ifo=max(1, stage.max_ifo - used))
         with _quiet():  # the early stage may have come near the end: `_warn_if_unsettled` looks at the whole run
             last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
-        evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
-        return problem, SolverResult(
-            last
-            | outcome(first.n_iter + last.n_iter, last.stop_reason)
-            | {
-                "loss_curve": np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
-                "ifo": np.concatenate([[0], last.ifo + used]),
-                "record_iterations": np.concatenate([[0], last.record_iterations + first.n_iter]),
-                "n_evaluations": evaluated,
-            }
+        return problem, joined(
+            first,
+            last,
+            loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
+            ifo=np.concatenate([[0], last.ifo + used]),
+            record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
         )
 
     def _warn_if_unsettled(self, solver, problem, result):

@@ -1,11 +1,12 @@
-"""Reading a user's file: what the readers of returns and of points share."""
+"""A user's files: what the readers of returns and of points share, and where results go."""
 
+import argparse
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["describe", "read_array", "read_arrays", "read_as", "read_frame"]
+__all__ = ["describe", "directory", "read_array", "read_arrays", "read_as", "read_frame"]
 
 
 def read_as(path, readers):
@@ -75,3 +76,11 @@ def read_frame(path):
 def describe(arrays):
     """Names and shapes, for an error."""
     return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+
+
+def directory(text):
+    """The type of an argument: a directory, or a new one in an existing one. This is found out before the runs."""
+    path = Path(text)
+    if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
+        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
+    return path

@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from sk_stormc._atomic import atomically
 
 __all__ = ["Piece", "Store"]
 
@@ -133,13 +133,5 @@ def _read(path):
 
 def _write(path, content):
     """Write a JSON file, whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomically(path) as file:
+        file.write(json.dumps(content).encode())

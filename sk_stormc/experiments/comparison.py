@@ -6,11 +6,11 @@ they found and took is printed, and written with pictures where --out is given.
 
 import argparse
 import csv
-from pathlib import Path
 
 from sk_stormc._comparison import stop_reasons
 from sk_stormc.compare import compare_solvers
 from sk_stormc.estimators import CompositionalPortfolio
+from sk_stormc.experiments._files import directory
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.returns_file import add_data_arguments, load_returns
 
@@ -30,14 +30,6 @@ def _above_zero(text):
     return value
 
 
-def _directory(text):
-    path = Path(text)
-    # found out now, not after the runs
-    if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
-        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
-    return path
-
-
 def add_arguments(parser):
     """Add what the command takes besides --solvers, --seeds and --ifo.
 
@@ -51,7 +43,7 @@ def add_arguments(parser):
     )
     parser.add_argument("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
     parser.add_argument(
-        "--out", type=_directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go"
+        "--out", type=directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go"
     )
 
 

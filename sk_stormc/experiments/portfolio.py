@@ -10,7 +10,7 @@ import numpy as np
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.experiments.progress import progress_line
 from sk_stormc.experiments.returns_file import add_data_arguments, load_returns
-from sk_stormc.experiments.runner import Case, check_methods, group_runs, run_methods, summarize
+from sk_stormc.experiments.runner import Case, check_methods, draw_runs, run_methods, summarize
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.solvers import minimize
 
@@ -164,8 +164,6 @@ def report(args):
     ValueError, OSError
         As `run_portfolio` and `load_returns`; where the picture cannot be written.
     """
-    from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
-
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:
@@ -176,10 +174,5 @@ def report(args):
         runs = run_portfolio(data, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
     print(f"{about}; x_0 = ones.", STEPS, *([] if args.data is None else [ELSEWHERE]), "", sep="\n")
     print(summarize(runs))
-    panels = {
-        case: {method: [(r.ifo, r.gap, r.gradient_norm) for r in seeds] for method, seeds in by_method.items()}
-        for case, by_method in group_runs(runs).items()
-    }
-    figure = plot_curves(panels, ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"])
-    figure.savefig(args.out, dpi=150)
+    draw_runs(runs, args.out)
     print(f"\nPicture written to {args.out}")

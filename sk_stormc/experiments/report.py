@@ -7,7 +7,6 @@ command goes on where it was. Other settings or another version start anew, in a
 The full report takes about 25 minutes of one core, the quick one about 2 minutes.
 """
 
-import argparse
 import warnings
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import __version__
 from sk_stormc.experiments import bellman, portfolio, streaming
+from sk_stormc.experiments._files import directory
 from sk_stormc.experiments._report_claims import CLAIMS, Results, verdict
 from sk_stormc.experiments._report_grids import FULL, QUICK, SNE_VARIANTS, VARIANTS
 from sk_stormc.experiments._report_pictures import draw
@@ -29,13 +29,6 @@ __all__ = ["DURATIONS", "add_arguments", "make_report", "report"]
 DURATIONS = {False: "25 minutes", True: "2 minutes"}  # of one core, by quick
 
 
-def _directory(text):
-    path = Path(text)
-    if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):  # found out now
-        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
-    return path
-
-
 def add_arguments(parser):
     """Add what the command takes.
 
@@ -43,7 +36,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument("--out", type=_directory, metavar="DIR", required=True, help="where the report goes")
+    parser.add_argument("--out", type=directory, metavar="DIR", required=True, help="where the report goes")
     parser.add_argument(
         "--quick", action="store_true", help=f"smaller sizes, about {DURATIONS[True]} instead of {DURATIONS[False]}"
     )

@@ -14,7 +14,9 @@ from sk_stormc._validation import check_int
 from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.solvers import StopReason, minimize
 
-__all__ = ["TARGET", "Case", "Run", "check_methods", "format_table", "group_runs", "run_methods", "summarize"]
+__all__ = [
+    "TARGET", "Case", "Run", "check_methods", "draw_runs", "format_table", "group_runs", "run_methods", "summarize"
+]  # fmt: skip
 
 TARGET = 1e-3  # the relative gap that passes are counted to
 
@@ -217,6 +219,24 @@ def group_runs(runs):
     for run in runs:
         groups.setdefault(run.case, {}).setdefault(run.method, []).append(run)
     return groups
+
+
+def draw_runs(runs, path):
+    """Draw gaps and gradients against IFO, a row for each case, and save the picture.
+
+    Parameters
+    ----------
+    runs : list of Run
+    path : path-like
+    """
+    from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
+
+    panels = {
+        case: {method: [(r.ifo, r.gap, r.gradient_norm) for r in seeds] for method, seeds in by_method.items()}
+        for case, by_method in group_runs(runs).items()
+    }
+    figure = plot_curves(panels, ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"])
+    figure.savefig(path, dpi=150)
 
 
 def summarize(runs, passes=True):

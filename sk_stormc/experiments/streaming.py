@@ -13,7 +13,7 @@ import numpy as np
 from sk_stormc.datasets import fetch_french_portfolios
 from sk_stormc.experiments.portfolio import minimum
 from sk_stormc.experiments.progress import progress_line
-from sk_stormc.experiments.runner import Case, check_methods, group_runs, run_methods, summarize
+from sk_stormc.experiments.runner import Case, check_methods, draw_runs, run_methods, summarize
 from sk_stormc.problems.portfolio import PortfolioProblem
 from sk_stormc.problems.streaming import StreamingProblem
 
@@ -222,18 +222,11 @@ def report(args):
     ValueError, OSError
         As `run_streaming` and `french_sets`; where the picture cannot be written.
     """
-    from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
-
     sources = french_sets() if args.french else None
     with progress_line() as show:
         runs = run_streaming(sources, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
     about = "daily returns of six regions" if args.french else "two generated markets of 25 assets"
     print(f"{about}, in percent; x_0 = ones. Published constants; storm-c chooses its own step.\n")
     print(summarize(runs, passes=False))
-    panels = {
-        case: {method: [(r.ifo, r.gap, r.gradient_norm) for r in seeds] for method, seeds in by_method.items()}
-        for case, by_method in group_runs(runs).items()
-    }
-    figure = plot_curves(panels, ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"])
-    figure.savefig(args.out, dpi=150)
+    draw_runs(runs, args.out)
     print(f"\nPicture written to {args.out}")

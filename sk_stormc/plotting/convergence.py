@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.lines import Line2D
 
+from sk_stormc._comparison import warn_of_an_optimum
 from sk_stormc._validation import check_bool, check_choice, check_int, check_number, check_text, short
-from sk_stormc._warnings import warn
 from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
 
@@ -152,11 +152,7 @@ class ConvergenceDisplay:
                 optimum, y_label = best, f"gap to the best {everything[0].objective_label} seen, {best:.6g}"
             else:
                 y_label = f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
-                if best < optimum - 1e-9 * max(abs(optimum), abs(best)):
-                    warn(
-                        f"optimum={optimum!r} is above an objective that was seen, {best:.10g}: gaps to it are wrong",
-                        UserWarning,
-                    )
+                warn_of_an_optimum(optimum, best, "was seen")
         curves = {
             label: [(x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs]
             for label, runs in groups.items()
