@@ -64,7 +64,7 @@ def searches(search, n_neighbors, X):
 
 def begin_from(start, X, P, d):
     """The points of a start."""
-    from sk_stormc.estimators._starts import make_start
+    from sk_stormc.embedding.starts import make_start
 
     return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
 

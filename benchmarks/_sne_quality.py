@@ -9,7 +9,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
-from sk_stormc.experiments.sne import label_accuracy
+from sk_stormc.reproduce.sne import label_accuracy
 
 K = 5  # of trustworthiness
 ALL, SAMPLED = 6000, 1000  # above so many points trustworthiness is of a sample of so many

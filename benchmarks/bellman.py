@@ -19,8 +19,8 @@ from benchmarks._bellman_logs import ENVIRONMENTS
 from benchmarks._tables import markdown
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.datasets import make_bellman_problem
-from sk_stormc.experiments.bellman import MAX_IFO, run_bellman
-from sk_stormc.experiments.runner import group_runs
+from sk_stormc.reproduce.bellman import MAX_IFO, run_bellman
+from sk_stormc.reproduce.runner import group_runs
 
 DURATION = "10 minutes"
 NEEDS_DATA = False

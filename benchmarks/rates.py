@@ -2,7 +2,7 @@
 
 Two well-conditioned strongly convex problems with known minima, batches of 8: mean-variance of 2000 Gaussian returns of
 8 assets, and a curved one, g_j(x) = a_j * h(x) + e_j with h(x) = x + .1 sin x, coordinate by coordinate, and
-f_i(u) = 1/2 <u - b_i, w_i * (u - b_i)>. `tests/test_methods.py` asserts bounds on the same rates.
+f_i(u) = 1/2 <u - b_i, w_i * (u - b_i)>. `tests/solvers/test_methods.py` asserts bounds on the same rates.
 """
 
 import warnings

@@ -1,13 +1,9 @@
 """Stochastic compositional optimisation with scikit-learn's interface."""
 
 from sk_stormc.compare import compare_solvers
-from sk_stormc.estimators import (
-    BellmanValueEstimator,
-    CompositionalPortfolio,
-    SNEEmbedding,
-    make_sharpe_scorer,
-    sharpe_ratio,
-)
+from sk_stormc.embedding.estimator import SNEEmbedding
+from sk_stormc.portfolio.estimator import CompositionalPortfolio
+from sk_stormc.portfolio.scorers import make_sharpe_scorer, sharpe_ratio
 from sk_stormc.solvers import (
     ASCPG,
     CIVR,
@@ -21,6 +17,7 @@ from sk_stormc.solvers import (
     STORMCompositional,
     minimize,
 )
+from sk_stormc.values.estimator import BellmanValueEstimator
 
 __version__ = "0.2.0"
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from sk_stormc import __version__
-from sk_stormc.experiments import EXPERIMENTS, comparison
-from sk_stormc.experiments import report as everything
+from sk_stormc.reproduce import EXPERIMENTS, comparison
+from sk_stormc.reproduce.report import run as everything
 
 __all__ = ["main"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sklearn.metrics import check_scoring, get_scorer_names
 
-from sk_stormc import _state_file
-from sk_stormc._validation import check_int, check_number
-from sk_stormc.estimators._fitting import Progress
+from sk_stormc.engine import state_file as _state_file
+from sk_stormc.fitting.runs import Progress
+from sk_stormc.utils.validation import check_int, check_number
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
 

@@ -1,4 +1,4 @@
-"""Every public callable of the package with arguments that it takes: what tests/test_fire_arguments.py spoils.
+"""Every public callable of the package with arguments that it takes: what tests/house/test_fire_arguments.py spoils.
 
 A case is a function and its arguments. ``allowed`` names, for an argument, the wrong values that it may take after all,
 because they are documented (None as a default), or because they cannot be told from right ones (a function).
@@ -106,7 +106,7 @@ def run_stream(batches, problem, window=4):
 
 
 def offline(**arguments):
-    with mock.patch("sk_stormc.datasets._french.urlopen", side_effect=OSError("no network")):
+    with mock.patch("sk_stormc.portfolio.french.urlopen", side_effect=OSError("no network")):
         return datasets.fetch_french_portfolios(**arguments)
 
 

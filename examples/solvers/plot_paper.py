@@ -15,8 +15,8 @@ which of its claims were confirmed.
 import numpy as np
 
 from sk_stormc import minimize
-from sk_stormc.experiments.portfolio import METHODS, minimum, published_sets
 from sk_stormc.problems import PortfolioProblem
+from sk_stormc.reproduce.portfolio import METHODS, minimum, published_sets
 
 BUDGET = 300_000  # a tenth of the paper's
 problem = PortfolioProblem(published_sets()["condition number 20"])

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc._validation import check_instance, check_int
-from sk_stormc.checks._ledger import Ledger
+from sk_stormc.checks.ledger import Ledger
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Oracle, StopReason, at
-from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.schedules import constant, inverse
+from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
 
@@ -74,8 +74,8 @@ def check_solver(
 
 
 def _portfolios():
-    from sk_stormc.datasets import make_gaussian_returns  # a solver itself needs neither
-    from sk_stormc.problems import PortfolioProblem
+    from sk_stormc.portfolio.problem import PortfolioProblem
+    from sk_stormc.portfolio.simulated import make_gaussian_returns  # a solver itself needs neither
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
     return [PortfolioProblem(returns), PortfolioProblem(returns, 0.5, risk_measure="entropic")]

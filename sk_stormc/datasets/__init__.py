@@ -1,10 +1,10 @@
 """Data sets: returns, augmented digits, Markov reward processes, transitions of Gymnasium's environments."""
 
-from sk_stormc.datasets._bellman import MarkovRewardProcess, make_bellman_problem
-from sk_stormc.datasets._digits import make_augmented_digits
-from sk_stormc.datasets._french import fetch_french_portfolios
-from sk_stormc.datasets._gymnasium import collect_transitions
-from sk_stormc.datasets._returns import make_gaussian_returns
+from sk_stormc.embedding.digits import make_augmented_digits
+from sk_stormc.portfolio.french import fetch_french_portfolios
+from sk_stormc.portfolio.simulated import make_gaussian_returns
+from sk_stormc.values.environments import collect_transitions
+from sk_stormc.values.models import MarkovRewardProcess, make_bellman_problem
 
 __all__ = [
     "MarkovRewardProcess",

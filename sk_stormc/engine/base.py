@@ -11,16 +11,16 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sk_stormc._typing import ArrayLike, RandomState
-from sk_stormc._validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run, warn_if_unconverged
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
-from sk_stormc.metrics import Metric
-from sk_stormc.penalties import check_penalty
-from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.schedules import Slowed, at
+from sk_stormc.utils.types import ArrayLike, RandomState
+from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 
 __all__ = ["CompositionalSolver"]
 

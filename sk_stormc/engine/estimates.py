@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc._validation import plain
+from sk_stormc.utils.validation import plain
 
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from sk_stormc.core.schedules import at
 from sk_stormc.engine.results import MethodState, StopReason
-from sk_stormc.schedules import at
 
 __all__ = ["begins_again", "look", "shortened"]
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from sk_stormc.core.schedules import at
 from sk_stormc.engine.estimates import start
 from sk_stormc.engine.guard import look
 from sk_stormc.engine.results import Record, StopReason
 from sk_stormc.engine.steps import direction
-from sk_stormc.schedules import at
 
 __all__ = ["Loop", "falls_for_ever"]
 

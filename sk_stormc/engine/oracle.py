@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from sk_stormc._validation import plain
-from sk_stormc.metrics import as_metric
+from sk_stormc.core.metrics import as_metric
+from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 

@@ -6,12 +6,12 @@ import math
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc._validation import as_numbers, seeded
-from sk_stormc._warnings import warn
 from sk_stormc.engine.guard import begins_again, shortened
 from sk_stormc.engine.loop import Loop, falls_for_ever
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
+from sk_stormc.utils.validation import as_numbers, seeded
+from sk_stormc.utils.warnings import warn
 
 __all__ = ["run", "warn_if_unconverged"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import short
 from sk_stormc.solvers import SOLVERS
+from sk_stormc.utils.validation import short
 
 __all__ = ["Curve", "grouped", "x_of", "y_of"]
 

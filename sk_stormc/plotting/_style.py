@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.artist import ArtistInspector
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
-from sk_stormc._validation import short
+from sk_stormc.utils.validation import short
 
 __all__ = [
     "BLUE",

@@ -7,8 +7,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-from sk_stormc._validation import as_numbers, check_bool, check_text, short
 from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
+from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
 
 __all__ = ["EmbeddingDisplay"]
 

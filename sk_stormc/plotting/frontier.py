@@ -9,10 +9,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
-from sk_stormc._numeric import refuse_no_numbers
-from sk_stormc._validation import as_numbers, check_bool, check_text, naming, short
-from sk_stormc._warnings import warn
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
+from sk_stormc.utils.warnings import warn
 
 __all__ = ["FrontierDisplay"]
 

@@ -7,10 +7,10 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sk_stormc._validation import check_text, naming, short
 from sk_stormc.plotting._style import styles_of
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
+from sk_stormc.utils.validation import check_text, naming, short
 
 __all__ = ["plot_curves", "plot_embeddings"]
 

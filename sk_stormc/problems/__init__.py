@@ -1,16 +1,16 @@
 """What is minimised: one file a problem."""
 
-from sk_stormc.problems.base import CompositionalProblem
-from sk_stormc.problems.bellman import BellmanProblem, ProjectedBellmanProblem
-from sk_stormc.problems.check import check_problem
-from sk_stormc.problems.composition import FiniteSumComposition
-from sk_stormc.problems.cvar import CVaRPortfolioProblem
-from sk_stormc.problems.entropic import EntropicPortfolioProblem
-from sk_stormc.problems.evar import EVaRPortfolioProblem
-from sk_stormc.problems.log_mean_exp import LogMeanExpProblem
-from sk_stormc.problems.portfolio import PortfolioProblem
-from sk_stormc.problems.sne import SNEProblem
-from sk_stormc.problems.streaming import StreamingProblem
+from sk_stormc.checks.problem import check_problem
+from sk_stormc.core.composition import FiniteSumComposition
+from sk_stormc.core.log_mean_exp import LogMeanExpProblem
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.portfolio.cvar import CVaRPortfolioProblem
+from sk_stormc.portfolio.entropic import EntropicPortfolioProblem
+from sk_stormc.portfolio.evar import EVaRPortfolioProblem
+from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
 
 __all__ = [
     "BellmanProblem",

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc._typing import ArrayLike, RandomState
-from sk_stormc.checks import check_solver
+from sk_stormc.checks.solver import check_solver
+from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
-from sk_stormc.problems.base import CompositionalProblem
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
 from sk_stormc.solvers.civr import CIVR
@@ -30,6 +29,7 @@ from sk_stormc.theory import (
     storm_parameters,
     theorem_condition,
 )
+from sk_stormc.utils.types import ArrayLike, RandomState
 
 __all__ = [
     "ASCPG",

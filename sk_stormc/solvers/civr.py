@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from sk_stormc._validation import check_schedule
 from sk_stormc.engine import Estimate, at
 from sk_stormc.engine.estimates import advance_inner, change_of_unit, start_inner
 from sk_stormc.engine.steps import direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
+from sk_stormc.utils.validation import check_schedule
 
 __all__ = ["CIVR"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from sk_stormc._validation import check_int
+from sk_stormc.core.penalties import L1, Box
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
-from sk_stormc.penalties import L1, Box
+from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 

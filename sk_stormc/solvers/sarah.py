@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from sk_stormc._validation import check_batch_size, check_int
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, start
+from sk_stormc.utils.validation import check_batch_size, check_int
 
 __all__ = ["SARAHCompositional"]
 

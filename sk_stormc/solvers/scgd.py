@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_schedule
+from sk_stormc.core.metrics import Matrix
+from sk_stormc.core.schedules import Power
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
-from sk_stormc.metrics import Matrix
-from sk_stormc.schedules import Power
+from sk_stormc.utils.validation import check_schedule
 
 __all__ = ["SCGD"]
 

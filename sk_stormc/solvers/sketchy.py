@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_int
+from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine.estimates import guard
-from sk_stormc.metrics import Diagonal, Identity, LowRank
 from sk_stormc.solvers.storm import STORMCompositional, StormState, exact_slope
+from sk_stormc.utils.validation import check_int
 
 __all__ = ["SketchySTORM"]
 

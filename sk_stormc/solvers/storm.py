@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc._validation import check_batch_size, check_choice, check_int, check_schedule, plain
+from sk_stormc.core.metrics import Identity
+from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.engine.estimates import advance_outer, guard
-from sk_stormc.metrics import Identity
-from sk_stormc.schedules import inverse
 from sk_stormc.solvers.anchored import AnchorRule, balance, settle
 from sk_stormc.theory import storm_parameters
+from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional", "exact_slope"]
 

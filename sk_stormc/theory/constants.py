@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from sk_stormc._typing import ArrayLike, RandomState
-from sk_stormc._validation import as_numbers, check_instance, check_int, check_number, seeded
-from sk_stormc.problems.base import CompositionalProblem
+from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.theory.parameters import ProblemConstants
+from sk_stormc.utils.types import ArrayLike, RandomState
+from sk_stormc.utils.validation import as_numbers, check_instance, check_int, check_number, seeded
 
 __all__ = ["estimate_constants"]
 

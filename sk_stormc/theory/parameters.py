@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from sk_stormc._typing import FloatArray
-from sk_stormc._validation import check_bool, check_choice, check_instance, check_number
+from sk_stormc.utils.types import FloatArray
+from sk_stormc.utils.validation import check_bool, check_choice, check_instance, check_number
 
 __all__ = [
     "ProblemConstants",

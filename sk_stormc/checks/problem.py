@@ -1,0 +1,411 @@
+"""A check of user-defined problems against the contract that the solvers rely on."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+
+from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
+from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_units, in_unit
+from sk_stormc.core.declared import check_attributes, require, require_plain
+from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.utils.types import ArrayLike, RandomState
+from sk_stormc.utils.validation import as_numbers, check_instance, check_int, seeded, short
+
+__all__ = ["check_problem"]
+
+SIDES = ("inner", "outer")
+BATCH_SIZE = 4  # of the batches that are not single components
+MORE = 10  # times as many draws are looked at before a mean is called wrong
+FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
+
+
+def check_problem(
+    problem: CompositionalProblem,
+    x: ArrayLike | None = None,
+    *,
+    repeated: CompositionalProblem | None = None,
+    n_draws: int = 1000,
+    random_state: RandomState = 0,
+) -> None:
+    """Check that a problem keeps the contract of `CompositionalProblem`.
+
+    Derivatives are compared with central differences, batches with the mean over all components, and what
+    was computed once with what is computed again. Tolerances follow the size of what is compared, the dtype
+    of ``initial_point`` and the differences' own error: they do not depend on units. Derivatives are compared at up
+    to four points of different sizes, since much of a derivative may vanish at one of them.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+        Of a `StreamingProblem` the problem of its first rows is checked: a stream only hands out what that evaluates.
+    x : array-like of shape (n_variables,), default=None
+        Where to check. None means the problem's initial point, moved at random about as far as it takes to
+        change the gradient or the Jacobian by half.
+    repeated : CompositionalProblem, default=None
+        For a problem with weights: the same one with rows repeated instead. The two must agree over all
+        components, and the means over draws of ``problem`` are compared with ``repeated``.
+    n_draws : int, default=1000
+        Batches drawn, of one component and of four. Their mean must be within about six standard errors.
+    random_state : int, RandomState instance or None, default=0
+
+    Raises
+    ------
+    ValueError
+        At the first breach of the contract, naming the method, the entry, what it gave and what was expected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem, check_problem
+    >>> returns = np.random.default_rng(0).normal(0.05, 1.0, size=(50, 3))
+    >>> check_problem(PortfolioProblem(returns))
+    >>> class Slip(PortfolioProblem):
+    ...     def outer_gradient(self, x, u, batch):
+    ...         f_x, f_u = super().outer_gradient(x, u, batch)
+    ...         return f_x, -f_u
+    >>> check_problem(Slip(returns))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    ValueError: Slip.outer_gradient: f_u and central differences of outer in u differ by ...
+    """
+    check_int("n_draws", n_draws, low=30)
+    if repeated is not None:
+        check_instance("repeated", repeated, CompositionalProblem)
+    if isinstance(problem, StreamingProblem):
+        problem = problem._first
+    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
+    check_attributes(problem)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
+        check = _Check(problem, x, rng)
+        check.shapes()
+        check.plain_jacobian()
+        check.choose_points(move=x is None)
+        check.repeatable()
+        check.derivatives()
+        check.units()
+        check.declared_jacobian()
+        check.batches()
+        if repeated is not None:
+            repeated = in_unit(repeated, check.x)
+            check.same_as(repeated)
+        check.draws(check.problem if repeated is None else repeated, n_draws)
+
+
+class _Check:
+    """A problem, the point x, and the checks in the order in which they rely on each other."""
+
+    def __init__(self, problem, x, rng):
+        self.problem, self.rng, self.noise = problem, rng, {}
+        own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
+        good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
+        self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {short(own)}")
+        self.require(np.isfinite(own).all(), "initial_point", "must be finite")
+        self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
+        if x is None:
+            x = own if problem.penalty is None else problem.penalty.project(own)
+        self.x = as_numbers("x", x, self.dtype)
+        if self.x.shape != shape or not np.isfinite(self.x).all():
+            raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
+        self.problem = problem = in_unit(problem, self.x)
+        metric = as_metric(problem.metric, own.size).at(own, 0)
+        found, root = metric.apply(own).dtype, metric.root()
+        self.require(found == own.dtype, "metric", f"is {found}, but must keep the {own.dtype} of initial_point")
+        root = 1.0 if root is None else np.linalg.norm(root, axis=1) if np.ndim(root) == 2 else root
+        self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
+
+    def require(self, good, name, message):
+        require(good, self.problem, name, message)
+
+    def fail(self, name, what, where, got, expected, tolerance):
+        """A ValueError with two numbers that should be equal."""
+        difference = abs(got - expected)
+        self.require(
+            False,
+            name,
+            f"{what} differ by {difference:.3g} (tolerance {tolerance:.3g}): got {got:.6g}, expected {expected:.6g} "
+            f"for {where}",
+        )
+
+    def compare(self, name, what, found, expected, tolerance, entry="entry"):
+        """Fail where two arrays differ by more than the tolerance, a number or an array."""
+        found, expected = np.asarray(found, float), np.asarray(expected, float)
+        if (k := worst(found, expected, tolerance)) is not None:
+            where = f"{entry} {k[0] if len(k) == 1 else k}" if k else "the value"
+            self.fail(name, what, where, found[k], expected[k], np.broadcast_to(tolerance, found.shape)[k])
+
+    def rounding(self, *values, name=None):
+        """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
+        return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
+
+    # what is returned
+
+    def draw(self, side, shape):
+        """Draws, of inner or outer components."""
+        return getattr(self.problem, f"draw_{side}")(self.rng, shape)
+
+    def gather(self, size):
+        """An inner and an outer batch; size None means all."""
+        inner, outer = (size and self.draw(side, (1, size))[0] for side in SIDES)
+        return self.problem.inner_batch(inner), self.problem.outer_batch(outer)
+
+    def g(self, x):
+        """u = g(x)."""
+        return evaluate_g(self.problem, x)
+
+    def evaluate(self, x, u, inner, outer):
+        """All that is evaluated on batches, with the method's name; u None means g(x, B)."""
+        problem = self.problem
+        yield "inner", (own := problem.inner(x, inner))
+        yield "jacobian", (J := problem.jacobian(x, inner))
+        yield "vjp", problem.vjp(J, np.ones_like(own))
+        slopes = problem.outer_gradient(x, own if u is None else u, outer)
+        what = "f_x None where f does not use x directly"
+        good = isinstance(slopes, tuple) and len(slopes) == 2
+        self.require(good, "outer_gradient", f"must return the tuple (f_x, f_u), {what}, got {short(slopes)}")
+        f_x, f_u = slopes
+        yield "outer_gradient", f_u
+        if f_x is not None:
+            yield "outer_gradient (f_x)", f_x
+
+    def shapes(self):
+        """Draws, and what the methods return for all components and for one."""
+        for name in ("draw_inner", "draw_outer"):
+            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
+            good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
+            self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
+            self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
+        shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
+        for size in (None, 1):
+            u = size and self.g(self.x)  # that of one component need not be in the domain of f
+            for name, value in self.evaluate(self.x, u, *self.gather(size)):
+                if name == "inner":
+                    shapes[name] = shapes["outer_gradient"] = length = (np.size(value),)
+                    if type(self.problem).vjp is CompositionalProblem.vjp:
+                        shapes["jacobian"] = length + self.x.shape
+                if name in shapes:
+                    good = isinstance(value, np.ndarray) and value.shape == shapes[name]
+                    self.require(good, name, f"must be an array of shape {shapes[name]}, got {short(value)}")
+                    self.require(np.isfinite(value).all(), name, "is not finite")
+                    good = np.result_type(value, self.x) == self.dtype
+                    self.require(good, name, f"is {value.dtype}, but must keep the {self.dtype} of x")
+        f = self.problem.outer(self.x, self.g(self.x))
+        self.require(np.ndim(f) == 0 and math.isfinite(f), "outer", f"must be a finite float, got {short(f)}")
+
+    def plain_jacobian(self):
+        """A state holds J, so it must be picklable, and drag no problem with its data along."""
+        require_plain(self.problem, self.problem.jacobian(self.x, self.problem.inner_batch(None)))
+
+    def choose_points(self, move):
+        """Choose the points at which derivatives are compared, and move x to the main one."""
+        self.points, self.line = find_points(self.problem, self.x, self.unit, self.rng, move)
+        self.x = self.points[0].x
+        self.u = self.g(self.x)
+        good = in_domain(self.problem, self.x)
+        self.require(good, "inner", f"must be finite and > inner_floor, got {self.u.min()}")
+
+    def repeatable(self):
+        """Same x, same batch, same bits; and nothing that was returned or given is written into."""
+        x, u, other = self.x, self.u, self.line[1]
+        given = pickle.dumps((x, u))
+        for size in (None, BATCH_SIZE):
+            batches, first, kept = self.gather(size), {}, {}
+            for name, value in self.evaluate(x, u, *batches):
+                self.require(pickle.dumps((x, u)) == given, name, "writes into x or u")
+                first[name], kept[name] = value, pickle.dumps(value)
+            dict(self.evaluate(other, self.g(other), *batches))
+            dict(self.evaluate(other, self.g(other), *self.gather(2)))
+            for name, value in first.items():
+                self.require(pickle.dumps(value) == kept[name], name, "is written into after it was returned")
+            for name, value in self.evaluate(x, u, *batches):
+                self.require(pickle.dumps(value) == kept[name], name, "has other bits for same x and batch")
+
+    # derivatives
+
+    def products(self, problem, J, V):
+        """V @ J."""
+        return np.array([problem.vjp(J, v) for v in V.astype(self.dtype)], dtype=float)
+
+    def slopes(self, name, symbol, of, derivative, function, point, scale, **how):
+        """Fail where a derivative and central differences of a function disagree."""
+        wrong = wrong_slope(derivative, function, point, scale, self.rng, **how)
+        if wrong is not None:
+            (value, variable), got, expected, tolerance = wrong
+            if variable is None:
+                where = "its slope along a random direction"
+            elif symbol == "J":
+                where = f"J[{value}, {variable}]"
+            elif "combine" in how:
+                row = how["combine"][value]
+                v = f"v the unit vector {value}" if np.count_nonzero(row) == 1 else "a random v"
+                where = f"{symbol}[{variable}] with {v}"
+            else:
+                where = f"{symbol}[{variable}]"
+            where = f"{where} at x = {short(self.x)}"
+            self.fail(name, f"{symbol} and central differences of {of}", where, got, expected, tolerance)
+
+    def derivatives(self):
+        """Compare the derivatives of g and of f at all points, at the main one last, so that it is x again."""
+        for point in reversed(self.points):
+            self.problem = in_unit(self.problem, point.x)
+            self.x, self.u = point.x, self.g(point.x)
+            self.derivatives_of_g(point, on_a_batch=point is self.points[0])
+            self.derivatives_of_f(point)
+        self.beside = self.points[0].beside
+
+    def units(self):
+        """In another unit of the inner value u and J are another multiple of themselves, F and Phi the same."""
+        for what, found, expected, terms in in_two_units(self.problem, self.x):
+            self.compare("scaled", f"{what} in two units", found, expected, self.rounding(expected, *terms))
+
+    def derivatives_of_g(self, point, on_a_batch):
+        """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
+        problem, x, u = self.problem, self.x, self.u
+        V = directions(self.rng, u.size).astype(self.dtype)
+        # an operator's batch may be another estimate than the derivative of the batch's g
+        few = [self.draw("inner", (1, BATCH_SIZE))[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
+        for draws in (*few, None):
+            own, batch = in_unit(problem, x, draws), problem.inner_batch(draws)
+            J = own.jacobian(x, batch)
+            products, of = self.products(problem, J, V), (lambda z, p=own, b=batch: p.inner(z, b))
+            if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
+                self.slopes("jacobian", "J", "inner", J, of, x, point.scale)
+                bound = 1000 * self.eps * (np.abs(V) @ np.abs(J))
+                self.compare("vjp", "vjp(J, v) and J.T @ v", products, V @ J, bound)
+            else:
+                self.slopes("jacobian", "vjp(J, v)", "inner", products, of, x, point.scale, combine=V)
+        # its changes over the scale of x, within the domain of f
+        step = self.eps**0.2 * point.scale * self.rng.standard_normal((2 * RANDOM, x.size))
+        change = differences(lambda z: problem.inner(z, problem.inner_batch(None)), x, step)[0]
+        spread = np.abs(change).max(0) / self.eps**0.2
+        spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
+        point.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
+        point.beside = (u + point.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        self.V = V[-RANDOM:]  # for the products that are compared often
+
+    def scattered(self, point):
+        """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
+        problem, x, u = self.problem, self.x, self.u
+        draws = self.draw("inner", (2 * BATCH_SIZE, 1))
+        away = np.mean([np.abs(problem.inner(x, problem.inner_batch(draw)) - u) for draw in draws], axis=0, dtype=float)
+        if problem.inner_floor is not None:
+            away = np.minimum(away, u - problem.inner_floor)
+        if not (np.isfinite(away).all() and (away > 100 * point.spread).any()):
+            return
+        away = np.maximum(away, point.spread)
+        far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
+        if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
+            yield far, away
+
+    def derivatives_of_f(self, point):
+        """f_x and f_u against differences of outer, then the gradient against those of the objective."""
+        problem, x, R = self.problem, self.x, self.problem.penalty
+        for u, spread in (*self.scattered(point), (point.beside, point.spread), (self.u, point.spread)):
+            f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
+            f_x = np.zeros_like(x) if f_x is None else f_x
+            in_x, in_u = (lambda z, u=u: problem.outer(z, u)), (lambda z: problem.outer(x, z))
+            self.slopes("outer_gradient", "f_x", "outer in x", f_x[None], in_x, x, point.scale)
+            self.slopes("outer_gradient", "f_u", "outer in u", f_u[None], in_u, u, spread)
+
+        def phi(z):
+            return problem.objective(z) - (0.0 if R is None else R.value(z))
+
+        f, F = float(problem.outer(x, self.u)), problem.gradient(x)
+        noise = self.rounding(f, np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x), problem.objective(x))
+        self.compare("objective", "objective(x) - R(x) and outer(x, g(x))", phi(x), f, noise)
+        self.slopes(
+            "gradient", "gradient(x)", "objective without R", F[None], phi, x, point.scale, noise=0.01 * noise
+        )
+
+    # batches
+
+    def values(self, problem, inner, outer):
+        """What is evaluated on the batches of these draws, as vectors; of the Jacobian, V @ J."""
+        inner, outer = problem.inner_batch(inner), problem.outer_batch(outer)
+        f_x, f_u = problem.outer_gradient(self.x, self.beside, outer)
+        return {
+            "inner": problem.inner(self.x, inner),
+            "jacobian": self.products(problem, problem.jacobian(self.x, inner), self.V).ravel(),
+            "outer_gradient": np.concatenate([np.zeros_like(self.x) if f_x is None else f_x, f_u]),
+        }
+
+    def declared_jacobian(self):
+        """A "constant" Jacobian is one, and Jacobians that step 9 tracks can be combined."""
+        problem, (x, other), kind = self.problem, self.line[:2], self.problem.jacobian_kind
+        batches = [problem.inner_batch(draws) for draws in (None, *self.draw("inner", (2, BATCH_SIZE)))]
+        if kind == "constant":
+            for batch in batches:
+                a, b = (self.products(problem, problem.jacobian(z, batch), self.V) for z in (x, other))
+                self.compare("jacobian", "J at two points of kind 'constant'", a, b, self.rounding(a))
+        if kind != "operator":
+            J, J_2 = (problem.jacobian(z, batch) for z, batch in zip((x, other), batches[1:], strict=True))
+            a, b = (self.products(problem, part, self.V) for part in (J, J_2))
+            combined = self.products(problem, 0.25 * (J - J_2) + J_2, self.V)
+            what = "vjp of a combination of Jacobians and the combination of their vjp"
+            self.compare("vjp", what, combined, 0.25 * (a - b) + b, self.rounding(a, b))
+
+    def batches(self):
+        """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
+        problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
+        singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
+        if getattr(problem, "by_differences", False):  # the rounding of inner is in J, divided by the step
+            self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
+        for name, value in self.values(problem, inner, outer).items():
+            parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"
+            self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
+        own, default = type(problem), CompositionalProblem
+        inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
+        outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
+        full = self.values(problem, None, None)
+        for name, value in self.values(problem, inner, outer).items():
+            self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))
+
+    def same_as(self, repeated):
+        """Weights against repeated rows, over all components."""
+        everywhere = {
+            "inner": lambda p, x: p.inner(x, p.inner_batch(None)),
+            "objective": lambda p, x: p.objective(x),
+            "gradient": lambda p, x: p.gradient(x),
+        }
+        for name, of in everywhere.items():
+            ours, theirs = (np.array([of(p, x) for x in self.line]) for p in (self.problem, repeated))
+            if ours.shape != theirs.shape:
+                raise ValueError(f"repeated.{name} must have shape {ours.shape[1:]}, got {theirs.shape[1:]}")
+            bound = max(1e-10, 1000 * self.eps) * np.abs(theirs).max()
+            self.compare(name, "the problem and the repeated one", ours, theirs, bound)
+
+    def draws(self, reference, n_draws):
+        """The means over drawn batches are those of the reference, a problem, over all components."""
+        full = self.values(reference, None, None)
+        for size in (1, BATCH_SIZE):
+            wrong = list(self.wrong_means(full, size, n_draws))
+            if wrong:  # few draws may have missed a rare component, so look at many before failing
+                wrong = list(self.wrong_means(full, size, MORE * n_draws))
+            for failure in wrong:
+                self.fail(*failure)
+
+    def wrong_means(self, full, size, n_draws):
+        """Where the means over so many batches are not the full values."""
+        pairs = zip(*(self.draw(side, (n_draws, size)) for side in SIDES), strict=True)
+        values = [self.values(self.problem, *pair) for pair in pairs]
+        for name, wanted in full.items():
+            entries = directions(self.rng, wanted.size)
+            sample = np.array([value[name] for value in values], float) @ entries.T
+            mean, deviation = sample.mean(0), sample - sample.mean(0)
+            # Bernstein's inequality: its second term is for what few draws contain
+            z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
+            bound = z * deviation.std(0) / math.sqrt(n_draws)
+            bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws) + self.rounding(sample, name=name)
+            # an entry that is equal in all draws may lack a rare component: only the random directions judge it
+            bound[: len(bound) - RANDOM][np.ptp(sample[:, :-RANDOM], axis=0) == 0] = np.inf
+            expected = entries @ wanted
+            if (k := worst(mean, expected, bound)) is not None:
+                hook = "outer" if name == "outer_gradient" else "inner"
+                what = f"the mean over {n_draws} batches of {size} from draw_{hook} and the full one"
+                where = f"entry {k[0]}" if np.count_nonzero(entries[k]) == 1 else "a random combination of entries"
+                yield name, what, where, mean[k], expected[k], bound[k]

@@ -1,0 +1,230 @@
+"""Solvers compared on one problem or with one estimator, from several seeds."""
+
+import math
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+
+from sk_stormc.compare.table import ComparedRun, SolverComparison, warn_of_an_optimum
+from sk_stormc.compare.watch import Watch
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.embedding.estimator import SNEEmbedding
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.engine import CompositionalSolver, StopReason
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.solvers import LBFGS, get_solver, minimize
+from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
+
+__all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
+
+GAPS = (1e-2, 1e-3, 1e-4)
+EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
+
+
+def compare_solvers(
+    problem_or_estimator,
+    solvers,
+    X=None,
+    y=None,
+    *,
+    n_seeds=5,
+    max_ifo=None,
+    gaps=GAPS,
+    optimum=None,
+    gradient=False,
+    random_state=None,
+    progress=None,
+    **fit_params,
+):
+    """Run several solvers on one problem, or within one estimator, from several seeds.
+
+    For each seed all solvers are run one after the other. Their warnings are collected and shown with the table.
+
+    Parameters
+    ----------
+    problem_or_estimator : CompositionalProblem or estimator
+        An estimator of this package: clones of it are fitted with ``solver=...``.
+    solvers : list of str, CompositionalSolver or (label, solver)
+        Names, instances, or pairs of a label and one of these. For `BellmanValueEstimator` "lstd" is one too.
+    X, y : array-like, default=None
+        Data of the estimator; not for a problem.
+    n_seeds : int, default=5
+    max_ifo : int, default=None
+        Budget of each run, in IFO; None leaves the solvers' own.
+    gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
+        Passes and seconds are counted to the first record with such a gap, relative to that of the start.
+    optimum : float, default=None
+        The smallest value of the objective. None takes the best objective of all runs and of a run of L-BFGS with
+        tol=1e-12, if L-BFGS can take the problem; its budget is the IFO of all other runs. Where the problem is not
+        convex it is the best that is known and no more; for embeddings it is the best of the runs.
+    gradient : bool, default=False
+        Whether to take the norm of the exact gradient at all records. It is not in the seconds, and costs as much as
+        a pass each time.
+    random_state : int, RandomState instance or None, default=None
+        The seeds of the runs are drawn from it; they are the same for all solvers.
+    progress : callable, default=None
+        Called with (text, fraction done).
+    **fit_params
+        For ``fit``, such as ``next_X``; of a problem for `minimize`, such as ``x0`` or ``tol``.
+
+    Returns
+    -------
+    SolverComparison
+        With ``table``, ``to_frame()`` and ``plot()``.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of its range, and for a solver that cannot take the problem, which is named.
+
+    Warns
+    -----
+    UserWarning
+        If a run is below ``optimum``.
+
+    Examples
+    --------
+    >>> from sk_stormc import CompositionalPortfolio, compare_solvers
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(1500, 8, mean=0.2, random_state=0)
+    >>> portfolio = CompositionalPortfolio(tol=1e-6)
+    >>> found = compare_solvers(portfolio, ["storm-c", "sarah-c", "lbfgs"], returns, n_seeds=2, random_state=0)
+    >>> [row["solver"] for row in found.table if row["reached_0.0001"] == 2]
+    ['storm-c', 'sarah-c', 'lbfgs']
+    """
+    check_int("n_seeds", n_seeds, low=1)
+    check_int("max_ifo", max_ifo, low=1, words=(None,))
+    check_number("optimum", optimum, words=(None,))
+    check_bool("gradient", gradient)
+    gaps = _check_gaps(gaps)
+    if progress is not None and not callable(progress):
+        raise ValueError(f"progress must be callable or None, got {short(progress)}")
+    run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
+    known = _labelled(solvers, problem_or_estimator, max_ifo)
+    seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
+    runs, done = {label: [] for label in known}, 0
+    for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
+        for label, solver in known.items():
+            if progress is not None:
+                progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(known)))
+            runs[label].append(run_one(label, solver, seed))
+            done += 1
+    if progress is not None:
+        progress("the optimum", 1.0)
+    return SolverComparison(runs, gaps, *_optimum(optimum, runs, problem_or_estimator, run_one, seeds[0]))
+
+
+def _check_gaps(gaps):
+    try:
+        gaps = tuple(float(gap) for gap in gaps)
+    except (TypeError, ValueError):
+        raise ValueError(f"gaps must be a sequence of numbers between 0 and 1, got {short(gaps)}") from None
+    for gap in gaps:
+        check_number("gaps", gap, low=0, high=1, inclusive=False)
+    return gaps
+
+
+def _labelled(solvers, target, max_ifo):
+    """Fresh solvers by label."""
+    if isinstance(solvers, (str, CompositionalSolver)) or not isinstance(solvers, (list, tuple)) or not solvers:
+        raise ValueError(
+            f"solvers must be a list of names, solvers or pairs (label, solver), got {short(solvers)}"
+        )
+    known, exact = {}, isinstance(target, CompositionalEstimator) and hasattr(target, "td_error")
+    for one in solvers:
+        pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+        label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
+        if label in known:
+            raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
+        if not (exact and isinstance(solver, str) and solver == "lstd"):
+            solver = get_solver(solver)
+            if max_ifo is not None:
+                if "max_ifo" not in solver.get_params(deep=False):
+                    raise ValueError(f"max_ifo must be None for {label!r}, which has no such parameter, got {max_ifo}")
+                solver.set_params(max_ifo=max_ifo)
+            solver.validate()
+        known[label] = solver
+    return known
+
+
+def _runner(target, X, y, fit_params, gradient):
+    """The function of (label, solver, seed) that makes one run."""
+    if isinstance(target, CompositionalEstimator):
+        if X is None:
+            raise ValueError(f"X must be given for {type(target).__name__}, got None")
+        once = _fitted
+    elif isinstance(target, CompositionalProblem):
+        if X is not None or y is not None:
+            raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
+        if not math.isfinite(target.n_inner + target.n_outer):
+            raise ValueError("problem_or_estimator must not be a stream, whose runs have no common optimum")
+        once = _minimized
+    else:
+        found = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
+        raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {found}")
+
+    def run_one(label, solver, seed):
+        watch = Watch(keep_points=gradient)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                found = once(target, solver, seed, X, y, fit_params, watch)
+            except ValueError as error:
+                raise ValueError(f"solver {label!r}: {error}") from error
+        ifo, seconds = np.asarray(found["ifo"]), watch.seconds_at(found["ifo"])
+        return ComparedRun(
+            label=label,
+            seed=seed,
+            seconds=seconds,
+            gradient_norm=watch.gradient_norms_at(ifo) if gradient else None,
+            pass_ifo=watch.pass_ifo or int(ifo[-1]),
+            warnings=tuple(str(w.message) for w in caught),
+            **found,
+        )
+
+    return run_one
+
+
+def _minimized(problem, solver, seed, X, y, params, watch):
+    result = minimize(problem, watch.follow(solver), random_state=seed, **params)
+    if result.stop_reason == StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    names = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter", "stop_reason")
+    return {name: getattr(result, name) for name in names} | {"objective_label": "objective"}
+
+
+def _fitted(estimator, solver, seed, X, y, params, watch):
+    model = clone(estimator).set_params(solver=solver if isinstance(solver, str) else watch.follow(solver))
+    if "random_state" in model.get_params(deep=False):
+        model.set_params(random_state=seed)
+    with watch.timing():
+        model.fit(X, y, **params)
+    names = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
+    return {name: getattr(model, f"{name}_") for name in names} | {
+        "record_iterations": getattr(model, "record_iterations_", watch.iterations_at(model.ifo_)),
+        "objective_label": "KL divergence" if hasattr(model, "kl_divergence_") else "objective",
+    }
+
+
+def _optimum(given, runs, target, run_one, seed):
+    """The value that gaps are taken to, and where it is from."""
+    everything = [run for seeds in runs.values() for run in seeds]
+    best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
+    if given is not None:
+        warn_of_an_optimum(given, best, f"{label!r} has seen")
+        return float(given), "what was given"
+    if isinstance(target, (SNEProblem, SNEEmbedding)):  # of many local minima, and L-BFGS takes all pairs
+        return best, f"the best of the runs, by {label!r}"
+    budget = int(sum(run.ifo[-1] for run in everything))
+    try:
+        run = run_one("L-BFGS, for the optimum", LBFGS(tol=EXACT, max_ifo=budget), seed)
+    except ValueError:
+        return best, f"the best of the runs, by {label!r}; L-BFGS cannot take the problem"
+    exact = float(np.nanmin(run.loss_curve))
+    if exact < best:
+        above = f"the best of the runs, by {label!r}, is {best - exact:.1e} above it"
+        return exact, f"that of L-BFGS with tol={EXACT:g}; {above}"
+    if exact == best:
+        return best, f"that of L-BFGS with tol={EXACT:g} and the best of the runs, by {label!r}"
+    return best, f"the best of the runs, by {label!r}; L-BFGS ended {exact - best:.1e} above it"

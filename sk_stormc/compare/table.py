@@ -1,0 +1,254 @@
+"""Runs of several solvers side by side: what `compare_solvers` returns."""
+
+import math
+import re
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.compare.text_table import format_table
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["ComparedRun", "SolverComparison", "stop_reasons", "warn_of_an_optimum"]
+
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
+QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+
+
+def warn_of_an_optimum(given, best, seen):
+    """Warn where what gaps are taken to is above an objective that ``seen``, such as "was seen"."""
+    if best < given - 1e-9 * max(abs(given), abs(best)):
+        warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One solver from one seed.
+
+    Attributes
+    ----------
+    label : str
+        The solver's.
+    seed : int
+    loss_curve, ifo : ndarray of shape (n_records,)
+        As in the `SolverResult`, or as the estimator's ``loss_curve_`` and ``ifo_``.
+    record_iterations : ndarray of shape (n_records,) or None
+    seconds : ndarray of shape (n_records,)
+        Wall time of the solver at the records, Phi at the records included; what an estimator does before and after
+        is not in it. For "lstd", which makes no records on its way, that of the whole fit.
+    gradient_norm : ndarray of shape (n_records,) or None
+        Of the exact gradient, the penalty left out; only if it was asked for.
+    pass_ifo : int
+        IFO of a pass, 2 n_inner + n_outer.
+    n_evaluations : dict
+    n_iter : int
+    stop_reason : str
+    warnings : tuple of str
+        What the run warned of.
+    objective_label : str
+        What ``loss_curve`` is.
+    """
+
+    label: str
+    seed: int
+    loss_curve: np.ndarray
+    ifo: np.ndarray
+    record_iterations: np.ndarray | None
+    seconds: np.ndarray
+    gradient_norm: np.ndarray | None
+    pass_ifo: int
+    n_evaluations: dict
+    n_iter: int
+    stop_reason: str
+    warnings: tuple
+    objective_label: str
+
+    @property
+    def fun(self):
+        """The objective at the returned point."""
+        return float(self.loss_curve[-1])
+
+
+class SolverComparison:
+    """What `compare_solvers` found; printing it gives the tables.
+
+    Attributes
+    ----------
+    runs : dict of list of ComparedRun
+        By label, one for each seed.
+    gaps : tuple of float
+        Relative gaps, of the objective above ``optimum`` over the same at the start.
+    optimum : float
+        What gaps are taken to.
+    optimum_from : str
+        Where it is from.
+    start : float
+        The objective that runs start from; of several the highest.
+    """
+
+    def __init__(self, runs, gaps, optimum, optimum_from):
+        self.runs = runs
+        self.gaps = gaps
+        self.optimum = optimum
+        self.optimum_from = optimum_from
+        self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
+
+    def _reached(self, run, gap):
+        """Passes and seconds at the first record with such a gap; infinite where there is none."""
+        near = np.flatnonzero(run.loss_curve - self.optimum <= gap * (self.start - self.optimum))
+        if not near.size:
+            return math.inf, math.inf
+        return run.ifo[near[0]] / run.pass_ifo, run.seconds[near[0]]
+
+    @property
+    def table(self):
+        """A dict for each solver, a list of them.
+
+        ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
+        end, each as ``..._median``, ``..._q1`` and ``..._q3`` over the seeds; for each gap ``reached_0.01`` (how many
+        runs did), and ``passes_to_0.01`` and ``seconds_to_0.01`` with the same three endings, infinite where too few
+        did; ``stop_reasons`` (a dict of counts) and ``warnings`` (their number).
+        """
+        scale = self.start - self.optimum
+        rows = []
+        for label, runs in self.runs.items():
+            final = {
+                "objective": [run.fun for run in runs],
+                "gap": [max(run.fun - self.optimum, 0.0) / scale if scale > 0 else 0.0 for run in runs],
+                "ifo": [run.ifo[-1] for run in runs],
+                "passes": [run.ifo[-1] / run.pass_ifo for run in runs],
+                "seconds": [run.seconds[-1] for run in runs],
+                "n_iter": [run.n_iter for run in runs],
+            }
+            row = {"solver": label, "runs": len(runs)}
+            for name, values in final.items():
+                row |= _quartiles(name, values)
+            for gap in self.gaps:
+                passes, seconds = zip(*(self._reached(run, gap) for run in runs), strict=True)
+                row[f"reached_{gap:g}"] = int(np.isfinite(passes).sum())
+                row |= _quartiles(f"passes_to_{gap:g}", passes) | _quartiles(f"seconds_to_{gap:g}", seconds)
+            reasons = [run.stop_reason for run in runs]
+            row["stop_reasons"] = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
+            row["warnings"] = sum(len(run.warnings) for run in runs)
+            rows.append(row)
+        return rows
+
+    @property
+    def warnings(self):
+        """The messages of each solver's runs, and how often each came: a dict of dicts."""
+        found = {}
+        for label, runs in self.runs.items():
+            messages = [message for run in runs for message in run.warnings]
+            found[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
+        return found
+
+    def to_frame(self):
+        """The table as a pandas DataFrame, one row for each solver.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        """
+        import pandas as pd
+
+        rows = [row | {"stop_reasons": stop_reasons(row)} for row in self.table]
+        return pd.DataFrame(rows).set_index("solver")
+
+    def plot(self, *, x="passes", y="gap", ax=None, **kwargs):
+        """Draw the runs, the median of each solver and a band between the quartiles.
+
+        Parameters
+        ----------
+        x : {"passes", "seconds", "ifo", "iterations"}, default="passes"
+        y : {"gap", "objective", "gradient"}, default="gap"
+            "gap" is the absolute one, to ``optimum``.
+        ax : matplotlib.axes.Axes, default=None
+        **kwargs
+            For `sk_stormc.plotting.ConvergenceDisplay.from_results`.
+
+        Returns
+        -------
+        sk_stormc.plotting.ConvergenceDisplay
+        """
+        from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
+
+        best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
+        gap = isinstance(y, str) and y == "gap"
+        optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made
+            return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
+
+    def __str__(self):
+        rows, reach, messages = [], [], []
+        for row in self.table:
+            numbers = (_spread(row, "objective", 8), f"{row['gap_median']:.1e}", f"{row['ifo_median']:.0f}")
+            costs = _spread(row, "passes", 3), _spread(row, "seconds", 2)
+            rows.append((row["solver"], *numbers, *costs, stop_reasons(row), str(row["warnings"])))
+            cells = [_reach(row, what, gap) for what in ("passes", "seconds") for gap in self.gaps]
+            reach.append((row["solver"], *cells))
+        for label, found in self.warnings.items():
+            alike = {}  # but for their numbers
+            for text, count in found.items():
+                alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
+            messages += [f"{label}, {sum(n for _, n in group)} x: {group[0][0]}" for group in alike.values()]
+        n_seeds = max(map(len, self.runs.values()))
+        seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
+        lines = [
+            format_table(
+                ("solver", "objective", "rel. gap", "IFO", "passes", "seconds", "stop", "warnings"), rows, left=1
+            )
+        ]
+        if self.gaps:
+            header = [f"{what} to {gap:g}" for what in ("passes", "seconds") for gap in self.gaps]
+            lines += ["", format_table(("solver", *header), reach, left=1)]
+        lines += [
+            "",
+            f"{seeds}; - where a gap was not reached.",
+            f"Relative gaps are 1 at the start, {self.start:.6g}, and 0 at the optimum, {self.optimum:.10g}.",
+            f"The optimum is {self.optimum_from}.",
+        ]
+        if messages:
+            lines += ["", "Warnings:", *messages]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _quartiles(name, values):
+    values = np.asarray(values, dtype=float)
+    # between a number and infinity there is nothing: the next run's
+    method = "linear" if np.isfinite(values).all() else "higher"
+    found = np.quantile(values, list(QUARTILES.values()), method=method)
+    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, found, strict=True)}
+
+
+def _spread(row, name, digits):
+    low, middle, high = (row[f"{name}_{part}"] for part in QUARTILES)
+    if row["runs"] == 1:
+        return _number(middle, digits)
+    return f"{_number(middle, digits)} [{_number(low, digits)}, {_number(high, digits)}]"
+
+
+def _number(value, digits):
+    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
+
+
+def _reach(row, what, gap):
+    reached = row[f"reached_{gap:g}"]
+    found = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
+    if not reached:
+        return "-"
+    return found if reached == row["runs"] else f"{found} ({reached} of {row['runs']})"
+
+
+def stop_reasons(row):
+    """Those of a row of the table as text, counted where they differ."""
+    reasons = row["stop_reasons"]
+    return ", ".join(name if len(reasons) == 1 else f"{name} {count}" for name, count in reasons.items())

@@ -1,0 +1,303 @@
+"""A problem of the user's own, from callables."""
+
+import numpy as np
+
+from sk_stormc.core.declared import check_attributes
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.validation import as_numbers, check_int, check_metric, plain, short
+
+__all__ = ["FiniteSumComposition"]
+
+COMPARED = 8  # components on which differences are compared with those of twice the step
+
+
+class FiniteSumComposition(CompositionalProblem):
+    """Minimise (1/n) sum_i f_i(x, u) + R(x) with u = (1/m) sum_j g_j(x), from plain callables.
+
+    All callables but ``outer`` take an integer array of components, in which one may occur several times, and return
+    the **mean** over them. All components come as ``np.arange``. What they return may be a list or of another float
+    type: it is converted to that of x0. x and u must not be written into.
+
+    Parameters
+    ----------
+    inner : callable
+        ``inner(x, j)``: the mean of g_j(x), of shape (l,).
+    inner_jacobian : callable or None
+        ``inner_jacobian(x, j)``: the mean of the Jacobians of g_j, of shape (l, n_variables). None, without
+        ``inner_vjp``, takes central differences; see Notes.
+    outer_gradient : callable
+        ``outer_gradient(x, u, i)``: the mean of the gradients of f_i in u, of shape (l,); where f uses x directly,
+        the tuple (f_x, f_u) with the gradient in x, of shape (n_variables,), first.
+    outer : callable
+        ``outer(x, u)``: the mean of all f_i(x, u), a number.
+    n_inner, n_outer : int
+        m and n; 1 for a function that is no average.
+    n_variables : int, default=None
+        Length of x; None means that of x0.
+    inner_vjp : callable, default=None
+        In place of ``inner_jacobian`` where l or n_variables is large: ``inner_vjp(x, j, v)`` is the mean of
+        J_j(x).T @ v, of shape (n_variables,). The Jacobian is then of kind "operator", taken anew on each inner batch.
+    x0 : array-like of shape (n_variables,), default=None
+        The start; None means zeros. A float32 array makes float32 runs.
+    penalty : object of `sk_stormc.penalties`, default=None
+        R.
+    metric : array-like of shape (n_variables,) or (n_variables, n_variables), default=None
+        About the inverse Hessian; None is the plain step.
+    inner_floor : float, default=None
+        f is defined for u > inner_floor only.
+
+    Attributes
+    ----------
+    by_differences : bool
+        Whether the Jacobian is taken by differences.
+
+    Raises
+    ------
+    ValueError
+        For an argument out of its range, a callable that returns a wrong shape, no mean or (``inner`` and its
+        derivative) no finite numbers: each is called at x0 with the first component, once and twice. For differences
+        that do not settle.
+
+    Notes
+    -----
+    Differences have the step eps^(1/3) max(1, abs(x_k)), eps that of x0's type, so x should be of the order of 1 or
+    larger. At construction they are compared with those of twice the step, at x0 on eight components. An evaluation of
+    the Jacobian then costs 2 n_variables calls of ``inner``; IFO and ``n_evaluations`` count it as one, as they count
+    draws and Jacobians.
+
+    `check_problem` compares the callables with one another; a formula that is wrong at a later point is found there.
+
+    Examples
+    --------
+    The mean loss and its deviation above the mean, mean (l_i - u)_+^2 with u = mean l_j, of a line through points:
+
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import FiniteSumComposition, check_problem
+    >>> rng = np.random.default_rng(0)
+    >>> A, b = rng.normal(size=(500, 3)), rng.normal(size=500)
+    >>> def losses(x, j):
+    ...     return (A[j] @ x - b[j]) ** 2
+    >>> def slopes(x, j):
+    ...     return 2 * (A[j] @ x - b[j])[:, None] * A[j]
+    >>> def outer_gradient(x, u, i):
+    ...     above = 2 * np.maximum(losses(x, i) - u, 0)
+    ...     return ((1 + above)[:, None] * slopes(x, i)).mean(0), -above.mean(keepdims=True)
+    >>> problem = FiniteSumComposition(
+    ...     inner=lambda x, j: losses(x, j).mean(keepdims=True),
+    ...     inner_jacobian=lambda x, j: slopes(x, j).mean(0, keepdims=True),
+    ...     outer_gradient=outer_gradient,
+    ...     outer=lambda x, u: np.mean(losses(x, slice(None)) + np.maximum(losses(x, slice(None)) - u, 0) ** 2),
+    ...     n_inner=500, n_outer=500, n_variables=3,
+    ... )
+    >>> check_problem(problem)
+    >>> minimize(problem, random_state=0).stop_reason
+    'converged'
+    """
+
+    def __init__(
+        self,
+        inner,
+        inner_jacobian,
+        outer_gradient,
+        outer,
+        n_inner,
+        n_outer,
+        n_variables=None,
+        *,
+        inner_vjp=None,
+        x0=None,
+        penalty=None,
+        metric=None,
+        inner_floor=None,
+    ):
+        self._functions = {
+            "inner": inner,
+            "inner_jacobian": inner_jacobian,
+            "inner_vjp": inner_vjp,
+            "outer_gradient": outer_gradient,
+            "outer": outer,
+        }
+        for name, function in self._functions.items():
+            if not callable(function) and not (function is None and name in ("inner_jacobian", "inner_vjp")):
+                raise ValueError(f"{name} must be callable, got {function!r}")
+        if inner_jacobian is not None and inner_vjp is not None:
+            raise ValueError("inner_vjp must be None where inner_jacobian is given, got both")
+        check_int("n_inner", n_inner, low=1)
+        check_int("n_outer", n_outer, low=1)
+        self.n_inner, self.n_outer = int(n_inner), int(n_outer)
+        self._x0 = _start(x0, n_variables)
+        self.n_variables = self._x0.size
+        self.jacobian_kind = "sampled" if inner_vjp is None else "operator"
+        self.by_differences = inner_jacobian is None and inner_vjp is None
+        self.penalty, self.inner_floor = penalty, plain(inner_floor)
+        self.metric = None
+        if metric is not None:
+            self.metric = check_metric("metric", metric, self.n_variables).astype(self._x0.dtype)
+        check_attributes(self)
+        self._everything = {n: _all_of(n) for n in (self.n_inner, self.n_outer)}
+        self._u_shape = None
+        self._check_callables()
+        if self.by_differences:
+            self._check_differences()
+
+    def initial_point(self, rng):
+        """x0."""
+        return self._x0.copy()
+
+    def inner_batch(self, draws):
+        """The indices; None stays None and stands for all, so that no state holds them."""
+        return draws
+
+    def outer_batch(self, draws):
+        """The indices."""
+        return draws
+
+    def inner(self, x, batch):
+        """u, of shape (l,)."""
+        return self._call("inner", self._u_shape, x, self._indices(batch, self.n_inner))
+
+    def jacobian(self, x, batch):
+        """J, of shape (l, n_variables); with ``inner_vjp`` the pair (x, batch)."""
+        if self._functions["inner_vjp"] is not None:
+            return x, batch
+        if self.by_differences:
+            return self._differences(x, batch)
+        shape = (*self._u_shape, self.n_variables)
+        return self._call("inner_jacobian", shape, x, self._indices(batch, self.n_inner))
+
+    def vjp(self, J, v):
+        """J.T @ v."""
+        if self._functions["inner_vjp"] is None:
+            return super().vjp(J, v)
+        x, batch = J
+        return self._call("inner_vjp", (self.n_variables,), x, self._indices(batch, self.n_inner), v)
+
+    def outer_gradient(self, x, u, batch):
+        """f_x, or None, and f_u."""
+        value = self._functions["outer_gradient"](x, u, self._indices(batch, self.n_outer))
+        several = isinstance(value, list) and any(np.ndim(part) for part in value)
+        if several or (isinstance(value, tuple) and len(value) != 2):
+            expected = "one vector f_u, or the tuple (f_x, f_u)"
+            raise ValueError(f"outer_gradient must return {expected}, got a {type(value).__name__} of {len(value)}")
+        f_x, f_u = value if isinstance(value, tuple) else (None, value)
+        if f_x is not None:
+            f_x = self._array("the first of the tuple (f_x, f_u) of outer_gradient", f_x, x.shape)
+        return f_x, self._array("f_u of outer_gradient", f_u, self._u_shape)
+
+    def outer(self, x, u):
+        """f(x, u) over all components."""
+        value = self._functions["outer"](x, u)
+        self._array("outer", value, ())
+        return float(value)  # not rounded to the type of x
+
+    def _indices(self, batch, n):
+        return self._everything[n] if batch is None else batch
+
+    def _call(self, name, shape, *args):
+        return self._array(name, self._functions[name](*args), shape)
+
+    def _array(self, name, value, shape):
+        """What a callable returned, as an array of x0's type, its shape checked; shape None is any vector."""
+        try:
+            array = np.asarray(value)
+            if array.dtype.kind not in "fiub":
+                raise TypeError
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must return real numbers, got {short(value)}") from None
+        if (array.ndim != 1 or not array.size) if shape is None else array.shape != shape:
+            expected = "(l,), a vector for each inner value" if shape is None else shape
+            raise ValueError(f"{name} must be of shape {expected}, got shape {array.shape}")
+        return array.astype(self._x0.dtype, copy=False)
+
+    # what is looked at before anything is run
+
+    def _check_callables(self):
+        """Call each at x0 with the first component, once and twice: shapes, numbers, and the mean of equals."""
+        x, values = self._x0.copy(), []
+        with np.errstate(all="ignore"):  # one component's u need not be in the domain of f
+            for times in (1, 2):
+                j = np.zeros(times, dtype=np.intp)
+                value = {"inner": self.inner(x, j)}
+                self._u_shape = value["inner"].shape
+                if self._functions["inner_jacobian"] is not None:
+                    value["inner_jacobian"] = self.jacobian(x, j)
+                if self._functions["inner_vjp"] is not None:
+                    value["inner_vjp"] = self.vjp((x, j), np.ones_like(value["inner"]))
+                for name in value:
+                    if not np.isfinite(value[name]).all():
+                        raise ValueError(f"{name} must be finite at x0, got {short(value[name])}")
+                f_x, value["outer_gradient"] = self.outer_gradient(x, value["inner"], j)
+                if f_x is not None:
+                    value["outer_gradient"] = np.concatenate([f_x, value["outer_gradient"]])
+                values.append(value)
+            self.outer(x, values[0]["inner"])
+        for name, once in values[0].items():
+            twice = values[1][name]
+            if once.shape != twice.shape or (once.any() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)):
+                raise ValueError(
+                    f"{name} must return the mean over its indices, got {short(twice)} for the first component twice, "
+                    f"and {short(once)} for it once"
+                )
+
+    def _steps(self, x):
+        return np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
+
+    def _around(self, x, batch, factor):
+        """inner at x + c h_k e_k and x - c h_k e_k for all k, of shape (2, n_variables, l), and the ways between."""
+        steps = (factor * self._steps(x)).astype(x.dtype)
+        values, ways = np.empty((2, x.size, *self._u_shape), x.dtype), np.empty(x.size, x.dtype)
+        for k, step in enumerate(steps):
+            up, down = x.copy(), x.copy()
+            up[k] += step
+            down[k] -= step
+            values[:, k] = self.inner(up, batch), self.inner(down, batch)
+            ways[k] = up[k] - down[k]
+        return values, ways[:, None]
+
+    def _differences(self, x, batch):
+        (up, down), way = self._around(x, batch, 1)
+        return ((up - down) / way).T
+
+    def _check_differences(self):
+        """Compare slopes and second differences with those of twice the step, which show a kink."""
+        x, eps = self._x0, float(np.finfo(self._x0.dtype).eps)
+        some = np.unique(np.linspace(0, self.n_inner - 1, COMPARED).astype(np.intp))
+        with np.errstate(all="ignore"):
+            u = self.inner(x, some)
+            (up, down), way = self._around(x, some, 1)
+            (up_2, down_2), way_2 = self._around(x, some, 2)
+            slope, bend = (up - down) / way, (up + down - 2 * u) / way
+            slope_2, bend_2 = (up_2 - down_2) / way_2, (up_2 + down_2 - 2 * u) / way_2
+            error = np.maximum(np.abs(slope_2 - slope), 2 * np.abs(bend_2 - 2 * bend)).max(1)
+            rounding = 100 * eps * np.abs(up_2).max(initial=np.abs(u).max()) / way.min()
+            bound = eps**0.25 * (np.abs(slope).max() + np.abs(bend_2).max()) + rounding
+        if not (error <= bound).all():
+            k = int(np.argmax(~(error <= bound)))
+            raise ValueError(
+                f"inner must be smooth at x0 where inner_jacobian is None, got differences in variable {k} that "
+                f"differ by {error[k]:.2g} between steps of {way[k, 0] / 2:.2g} and twice as much (tolerance "
+                f"{bound:.2g}): a kink, noise, arithmetic of less precision than x, or x of a scale far below 1. "
+                "Give inner_jacobian or inner_vjp"
+            )
+
+
+def _all_of(n):
+    indices = np.arange(n)
+    indices.flags.writeable = False
+    return indices
+
+
+def _start(x0, n_variables):
+    """x0, checked against n_variables; zeros where it is None."""
+    check_int("n_variables", n_variables, low=1, words=(None,))
+    if x0 is None:
+        if n_variables is None:
+            raise ValueError("n_variables must be an integer >= 1 where x0 is None, got None")
+        return np.zeros(n_variables)
+    x0 = as_numbers("x0", x0, np.float32 if getattr(x0, "dtype", None) == np.float32 else float)
+    if x0.ndim != 1 or not x0.size or (n_variables is not None and x0.size != n_variables):
+        raise ValueError(f"x0 must be of shape ({n_variables or 'n_variables'},), got shape {x0.shape}")
+    if not np.isfinite(x0).all():
+        raise ValueError(f"x0 must be finite, got {x0[~np.isfinite(x0)][0]} at {np.argmin(np.isfinite(x0))}")
+    return x0

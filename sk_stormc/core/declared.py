@@ -1,0 +1,59 @@
+"""What a problem declares, checked before anything of it is evaluated; and that a Jacobian is plain data."""
+
+import copyreg
+import io
+import math
+import pickle
+from numbers import Integral, Real
+
+import numpy as np
+
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.validation import check_metric, short
+
+__all__ = ["check_attributes", "require", "require_plain"]
+
+
+def require(good, problem, name, message):
+    """A ValueError that names the problem's class and the method or attribute, unless good."""
+    if not good:
+        raise ValueError(f"{type(problem).__name__}.{name}: {message}")
+
+
+def check_attributes(problem):
+    """Check what a problem declares, before anything of it is evaluated."""
+    if not isinstance(problem, CompositionalProblem):
+        raise ValueError(f"problem must be a CompositionalProblem, got {short(problem)}")
+    for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
+        value = getattr(problem, name, None)
+        good = isinstance(value, Integral) and not isinstance(value, bool) and value > 0
+        require(good, problem, name, f"must be a positive int, got {short(value)}")
+    d, k, kind, floor = problem.n_variables, problem.n_blocks, problem.jacobian_kind, problem.inner_floor
+    require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
+    good = kind in ("sampled", "constant", "operator")
+    require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {short(kind)}")
+    good = floor is None or (isinstance(floor, Real) and math.isfinite(floor))
+    require(good, problem, "inner_floor", f"must be a finite number or None, got {short(floor)}")
+    own = type(problem).__name__
+    check_penalty(problem.penalty, d, f"{own}.penalty:")
+    if problem.metric is not None and not isinstance(problem.metric, Metric):
+        good = isinstance(problem.metric, np.ndarray)
+        require(good, problem, "metric", f"must be None, an array of numbers or a Metric, got {short(problem.metric)}")
+        check_metric(f"{own}.metric:", problem.metric, d)
+
+
+def _refuse(problem):
+    raise pickle.PicklingError("it refers to the problem")
+
+
+def require_plain(problem, J):
+    """A ValueError where a Jacobian cannot be pickled, or refers to the problem."""
+    pickler = pickle.Pickler(file := io.BytesIO())
+    pickler.dispatch_table = copyreg.dispatch_table | {type(problem): _refuse}
+    try:
+        pickler.dump(J)
+        pickle.loads(file.getvalue())
+    except Exception as error:  # whatever the user's objects raise
+        raise ValueError(f"{type(problem).__name__}.jacobian: is no plain data, {error}") from error

@@ -1,0 +1,275 @@
+"""Metrics: what steps are measured in. A step is along ``metric.apply(F)``, so a metric is about the inverse Hessian.
+
+A problem's ``metric`` is None (plain steps), an array (a vector is a diagonal, a square array a matrix), or an object
+of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sk_stormc.utils.types import ArrayLike, FloatArray
+from sk_stormc.utils.validation import check_int, check_metric, short
+
+__all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
+
+
+class Metric:
+    """A symmetric positive definite matrix M, by what a step needs of it.
+
+    Attributes
+    ----------
+    stays : bool
+        Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
+        combined.
+    curvature : float or None
+        L of the problem in this metric, where it is known; else methods probe it.
+    has_prox : bool
+        Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
+        ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
+    """
+
+    stays = True
+    curvature = None
+    has_prox = False
+
+    def bound(self, oracle):
+        """The metric for one run, whose oracle this is: another object where it follows what the run has drawn.
+
+        Parameters
+        ----------
+        oracle : Oracle
+
+        Returns
+        -------
+        Metric
+        """
+        return self
+
+    def at(self, x: FloatArray, t: int) -> Metric:
+        """The metric of the step that leaves x at iteration t.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        t : int
+
+        Returns
+        -------
+        Metric
+        """
+        return self
+
+    def apply(self, F: FloatArray) -> FloatArray:
+        """M F, the direction of a step.
+
+        Parameters
+        ----------
+        F : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        raise NotImplementedError
+
+    def size(self, x: FloatArray) -> float:
+        """sqrt(x^T M^-1 x), or a lower bound where that is dear: it says whether a step is below rounding.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        raise NotImplementedError
+
+    def block_lengths(self, q: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
+        """Lengths of the blocks of a direction, which step 6 of Algorithm 1 limits one by one.
+
+        Parameters
+        ----------
+        q : ndarray of shape (n_variables,)
+        p : ndarray of shape (n_variables,)
+            M^-1 q.
+        n_blocks : int
+
+        Returns
+        -------
+        ndarray of shape (n_blocks,)
+        """
+        return np.sqrt(np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1)))
+
+    def root(self) -> float | FloatArray | None:
+        """R with R R^T = M: a vector for a diagonal M, else lower triangular; None where it is not to be had.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,) or (n_variables, n_variables), or None
+        """
+        return None
+
+
+class Identity(Metric):
+    """M = I, the plain step of the papers."""
+
+    has_prox = True
+
+    def apply(self, F: FloatArray) -> FloatArray:
+        """F itself."""
+        return F
+
+    def apply_inverse(self, q: FloatArray) -> FloatArray:
+        """q itself."""
+        return q
+
+    def prox_step(self, learning_rate: float) -> float | FloatArray:
+        """What a penalty's `prox` is given as its step."""
+        return learning_rate
+
+    def size(self, x: FloatArray) -> float:
+        """The Euclidean length."""
+        return float(np.linalg.norm(x))
+
+    def root(self) -> float | FloatArray | None:
+        """The number 1."""
+        return 1.0
+
+
+class Diagonal(Metric):
+    """M = diag(values), such as the assets' inverse variances.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_variables,)
+        Finite and > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.metrics import Diagonal
+    >>> Diagonal(np.array([4.0, 1.0])).apply(np.array([1.0, 1.0]))
+    array([4., 1.])
+    """
+
+    has_prox = True
+
+    def __init__(self, values: FloatArray):
+        self.values = values
+
+    def apply(self, F: FloatArray) -> FloatArray:
+        """M F."""
+        return self.values * F
+
+    def apply_inverse(self, q: FloatArray) -> FloatArray:
+        """M^-1 q."""
+        return q / self.values
+
+    def prox_step(self, learning_rate: float) -> float | FloatArray:
+        """What a penalty's `prox` is given as its step: one number a variable."""
+        return learning_rate * self.values
+
+    def size(self, x: FloatArray) -> float:
+        """sqrt(x^T M^-1 x)."""
+        return float(np.linalg.norm(x / self.root()))
+
+    def root(self) -> float | FloatArray | None:
+        """The vector sqrt(values)."""
+        return np.sqrt(self.values)
+
+
+class Matrix(Metric):
+    """M = values, a full matrix.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_variables, n_variables)
+        Symmetric and positive definite.
+    """
+
+    def __init__(self, values: FloatArray):
+        self.values = values
+
+    def apply(self, F: FloatArray) -> FloatArray:
+        """M F."""
+        return self.values @ F
+
+    def size(self, x: FloatArray) -> float:
+        """max_j |x_j| / sqrt(M_jj), a lower bound by the Cauchy-Schwarz inequality."""
+        return float(np.max(np.abs(x) / np.sqrt(self.values.diagonal())))
+
+    def root(self) -> float | FloatArray | None:
+        """The Cholesky factor."""
+        return np.linalg.cholesky(self.values)
+
+
+class LowRank(Metric):
+    """M = diag(scale) - W W^T, kept as n_variables (rank + 1) numbers.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (n_variables,)
+    W : ndarray of shape (n_variables, rank)
+        Small enough for M to be positive definite.
+    """
+
+    def __init__(self, scale: FloatArray, W: FloatArray):
+        self.scale, self.W = scale, W
+
+    def apply(self, F: FloatArray) -> FloatArray:
+        """M F."""
+        return self.scale * F - self.W @ (F @ self.W)
+
+    def size(self, x: FloatArray) -> float:
+        """sqrt(x^T M^-1 x), by Woodbury's formula."""
+        y, W = x / self.scale, self.W.astype(float)
+        inner = np.eye(W.shape[1]) - W.T @ (W / self.scale[:, None])
+        return math.sqrt(float(x @ y + (y @ W) @ np.linalg.solve(inner, y @ W)))
+
+
+def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
+    """A problem's ``metric`` as an object.
+
+    Parameters
+    ----------
+    metric : None, array-like or Metric
+    n_variables : int
+
+    Returns
+    -------
+    Metric
+
+    Raises
+    ------
+    ValueError
+        For an array of another shape, or one that is not finite, symmetric and positive definite; for a `LowRank`
+        metric of another shape.
+    """
+    check_int("n_variables", n_variables, low=1)
+    if metric is None:
+        return Identity()
+    if isinstance(metric, Metric):
+        if type(metric) in (Diagonal, Matrix):
+            dimensions = 1 if type(metric) is Diagonal else 2
+            found = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
+            if found.ndim != dimensions:
+                raise ValueError(f"values of the metric {type(metric).__name__} must have {dimensions} dimension(s)")
+        if type(metric) is LowRank:
+            _check_low_rank(metric, n_variables)
+        return metric
+    values = check_metric("metric", metric, n_variables)
+    return Diagonal(values) if values.ndim == 1 else Matrix(values)
+
+
+def _check_low_rank(metric, n_variables):
+    scale, W = np.asarray(metric.scale), np.asarray(metric.W)
+    if scale.dtype.kind not in "fiu" or scale.shape != (n_variables,) or not (np.isfinite(scale) & (scale > 0)).all():
+        raise ValueError(f"scale of the metric LowRank must be {n_variables} finite numbers > 0, got {short(scale)}")
+    if W.dtype.kind not in "fiu" or W.ndim != 2 or len(W) != n_variables or not np.isfinite(W).all():
+        raise ValueError(
+            f"W of the metric LowRank must be finite numbers of shape ({n_variables}, rank), got {short(W)}"
+        )

@@ -1,0 +1,389 @@
+"""Penalties and constraints R(x): their value, their proximal operator, the projection on their domain.
+
+Every step of every solver is x~ = prox_{eta R}(x - eta D F), with D the diagonal
+metric, so ``step`` is a number or one number a coordinate. In the second case the operator is the one in the
+norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.utils.types import ArrayLike, FloatArray
+from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
+
+__all__ = ["Box", "L1", "Simplex", "check_penalty"]
+
+
+def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
+    """Raise where something is no penalty, or has no feasible point with so many variables.
+
+    Parameters
+    ----------
+    penalty : object or None
+    n_variables : int
+    name : str, default="penalty"
+        How the error names it.
+
+    Raises
+    ------
+    ValueError
+        For an object without the methods value, prox and project, a class in place of an instance, and for bounds
+        that do not fit.
+
+    Examples
+    --------
+    >>> from sk_stormc.penalties import Simplex, check_penalty
+    >>> check_penalty(Simplex(), 3)
+    >>> check_penalty("l1", 3)
+    Traceback (most recent call last):
+        ...
+    ValueError: penalty must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of \
+sk_stormc.penalties have, got 'l1'
+    """
+    check_int("n_variables", n_variables, low=1)
+    if penalty is None:
+        return
+    methods = all(callable(getattr(penalty, method, None)) for method in ("value", "prox", "project"))
+    if isinstance(penalty, type) or not methods:
+        raise ValueError(
+            f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of "
+            f"sk_stormc.penalties have, got {short(penalty)}"
+        )
+    if hasattr(penalty, "check"):
+        penalty.check(n_variables)
+
+
+def _floating(x):
+    """x as an array of floats: integers would cut off what a step or a projection makes of them."""
+    x = np.asarray(x)
+    return x if x.dtype.kind == "f" else x.astype(float)
+
+
+def _soft(x, threshold):
+    return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
+
+
+class L1:
+    """The l1 norm, R(x) = alpha |x|_1.
+
+    Parameters
+    ----------
+    alpha : float
+        Weight of the norm, >= 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.penalties import L1
+    >>> L1(1.0).prox(np.array([3.0, -0.2, -2.0]), 0.5)
+    array([ 2.5, -0. , -1.5])
+    """
+
+    def __init__(self, alpha: float):
+        check_number("alpha", alpha, low=0)
+        self.alpha = float(alpha)
+
+    def __repr__(self):
+        return f"L1(alpha={self.alpha})"
+
+    def value(self, x: ArrayLike) -> float:
+        """R(x).
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self.alpha * float(np.abs(x).sum(dtype=np.float64))
+
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
+        """Soft thresholding at ``alpha * step``.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        step : float or ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        x = _floating(x)
+        return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
+
+    def project(self, x: ArrayLike) -> FloatArray:
+        """x itself, integers as floats: every point is feasible.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return _floating(x)
+
+
+class Box:
+    """Bounds low <= x <= high, with an optional budget sum_j x_j = budget and l1 norm.
+
+    Parameters
+    ----------
+    low, high : float or array-like of shape (n_variables,)
+        Bounds; infinite ones are allowed where there is no budget or the budget is reachable.
+    budget : float, default=None
+        The sum the coordinates must have.
+    alpha : float, default=0.0
+        Weight of an l1 norm beside the bounds.
+
+    Raises
+    ------
+    ValueError
+        Where low > high, a bound is NaN, or no point between the bounds has the budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.penalties import Box
+    >>> Box(0.0, 0.6, budget=1.0).prox(np.array([2.0, 0.5, 0.0]), 1.0)
+    array([0.6, 0.4, 0. ])
+    """
+
+    def __init__(self, low: ArrayLike, high: ArrayLike, budget: float | None = None, alpha: float = 0.0):
+        given = f"got low={low!r}, high={high!r}"
+        low, high = as_numbers("low", low), as_numbers("high", high)  # copies: the caller's arrays may change
+        if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
+            raise ValueError(f"low and high must be scalars or of one length, got shapes {low.shape} and {high.shape}")
+        self.low, self.high = (np.array(b) for b in np.broadcast_arrays(low, high))
+        if np.isnan(low).any() or np.isnan(high).any():
+            raise ValueError(f"low and high must not be NaN or None, {given}")
+        if (low == np.inf).any() or (high == -np.inf).any():
+            raise ValueError(f"low must be below infinity and high above -infinity, {given}")
+        wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
+        if wrong.size:
+            j = wrong[0]
+            raise ValueError(
+                f"low must not exceed high, got low={np.atleast_1d(self.low)[j]} > "
+                f"high={np.atleast_1d(self.high)[j]} for coordinate {j}"
+            )
+        check_number("budget", budget, words=(None,))
+        self.budget = None if budget is None else float(budget)
+        self._l1 = L1(alpha)
+        self.alpha = self._l1.alpha
+
+    def __repr__(self):
+        low, high = (short(bound) if bound.ndim else f"{float(bound)}" for bound in (self.low, self.high))
+        budget = "" if self.budget is None else f", budget={self.budget}"
+        return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
+
+    def value(self, x: ArrayLike) -> float:
+        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self._l1.value(x)
+
+    def check(self, n_variables: int) -> None:
+        """Raise where no feasible point with ``n_variables`` coordinates exists.
+
+        Parameters
+        ----------
+        n_variables : int
+
+        Raises
+        ------
+        ValueError
+            If the bounds have another length, or the budget cannot be reached.
+        """
+        if self.low.ndim and self.low.shape != (n_variables,):
+            raise ValueError(
+                f"low and high must be scalars or of shape ({n_variables},), got {self.low.shape}"
+            )
+        if self.budget is not None:
+            least, most = (float(np.broadcast_to(b, n_variables).sum()) for b in (self.low, self.high))
+            slack = 1e-10 * max(1.0, abs(self.budget))  # the sums are rounded
+            if not least - slack <= self.budget <= most + slack:
+                raise ValueError(
+                    f"budget={self.budget} is unreachable: between the bounds the {n_variables} coordinates "
+                    f"sum to a value from {least} to {most}"
+                )
+
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
+        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        step : float or ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return self._solve(x, step, self.alpha)
+
+    def project(self, x: ArrayLike) -> FloatArray:
+        """The nearest feasible point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return self._solve(x, 1.0, 0.0)
+
+    def _solve(self, x, step, alpha):
+        threshold = alpha * step
+
+        def shrink(z):
+            return _soft(z, threshold) if alpha else z
+
+        bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
+        return within(self, x, step, shrink, [*bends, threshold, -threshold])
+
+
+def within(box, x, step, shrink, bends):
+    """clip(shrink(x - step nu)) between the bounds of a `Box`, with nu such that its budget is met.
+
+    Parameters
+    ----------
+    box : Box
+    x : ndarray of shape (n_variables,)
+    step : float or ndarray of shape (n_variables,)
+    shrink : callable
+        Of each coordinate: rising, piecewise linear with slopes 0 and 1.
+    bends : list of float or ndarray of shape (n_variables,)
+        Where the slope of clip(shrink(z)) changes.
+
+    Returns
+    -------
+    ndarray of shape (n_variables,)
+    """
+
+    def at(nu):
+        return np.clip(shrink(x - step * nu), box.low, box.high)
+
+    x = _floating(x)
+    dtype, x = x.dtype, x.astype(float)
+    solution = at(0.0)
+    if box.budget is not None:
+        for _ in range(3):
+            nu = _multiplier(box, x, step, bends, lambda nu: at(nu).sum())
+            solution = at(nu)
+            if abs(solution.sum() - box.budget) <= 1e-12 * max(1.0, abs(box.budget)):
+                break
+            x = x - step * nu  # nu was as large as x, and rounded as such
+    return solution.astype(dtype, copy=False)
+
+
+def _multiplier(box, x, step, bends, total):
+    """nu with total(nu) = budget, by bisection.
+
+    total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
+    those, then one interpolation, is exact.
+    """
+    kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
+    kinks = kinks[np.isfinite(kinks)]
+    first, last = 0, len(kinks) - 1
+    while last - first > 1:
+        middle = (first + last) // 2
+        first, last = (middle, last) if total(kinks[middle]) >= box.budget else (first, middle)
+    a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
+    over, under = total(a), total(b)
+    if over >= box.budget >= under and over > under:
+        part = (over - box.budget) / (over - under)  # from the nearer end, which rounds less
+        return a + (b - a) * part if part < 0.5 else b - (b - a) * ((box.budget - under) / (over - under))
+    # beyond the outermost kinks only the coordinates without a bound there move
+    a, over, bound = (b, under, box.low) if under > box.budget else (a, over, box.high)
+    slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
+    return a + (over - box.budget) / slope if slope else a
+
+
+class Simplex:
+    """The probability simplex: x >= 0, sum_j x_j = total.
+
+    Parameters
+    ----------
+    total : float, default=1.0
+        The sum, > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.penalties import Simplex
+    >>> Simplex().prox(np.array([0.9, 0.5, -1.0]), 1.0)
+    array([0.7, 0.3, 0. ])
+    """
+
+    def __init__(self, total: float = 1.0):
+        check_number("total", total, low=0, inclusive=False)
+        self.total = float(total)
+
+    def __repr__(self):
+        return f"Simplex(total={self.total})"
+
+    def value(self, x: ArrayLike) -> float:
+        """0: the constraint is kept by `prox`, not by an infinite value.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return 0.0
+
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
+        """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting).
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        step : float or ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        x = _floating(x)
+        step = np.broadcast_to(np.asarray(step, float), x.shape)
+        z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
+        order = np.argsort(-z / step)
+        nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
+        positive = np.flatnonzero(z[order] > nu * step[order])
+        if not positive.size:  # x spans the number range: all on the largest
+            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(x.dtype)
+        solution = z - nu[positive[-1]] * step
+        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # rounding is not a weight
+        return solution.astype(x.dtype, copy=False)
+
+    def project(self, x: ArrayLike) -> FloatArray:
+        """The nearest feasible point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return self.prox(x, 1.0)

@@ -1,0 +1,409 @@
+"""The contract of a compositional problem: what is minimised, and nothing of how."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.utils.types import Array, FloatArray
+
+__all__ = ["CompositionalProblem"]
+
+
+class CompositionalProblem(ABC):
+    """Minimise Phi(x) = (1/n) sum_i f_i(x, u) + R(x) with u = g(x) = (1/m) sum_j g_j(x).
+
+    A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
+    oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
+    Where g(x) can leave the range of numbers, `log_scale` and `scaled` express it in a unit that moves with x.
+
+    Attributes
+    ----------
+    n_inner, n_outer, n_variables : int
+        m, n and the length of the flat x.
+    n_blocks : int, default=1
+        x as (n_blocks, n_variables // n_blocks), for the normalised step per block.
+    jacobian_kind : {"sampled", "constant", "operator"}
+        "sampled": an array, tracked by step 9 of Algorithm 1. "constant": does not depend on x; taken exactly
+        once where the solver's B_dg is None. "operator": any plain data, used through `vjp` only, taken anew
+        on each inner batch.
+    metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a `sk_stormc.metrics.Metric`
+        About the inverse Hessian: steps are along ``metric @ F``.
+    inner_floor : None or float
+        f is defined for u > inner_floor only.
+    penalty : None or an object of `sk_stormc.penalties`
+        R.
+    defaults : dict
+        What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
+        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
+        "precision" and "inertia" hold for the steps of every method (inertia not for the anchored rule and L-BFGS).
+    paper : dict
+        STORM-C's published constants for this problem, by parameter name.
+    """
+
+    n_inner: int
+    n_outer: int
+    n_variables: int
+    n_blocks = 1
+    jacobian_kind = "sampled"
+    metric = None
+    inner_floor = None
+    penalty = None
+    defaults = {}
+    paper = {}
+
+    def initial_point(self, rng: np.random.Generator) -> FloatArray:
+        """A start x_0: zeros; its dtype is the run's.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return np.zeros(self.n_variables)
+
+    def draw_inner(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Draws of inner components: indices j, uniform with replacement.
+
+        Weights, a successor for every state or a stream are an override of this.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+            The leading axes of the result, (n_batches, batch_size).
+
+        Returns
+        -------
+        ndarray
+            Of which ``draws[k]`` is handed to `inner_batch`.
+        """
+        return rng.integers(self.n_inner, size=shape)
+
+    def draw_outer(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Draws of outer components: indices i, uniform with replacement.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray
+        """
+        return rng.integers(self.n_outer, size=shape)
+
+    def batch_sizes(self, size):
+        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
+
+        Parameters
+        ----------
+        size : int or None
+
+        Returns
+        -------
+        tuple
+        """
+        return size, size, size
+
+    def accept_batch_sizes(self, name, sizes):
+        """Raise a ValueError for batches that the problem cannot give; ``name`` is the parameter's.
+
+        Parameters
+        ----------
+        name : str
+        sizes : tuple
+            (B_g, B_dg, B_f), None for all components.
+        """
+        return
+
+    def price(self, kind, size):
+        """IFO of a drawn batch: its components, and what is evaluated besides them.
+
+        Parameters
+        ----------
+        kind : {"inner", "jacobian", "outer"}
+        size : int
+            Number of draws.
+
+        Returns
+        -------
+        int
+        """
+        return size
+
+    def sources(self, generators):
+        """What `draw_inner` and `draw_outer` are given for each kind of batch: g, its Jacobian, f.
+
+        Parameters
+        ----------
+        generators : list of numpy.random.Generator
+
+        Returns
+        -------
+        list
+            The generators; for a stream, positions in it instead.
+        """
+        return generators
+
+    def lasts(self, sources, size):
+        """Whether there are components for batches of this size; only a stream ends.
+
+        Parameters
+        ----------
+        sources : iterable
+            Of `sources`.
+        size : int
+
+        Returns
+        -------
+        bool
+        """
+        return True
+
+    @abstractmethod
+    def inner_batch(self, draws: Array | None) -> Any:
+        """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
+
+        Parameters
+        ----------
+        draws : ndarray or None
+            What `draw_inner` drew; None means all components, without a copy.
+
+        Returns
+        -------
+        object
+            Anything that `inner` and `jacobian` understand.
+        """
+
+    @abstractmethod
+    def outer_batch(self, draws: Array | None) -> Any:
+        """Gather a batch of outer components.
+
+        Parameters
+        ----------
+        draws : ndarray or None
+
+        Returns
+        -------
+        object
+            Anything that `outer_gradient` understands.
+        """
+
+    @abstractmethod
+    def inner(self, x: FloatArray, batch: Any) -> FloatArray:
+        """g(x, B), the batch's mean.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : object
+            From `inner_batch`.
+
+        Returns
+        -------
+        ndarray of shape (l,)
+        """
+
+    @abstractmethod
+    def jacobian(self, x: FloatArray, batch: Any) -> Any:
+        """dg(x, B), the batch's mean: plain data, with no reference to the problem.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : object
+            From `inner_batch`.
+
+        Returns
+        -------
+        ndarray of shape (l, n_variables)
+            Or what `vjp` understands.
+        """
+
+    def vjp(self, J: Any, v: FloatArray) -> FloatArray:
+        """J.T @ v.
+
+        Parameters
+        ----------
+        J : ndarray of shape (l, n_variables)
+        v : ndarray of shape (l,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return v.dot(J)
+
+    @abstractmethod
+    def outer_gradient(
+        self, x: FloatArray, u: FloatArray, batch: Any
+    ) -> tuple[FloatArray | None, FloatArray]:
+        """Gradient of f in its direct argument and in the inner value, the batch's mean.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        batch : object
+            From `outer_batch`.
+
+        Returns
+        -------
+        f_x : ndarray of shape (n_variables,) or None
+            None where f does not use x directly.
+        f_u : ndarray of shape (l,)
+        """
+
+    def compositional_gradient(self, x, u, J, batch):
+        """F = f_x + J.T f_u over an outer batch. Override where the two parts share work.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        J : ndarray of shape (l, n_variables)
+            Or what `vjp` understands.
+        batch : object
+            From `outer_batch`.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        f_x, f_u = self.outer_gradient(x, u, batch)
+        F = self.vjp(J, f_u)
+        return F if f_x is None else f_x + F
+
+    def log_scale(self, x, batch):
+        """Log of the unit that g(x) should be expressed in at x, from this inner batch.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        batch : object
+            From `inner_batch`.
+
+        Returns
+        -------
+        float or None
+            None, the default, where the inner value needs no moving unit.
+        """
+        return None
+
+    def scaled(self, c):
+        """The same problem with its inner value in units of exp(c), for a problem that has a `log_scale`.
+
+        Parameters
+        ----------
+        c : float
+
+        Returns
+        -------
+        CompositionalProblem
+            A shallow copy, whose ``inner`` and ``jacobian`` are those of this problem times exp(-c), and whose f takes
+            such a u. Phi and its gradient are the same.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no scaled, which a problem with a log_scale needs")
+
+    @abstractmethod
+    def outer(self, x: FloatArray, u: FloatArray) -> float:
+        """f(x, u) over all components, exact, without R.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+
+        Returns
+        -------
+        float
+        """
+
+    def objective(self, x: FloatArray) -> float:
+        """Phi(x), exact, R included.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def reported(self, x: FloatArray) -> float:
+        """What records and results have for x: Phi(x), or what it is a smoothed form of.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return self.objective(x)
+
+    def gradient(self, x: FloatArray) -> FloatArray:
+        """The exact gradient of Phi without R: F at full batches.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        everything = self.inner_batch(None)
+        u, J = self.inner(x, everything), self.jacobian(x, everything)
+        return self.compositional_gradient(x, u, J, self.outer_batch(None))
+
+    def expected_smoothness(self, size, metric):
+        """max_v E|H_B v|^2 / <v, H v>, H_B the Hessian of a minibatch, where the problem knows it without sampling.
+
+        Automatic learning rates take it for L where it exceeds what their probe of minibatches finds. It does where the
+        H_B are not symmetric, as those of a composition need not be.
+
+        Parameters
+        ----------
+        size : tuple
+            (B_g, B_dg, B_f), None for all components.
+        metric : sk_stormc.metrics.Metric
+            In whose norm steps are measured.
+
+        Returns
+        -------
+        float
+            0 where it is not known.
+        """
+        return 0.0
+
+    def unbounded_below(self):
+        """Whether Phi is known to have no minimum: asked for after a run that did not converge.
+
+        Returns
+        -------
+        bool or None
+            None where the problem does not know.
+        """
+        return None
+
+    def description(self):
+        """A line that tells the problem from others, so that a run is not resumed on another.
+
+        Returns
+        -------
+        str
+        """
+        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("n_inner", "n_outer", "n_variables"))
+        return f"{type(self).__name__}({sizes})"

@@ -1,0 +1,254 @@
+"""Schedules: plain values that are functions of the iteration number, for learning rate, momentum, beta and precision.
+
+They pickle, compare and print as values do, so they sit in a grid of GridSearchCV; any picklable callable will do too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sk_stormc.utils.types import Schedule
+from sk_stormc.utils.validation import check_number, short
+
+__all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
+
+
+@dataclass(frozen=True)
+class Power:
+    """scale * (t + 1) ** exponent, t = 0, 1, ...
+
+    Parameters
+    ----------
+    scale : float
+    exponent : float
+
+    Raises
+    ------
+    ValueError
+        For what is not a finite number.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Power
+    >>> Power(0.5, -0.5)(3)
+    0.25
+    """
+
+    scale: float
+    exponent: float
+
+    def __post_init__(self):
+        check_number("scale", self.scale)
+        check_number("exponent", self.exponent)
+
+    def __call__(self, t: int) -> float:
+        return self.scale * (t + 1) ** self.exponent
+
+
+@dataclass(frozen=True)
+class Decay:
+    """From ``start``, held for a part of the horizon, in a straight line to ``end``, where it stays.
+
+    Parameters
+    ----------
+    start, end : float
+    horizon : int
+        Iterations until ``end``.
+    hold : float, default=0.0
+        The part of the horizon at ``start``, in [0, 1).
+
+    Raises
+    ------
+    ValueError
+        For a horizon below 1, a hold that is not in [0, 1), or what is not a finite number.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Decay
+    >>> [Decay(2.0, 0.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
+    [2.0, 2.0, 1.0, 0.0, 0.0]
+    """
+
+    start: float
+    end: float
+    horizon: int
+    hold: float = 0.0
+
+    def __post_init__(self):
+        check_number("start", self.start)
+        check_number("end", self.end)
+        check_number("horizon", self.horizon, low=1)
+        check_number("hold", self.hold, low=0, high=1)
+        if self.hold == 1:
+            raise ValueError(f"hold must be below 1, which leaves no way to the end, got {self.hold!r}")
+
+    def __call__(self, t: int) -> float:
+        left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
+        return self.end + (self.start - self.end) * left
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """From ``start`` by equal factors to ``end``, where it stays.
+
+    Parameters
+    ----------
+    start, end : float
+        Greater than 0.
+    horizon : int
+        Iterations until ``end``.
+
+    Raises
+    ------
+    ValueError
+        For a horizon below 1, or a start or end that is not a finite number > 0.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Geometric
+    >>> [Geometric(1.0, 0.01, horizon=4)(t) for t in (0, 2, 4, 5)]
+    [1.0, 0.1, 0.01, 0.01]
+    """
+
+    start: float
+    end: float
+    horizon: int
+
+    def __post_init__(self):
+        check_number("start", self.start, low=0, inclusive=False)
+        check_number("end", self.end, low=0, inclusive=False)
+        check_number("horizon", self.horizon, low=1)
+
+    def __call__(self, t: int) -> float:
+        return self.start * (self.end / self.start) ** min(1.0, t / self.horizon)
+
+
+@dataclass(frozen=True)
+class Slowed:
+    """Another schedule, run through more slowly.
+
+    Parameters
+    ----------
+    schedule : callable
+    times : float
+        At iteration t it is what ``schedule`` is at t / times; > 0.
+
+    Raises
+    ------
+    ValueError
+        For a schedule that is not callable, or times that is not a finite number > 0.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import Power, Slowed
+    >>> Slowed(Power(1.0, -0.5), 10.0)(30)
+    0.5
+    """
+
+    schedule: object
+    times: float
+
+    def __post_init__(self):
+        if not callable(self.schedule):
+            raise ValueError(f"schedule must be callable, got {short(self.schedule)}")
+        check_number("times", self.times, low=0, inclusive=False)
+
+    def __call__(self, t: int) -> float:
+        return self.schedule(t / self.times)
+
+
+def constant(value: float) -> Power:
+    """The same at every iteration, as the number itself is.
+
+    Parameters
+    ----------
+    value : float
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import constant
+    >>> constant(0.1)(7)
+    0.1
+    """
+    check_number("value", value)
+    return Power(value, 0.0)
+
+
+def inverse(scale: float = 1.0) -> Power:
+    """scale / (t + 1): with scale 1 the momentum of a running mean, what "auto" is for streams.
+
+    Parameters
+    ----------
+    scale : float, default=1.0
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import inverse
+    >>> [inverse()(t) for t in (0, 1, 3)]
+    [1.0, 0.5, 0.25]
+    """
+    return Power(scale, -1.0)
+
+
+def power(exponent: float, scale: float = 1.0) -> Power:
+    """scale * (t + 1) ** exponent.
+
+    Parameters
+    ----------
+    exponent : float
+    scale : float, default=1.0
+
+    Returns
+    -------
+    Power
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import power
+    >>> round(power(-2 / 3)(7), 12)
+    0.25
+    """
+    return Power(scale, exponent)
+
+
+def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Decay:
+    """From start in a straight line to end, reached after ``horizon`` iterations; for a part of them held at start.
+
+    Parameters
+    ----------
+    end, start : float
+    horizon : int
+        Its own, so that max_iter does not change the way.
+    hold : float, default=0.0
+        In [0, 1).
+
+    Returns
+    -------
+    Decay
+
+    Raises
+    ------
+    ValueError
+        For a horizon below 1, or a hold that is not in [0, 1).
+
+    Examples
+    --------
+    >>> from sk_stormc import SCGD
+    >>> from sk_stormc.schedules import decay_to
+    >>> SCGD(learning_rate=decay_to(0.01, 0.1, horizon=1000))
+    SCGD(learning_rate=Decay(start=0.1, end=0.01, horizon=1000, hold=0.0))
+    """
+    return Decay(start, end, horizon, hold)
+
+
+def at(value: float | Schedule, t: int) -> float:
+    """A schedule's value at iteration t; a number is itself."""
+    return float(value(t)) if callable(value) else value

@@ -1,0 +1,342 @@
+"""Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
+
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array, gen_batches
+
+from sk_stormc.embedding.neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
+from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.warnings import warn
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import NearestNeighbors
+
+__all__ = [
+    "affinities",
+    "check_affinities",
+    "conditional_probabilities",
+    "nearest_neighbors",
+    "perplexity_affinities",
+    "perplexity_search",
+]
+
+TOLERANCE = 1e-4  # of log(perplexity), before the last step of Newton's method, which squares it
+MAX_ITER = 100
+BLOCK = 2**15  # distances looked at together: few enough to stay in the cache
+TINY = np.finfo(float).tiny
+
+
+def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
+    """p_j prop. to exp(-beta D_j^2) for each row, beta such that the row's perplexity is the one asked for.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_points, n_neighbors)
+        Not squared.
+    perplexity : float
+        exp of the entropy of each row, at least 1. Where ties do not allow it, as near as they do.
+
+    Returns
+    -------
+    ndarray of shape (n_points, n_neighbors)
+        Rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        For distances that are negative or not finite, and a perplexity below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.affinities import conditional_probabilities
+    >>> p = conditional_probabilities(np.array([[1.0, 2.0, 3.0]]), perplexity=2.0)
+    >>> round(float(np.exp(-(p * np.log(p)).sum())), 4)
+    2.0
+    """
+    check_number("perplexity", perplexity, low=1)
+    P = as_numbers("distances", distances)
+    if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
+        raise ValueError(
+            f"distances must be finite, >= 0 and of shape (n_points, n_neighbors), got {short(distances)}"
+        )
+    _to_probabilities(P, perplexity)
+    return P
+
+
+def _to_probabilities(D, perplexity):
+    """Turn distances into probabilities, in place."""
+    n, k = D.shape
+    target = np.log(min(float(perplexity), k))
+    # squares that rise evenly have about the precision that those of data have
+    guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
+    for rows in gen_batches(n, max(1, BLOCK // k)):
+        d = D[rows]
+        d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
+        np.square(d, out=d)
+        d -= d.min(axis=1, keepdims=True)
+        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)  # each row in its own unit
+        d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
+        np.exp(d, out=d)
+        d /= d.sum(axis=1, keepdims=True)
+
+
+def _precisions(D, target, beta):
+    """beta of each row, from a first guess, such that the entropy of exp(-beta D) is the target; in float32."""
+    space, found = np.empty_like(D), beta
+    rows, going = np.arange(len(D)), np.ones(len(D), bool)
+    low, high = np.zeros(len(D)), np.full(len(D), np.inf)
+    for _ in range(MAX_ITER):
+        p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
+        np.exp(p, out=p)
+        # sums that do not depend on the other rows, as a product with ones would
+        total = p.sum(axis=1).astype(float)
+        p *= D
+        mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
+        excess = np.log(total) + beta * mean - target  # entropy, which falls with beta
+        low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
+        slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            newton = beta * np.exp(np.clip(excess / slope, -2, 2))
+        middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
+        beta = np.where((newton > low) & (newton < high), newton, middle)
+        found[rows[going]] = beta[going]
+        going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
+        if 2 * going.sum() < len(going):  # the rows that are found are left out once they are the most
+            D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
+            going = going[going]
+            if not rows.size:
+                break
+    return found
+
+
+def _points(X):
+    """Points, or a graph of them, as floats."""
+    refuse_no_numbers("X", X)
+    with naming("X"):
+        return check_array(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
+        )
+
+
+def nearest_neighbors(
+    X: FloatArray | SparseMatrix,
+    n_neighbors: int,
+    *,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> NearestNeighbors:
+    """A fitted search for the neighbours of the points of X, and of others among them.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_points, n_features)
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+    n_neighbors : int
+        Fewer where there are fewer; of the rows of a graph the search has as many as the shortest.
+    metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
+
+    Returns
+    -------
+    sklearn.neighbors.NearestNeighbors
+
+    Raises
+    ------
+    ValueError
+        For values whose squares overflow or vanish, distances that are negative, not square or not symmetric, or a
+        graph with a row without neighbours.
+    """
+    check_int("n_neighbors", n_neighbors, low=1)
+    X = _points(X)
+    fewest_neighbors(X, metric)
+    return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+
+
+def perplexity_search(
+    X: FloatArray | SparseMatrix,
+    perplexity: float,
+    factor: int = 3,
+    *,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> tuple[NearestNeighbors, float]:
+    """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_points, n_features)
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+    perplexity : float
+        At least 1. Above a third of the fewest neighbours that a point has (n_points - 1, or those in the shortest row
+        of a graph) it is lowered to that, but not below 1, with a UserWarning.
+    factor : {2, 3}, default=3
+        The search is for factor * perplexity + 1 neighbours.
+    metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
+
+    Returns
+    -------
+    search : sklearn.neighbors.NearestNeighbors
+    perplexity : float
+
+    Raises
+    ------
+    ValueError
+        As for `nearest_neighbors`.
+    """
+    check_number("perplexity", perplexity, low=1)
+    check_choice("factor", factor, (2, 3))
+    X = _points(X)
+    fewest = fewest_neighbors(X, metric)
+    used = min(float(perplexity), max(1.0, fewest / 3))
+    if used < perplexity:
+        warn(
+            f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
+            f"{used:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
+            UserWarning,
+        )
+    k = int(factor * used) + 1
+    search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+    if metric != "precomputed":
+        warn_of_long_search(search, int(np.ceil(3 * used)))
+    return search, used
+
+
+def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
+    """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
+
+    Parameters
+    ----------
+    search : sklearn.neighbors.NearestNeighbors
+        From `nearest_neighbors` or `perplexity_search`.
+    perplexity : float
+        At least 1.
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+        CSR; rows sum to 1, the diagonal is empty.
+
+    Raises
+    ------
+    ValueError
+        For a search that is not a fitted one, and a perplexity below 1.
+    """
+    if not hasattr(search, "_fit_X"):
+        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
+    check_number("perplexity", perplexity, low=1)
+    if search.metric == "precomputed" and sparse.issparse(search._fit_X):
+        graph = search._fit_X
+        data, start = graph.data.astype(float), graph.indptr
+        counts = np.diff(start)
+        for k in np.unique(counts):
+            rows = np.flatnonzero(counts == k)
+            if len(rows) == len(counts):
+                _to_probabilities(data.reshape(-1, k), perplexity)
+            else:
+                entries = start[rows, None] + np.arange(k)
+                data[entries] = conditional_probabilities(data[entries], perplexity)
+        return sparse.csr_array((data, graph.indices.copy(), start.copy()), shape=graph.shape)
+    distances, neighbors = neighbors_of_each(search)
+    n, k = distances.shape
+    distances = np.ascontiguousarray(distances, dtype=float)
+    _to_probabilities(distances, perplexity)
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    return sparse.csr_array(
+        (distances.ravel(), columns.ravel(), np.arange(0, n * k + 1, k, dtype=columns.dtype)), shape=(n, n)
+    )
+
+
+def perplexity_affinities(
+    X: ArrayLike | SparseMatrix,
+    perplexity: float = 30.0,
+    *,
+    n_neighbors: int | None = None,
+    metric: str | Callable = "euclidean",
+    metric_params: dict | None = None,
+    n_jobs: int | None = None,
+) -> SparseMatrix:
+    """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_features)
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+    perplexity : float, default=30.0
+        At least 1; lowered, with a UserWarning, to a third of the neighbours that there are.
+    n_neighbors : int, default=None
+        k; None means 3 perplexity + 1. At most as many as there are.
+    metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+        CSR; rows sum to 1, the diagonal is empty.
+
+    Raises
+    ------
+    ValueError
+        For values whose squares overflow, distances that are negative, not square or not symmetric, or a graph with a
+        row without neighbours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.affinities import perplexity_affinities
+    >>> P = perplexity_affinities(np.random.default_rng(0).normal(size=(50, 3)), perplexity=5)
+    >>> P.shape, P.nnz, bool(np.allclose(P.sum(axis=1), 1))
+    ((50, 50), 800, True)
+    """
+    X = _points(X)
+    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs}
+    if n_neighbors is None:
+        return affinities(*perplexity_search(X, perplexity, **how))
+    check_int("n_neighbors", n_neighbors, low=1)
+    check_number("perplexity", perplexity, low=1)
+    return affinities(nearest_neighbors(X, n_neighbors, **how), perplexity)
+
+
+def check_affinities(P: SparseMatrix) -> SparseMatrix:
+    """P as a float CSR array, if its rows are probabilities and its diagonal is empty.
+
+    Parameters
+    ----------
+    P : sparse matrix of shape (n_points, n_points)
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+
+    Raises
+    ------
+    ValueError
+        Naming the first row that does not sum to 1, or what else is wrong.
+    """
+    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
+        raise ValueError(
+            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
+        )
+    P = sparse.csr_array(P, dtype=float)
+    P.sum_duplicates()
+    P.eliminate_zeros()
+    if not np.isfinite(P.data).all() or (P.data < 0).any():
+        raise ValueError("affinities must be finite and not negative")
+    sums = P.sum(axis=1)
+    row = int(np.argmax(np.abs(sums - 1)))
+    if abs(sums[row] - 1) > 1e-5:
+        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
+    if P.diagonal().any():
+        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
+    return P

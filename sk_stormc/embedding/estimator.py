@@ -1,0 +1,411 @@
+"""Stochastic neighbour embedding with scikit-learn's interface."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc.embedding.affinities import affinities, perplexity_search
+from sk_stormc.embedding.placing import place
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.starts import check_init, make_start
+from sk_stormc.engine.results import joined
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.fitting.runs import FREE, Fit, with_fit
+from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import Features, FloatArray
+from sk_stormc.utils.validation import check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["SNEEmbedding"]
+
+EARLY = {"gaussian": 1.0, "student-t": 3.0}
+LBFGS_ITERATIONS = 1000  # it ends where it has converged
+NEW_PERPLEXITY = 15.0  # of new samples, at most
+WORSE = 0.01  # of the start's divergence, by which the last map may be above the best
+PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
+
+
+class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
+    """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
+
+    The embedding minimises KL(P || Q). P are the affinities of the data at a given perplexity, and Q those of the
+    embedding. The normalisers of Q are the inner value. Each iteration takes the pairs that are neighbours in the data
+    exactly. The other pairs are summed on a mesh for "student-t" in one and two dimensions, and otherwise some of them
+    are sampled. The cost is therefore in proportion to the number of points.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension of the embedding.
+    perplexity : float, default=30.0
+        Effective number of neighbours, at least 1. Where it is too large for the data, a UserWarning is given and it
+        is lowered to a third of the fewest neighbours that a sample has. These are n_samples - 1, or those that the
+        shortest row of a graph lists. ``perplexity_`` is what was used.
+    kernel : {"auto", "student-t", "gaussian"}, default="auto"
+        Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, whose points crowd in two
+        dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
+    solver : str or CompositionalSolver, default="storm-c"
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
+        "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
+        is exact, for up to a few thousand points.
+    init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
+        Where the points start. "pca" takes principal components. "spectral" takes the slowest eigenvectors of the
+        random walk on the neighbours' graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
+        where "pca" is not possible. Every start, also an array, is centred and rescaled: its widest column gets a
+        standard deviation of 3 for "gaussian" and of 1e-4 for "student-t". From wider or narrower starts runs end
+        stuck. Columns without any width become noise of 10 % of that. "random" is noise with a standard deviation of 1
+        for "gaussian" and of 1e-4 for "student-t". If you pass an earlier ``embedding_``, the layout stays.
+    metric : str or callable, default="euclidean"
+        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
+        not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
+        mode="distance". A row of a graph may list any number of neighbours, best three times the perplexity. It may
+        list the sample itself or not. If it lists more than are needed, the nearest are taken. Stored zeros are
+        distances of 0.
+    metric_params : dict, default=None
+        Further arguments of the metric.
+    max_iter : int or "auto", default="auto"
+        Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
+        60 to 125, depending on the number of samples, the kernel and the dimension. ``n_iter_`` has the number. For
+        "lbfgs", "auto" is 1000 at most.
+    early_exaggeration : float or "auto", default="auto"
+        Factor of the attraction in the first fifth of the iterations. "auto" is 3 for "student-t" and 1 for "gaussian".
+    tol : float, "auto" or None, default="auto"
+        Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
+        keeps its own value.
+    transform_perplexity : float, default=None
+        Perplexity of new samples in `transform`, which takes 3 times as many of their neighbours and one more. At most
+        a third of the neighbours that there are is used. None means 15, or `perplexity` where that is smaller.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches, and of a random start. The same seed gives the same bits.
+    n_jobs : int, default=None
+        Number of jobs of the search for neighbours.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components)
+        The points of the samples, as float32 for float32 data.
+    kl_divergence_ : float
+        The divergence at the end. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL of the
+        joint probabilities.
+    kernel_ : {"student-t", "gaussian"}
+        The kernel that was used.
+    loss_curve_ : ndarray of shape (n_records,)
+        The divergence at the start, at up to 20 records after the early iterations, and at the end. The loss curves of
+        `minimize` have Phi instead. But for a constant, Phi is the divergence for "student-t" and n times it for
+        "gaussian".
+    record_iterations_ : ndarray of shape (n_records,)
+        Iterations at the records.
+    ifo_ : ndarray of shape (n_records,)
+        Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
+        is.
+    n_evaluations_ : dict
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+        Number of iterations.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
+    solver_ : CompositionalSolver
+        The solver that was run.
+    perplexity_ : float
+        The perplexity that was used.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, only for data with string column names.
+
+    See Also
+    --------
+    sklearn.manifold.TSNE : t-SNE. Above three dimensions it has its exact method only.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization"; Hinton & Roweis,
+    "Stochastic neighbor embedding", 2002; van der Maaten & Hinton, "Visualizing data using t-SNE", 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sk_stormc import SNEEmbedding
+    >>> X = load_digits().data[:500]
+    >>> embedding = SNEEmbedding(n_components=2, random_state=0)
+    >>> embedding.fit_transform(X).shape
+    (500, 2)
+    >>> embedding.transform(X[:3] + 0.5).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        perplexity=30.0,
+        kernel="auto",
+        solver="storm-c",
+        init="auto",
+        metric="euclidean",
+        metric_params=None,
+        max_iter="auto",
+        early_exaggeration="auto",
+        tol="auto",
+        transform_perplexity=None,
+        verbose=0,
+        random_state=None,
+        n_jobs=None,
+    ):
+        self.n_components = n_components
+        self.perplexity = perplexity
+        self.kernel = kernel
+        self.solver = solver
+        self.init = init
+        self.metric = metric
+        self.metric_params = metric_params
+        self.max_iter = max_iter
+        self.early_exaggeration = early_exaggeration
+        self.tol = tol
+        self.transform_perplexity = transform_perplexity
+        self.verbose = verbose
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @with_fit
+    def fit(self, X: Features, y: Any = None) -> Self:
+        """Embed the samples.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            With metric="precomputed" distances or a sparse neighbour graph, (n_samples, n_samples).
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, or data that are not finite, have no squares, or are no distances
+            where distances are expected; nothing already fitted is lost.
+        """
+        solver = self._make_solver()
+        self._check_parameters()
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            X_checked = check_array(
+                X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
+            )
+        fit = Fit(self, solver, X, y)
+        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        n = X_checked.shape[0]
+        init = check_init(self.init, self.metric, n, self.n_components)
+        search, perplexity = perplexity_search(
+            X_checked,
+            self.perplexity,
+            3 if self._kernel() == "gaussian" else 2,
+            metric=self.metric,
+            metric_params=self.metric_params,
+            n_jobs=self.n_jobs,
+        )
+        # L-BFGS is the exact reference, and needs more than the precision of float32
+        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
+        P = affinities(search, perplexity)
+        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
+        # with neighbours near in memory the sums over edges of many points take 3/5 of the time
+        order = reverse_cuthill_mckee(P)
+
+        def embedded(x):
+            embedding = np.empty((n, self.n_components), X_checked.dtype)
+            embedding[order] = x.reshape(n, -1)
+            return {"embedding_": embedding, "perplexity_": perplexity, "_search": search}
+
+        problem, result = self._solve(fit, P[order][:, order], start[order], solver, dtype, embedded)
+        validate_data(self, X, skip_check_array=True)
+        vars(self).update(embedded(result.x))
+        self._n_features_out = self.n_components
+        self.kl_divergence_ = problem.divergence(result.x)
+        self._keep(solver, result, fit)
+        self.loss_curve_ = problem.divergence_of(result.loss_curve)
+        self.loss_curve_[-1] = self.kl_divergence_
+        self.record_iterations_ = result.record_iterations
+        self.kernel_ = problem.kernel
+        fit.end()
+        self._conclude(solver, result)
+        self._warn_if_unsettled(solver, problem, result)
+        return self
+
+    def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
+        """Embed the samples and return the embedding.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+        """
+        return self.fit(X).embedding_
+
+    def transform(self, X: Features) -> FloatArray:
+        """Place new samples among the embedded ones, each on its own.
+
+        A new sample has affinities to its nearest training samples. It is placed where their points attract it most,
+        which is the lowest value of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond these
+        points. As its distance to a training sample goes to 0, it goes to the stored point of that sample. Training
+        samples return their stored points. A sample that is in the training data several times has several points. It
+        is placed in their middle where they lie together, and near the first of them otherwise.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_new, n_features)
+            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
+            rows may list any number of training samples.
+
+        Returns
+        -------
+        ndarray of shape (n_new, n_components)
+
+        Raises
+        ------
+        ValueError
+            For data that are not finite or too large, distances that are negative, or an empty row of a graph.
+        """
+        check_is_fitted(self)
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            X = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
+            )
+        perplexity = self.transform_perplexity
+        if perplexity is None:
+            perplexity = min(self.perplexity, NEW_PERPLEXITY)
+        return place(X, self._search, self.embedding_, perplexity).astype(self.embedding_.dtype)
+
+    def _check_parameters(self):
+        check_int("n_components", self.n_components, low=1)
+        if not isinstance(self.metric, str) and not callable(self.metric):
+            raise ValueError(f"metric must be a name or a callable, got {short(self.metric)}")
+        check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
+        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
+        check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+
+    def _kernel(self):
+        """The kernel to use."""
+        if self.kernel != "auto":
+            return self.kernel
+        return "student-t" if self.n_components <= 3 else "gaussian"
+
+    def _make_solver(self):
+        """The solver to run; without an early end where the learning rate is to fall to 0."""
+        check_int("max_iter", self.max_iter, low=1, words=("auto",))
+        check_number("tol", self.tol, low=0, words=("auto", None))
+        check_choice("verbose", self.verbose, (0, 1, False, True))
+        solver = get_solver(self.solver)
+        if self.tol == "auto" and not isinstance(solver, LBFGS):
+            solver.set_params(tol=0.0)
+        elif self.tol is not None and self.tol != "auto":
+            solver.set_params(tol=self.tol)
+        if self.max_iter != "auto":
+            solver.set_params(max_iter=self.max_iter)
+        solver.validate()
+        return solver
+
+    def _lasting_parameters(self, solver):
+        """With max_iter, at which the learning rate is to be 0."""
+        return super()._lasting_parameters(solver, free=[name for name in FREE if name != "max_iter"])
+
+    def _solve(self, fit, P, start, solver, dtype, embedded):
+        """The early stage and the main one; the problem of the latter, and both results as one."""
+        kernel, early = self._kernel(), self.early_exaggeration
+        early = EARLY[kernel] if early == "auto" else early
+        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
+        problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
+        x, n_iter = start.ravel(), problem.defaults["max_iter"]
+        n_early = n_iter // 5 if early > 1 else 0
+        if not n_early:
+            stage = clone(solver).set_params(max_iter=n_iter)
+            return problem, fit.run(stage, problem, x, verbose=self.verbose, attributes=embedded)
+        stage = clone(solver).set_params(max_iter=n_early)
+        # its objective is another one, whose values only a callback asks for
+        every = None if fit.has_callbacks else 2**62
+        with _quiet():  # points that begin together are near the minimum of the early objective
+            first = fit.run(
+                stage,
+                problem.stage(n_early, early),
+                x,
+                verbose=self.verbose,
+                record_every=every,
+                attributes=lambda x: embedded(x) | {"loss_curve_": np.empty(0)},
+            )
+        problem = problem.stage(n_iter - n_early)
+        if first.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK):
+            return problem, first
+        stage = clone(solver).set_params(max_iter=n_iter - n_early)
+        used = int(first.ifo[-1])
+        if stage.max_ifo is not None:
+            stage.set_params(max_ifo=max(1, stage.max_ifo - used))
+        with _quiet():  # the early stage may have come near the end: `_warn_if_unsettled` looks at the whole run
+            last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
+        return problem, joined(
+            first,
+            last,
+            loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
+            ifo=np.concatenate([[0], last.ifo + used]),
+            record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
+        )
+
+    def _warn_if_unsettled(self, solver, problem, result):
+        """Warn where the map is worse than one that was recorded, or where more iterations would change it.
+
+        That is where a few at the full rate would lower the divergence by a notable part of itself.
+        """
+        start, best = self.loss_curve_[0], np.min(self.loss_curve_)
+        if self.kl_divergence_ > best + WORSE * start:
+            said = (
+                f"the map's divergence, {self.kl_divergence_:.4g}, is above one that was recorded, {best:.4g}. Use a "
+                "smaller learning_rate or larger batches."
+            )
+        elif solver.tol == 0 and result.stop_reason == StopReason.MAX_ITER:
+            with _quiet():
+                probe = STORMCompositional(max_iter=PROBE, tol=0)
+                found = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
+            before, after = problem.divergence_of(found.loss_curve[[0, -1]])
+            if before - after <= MOVING * before:
+                return
+            said = (
+                f"the map was still moving after {self.n_iter_} iterations: {PROBE} more would lower its divergence, "
+                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
+            )
+        else:
+            return
+        warn(said, ConvergenceWarning)
+
+
+@contextmanager
+def _quiet():
+    """Ignore that a run's last point is not the best that it recorded."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
+        yield

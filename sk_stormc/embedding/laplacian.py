@@ -1,0 +1,160 @@
+"""The metric of neighbour embedding: the Laplacian of the graph that attraction has at a point.
+
+The attraction's Hessian is about L_c, the Laplacian of the weights c_ij that its gradient has. A step along
+(L_c + mu I)^-1 F moves clusters as readily as it moves the points within them (the "spectral direction" of Vladymyrov &
+Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear embeddings", 2012).
+"""
+
+import copy
+import math
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.schedules import at
+
+__all__ = ["Aggregates", "GraphLaplacian"]
+
+FEW, AGGREGATE, MOST = 300, 50, 1500  # aggregates where they cost nothing, points of one, aggregates at most
+
+
+class Aggregates:
+    """Groups of points that are near to each other in a graph: the coarse level of the metric's linear system.
+
+    Seeds are evenly spaced among the points in the order of their weight, and each other point joins the seed that it
+    has the strongest edges to, at once or through points that have joined. Points that no seed reaches are a group of
+    their own.
+
+    Parameters
+    ----------
+    edges : Edges
+
+    Attributes
+    ----------
+    label : ndarray of shape (n_points,)
+        The group of each point.
+    """
+
+    def __init__(self, edges):
+        n = edges.n
+        m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
+        label = np.full(n, -1, np.int32)
+        S = edges.symmetric()
+        order = np.argsort(S.sum(axis=1), kind="stable")  # it must not matter how the points are listed
+        label[order[(np.arange(m) * n) // m]] = np.arange(m)
+        newly = np.flatnonzero(label >= 0)
+        while newly.size:  # the last to join draw their neighbours after them
+            free = np.flatnonzero(label < 0)
+            groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
+            pull = (S[free] @ groups).tocsr()
+            reached = np.diff(pull.indptr) > 0
+            newly = free[reached]
+            label[newly] = np.asarray(pull.argmax(axis=1)).ravel()[reached]
+        if (label < 0).any():
+            label[label < 0], m = m, m + 1
+        self.label, self.m = label, m
+        self.size = np.bincount(label, minlength=m)
+        self._cell = label[edges.i].astype(np.intp) * m + label[edges.j]
+        self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
+
+    def solver(self, c, mu):
+        """What solves the system of the groups, all points of a group moved together.
+
+        Parameters
+        ----------
+        c : ndarray of shape (n_edges,)
+        mu : float
+
+        Returns
+        -------
+        callable
+            r of shape (k, n_points) -> an approximate solution of (L_c + mu I) z = r.
+        """
+        W = np.bincount(self._cell, weights=c, minlength=self.m**2).reshape(self.m, self.m)
+        L = -(W + W.T)
+        np.fill_diagonal(L, 0)
+        np.fill_diagonal(L, mu * self.size - L.sum(axis=1))
+        factor = cho_factor(L, lower=True, overwrite_a=True, check_finite=False)
+
+        def solve(r):
+            coarse = cho_solve(factor, (self._sum @ r.T).astype(float), check_finite=False)
+            return coarse.astype(r.dtype)[self.label].T
+
+        return solve
+
+
+class GraphLaplacian(Metric):
+    """M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
+
+    The preconditioner has two levels: the diagonal, and aggregates of points.
+
+    Parameters
+    ----------
+    problem : object
+        Its ``attraction_at(x)`` gives the weights c of the edges and their sums for each point.
+    mu : float or callable
+        Regularisation, or a function of the iteration.
+    iterations : int
+        Of the conjugate gradients.
+
+    Notes
+    -----
+    Beginning the iterations from the last step in place of zero would be unstable: that they end early from zero is
+    part of the regularisation.
+    """
+
+    stays = False
+
+    def __init__(self, problem, mu, iterations):
+        self.problem, self.mu, self.iterations = problem, mu, iterations
+        self.c = self.degree = None
+
+    def at(self, x, t):
+        """The metric at x: the edges' weights there, and mu for iteration t."""
+        metric = copy.copy(self)
+        metric.mu = at(self.mu, t)
+        metric.c, metric.degree = self.problem.attraction_at(x)
+        return metric
+
+    def apply(self, F):
+        """About (L_c + mu I)^-1 F."""
+        if not np.isfinite(F).all():
+            return np.full_like(F, math.nan)
+        edges, dtype = self.problem.edges, F.dtype
+        R = F.reshape(edges.n, -1).T.copy()
+        diagonal = self.degree + dtype.type(self.mu)
+        of_groups = self.problem.aggregates.solver(self.c, self.mu)
+
+        def precondition(r):
+            return r / diagonal + of_groups(r)
+
+        q, z = np.zeros_like(R), precondition(R)
+        p, rz = z, np.einsum("ij,ij->i", R, z)
+        for left in reversed(range(self.iterations)):
+            A_p = diagonal * p - edges.product(self.c, p)
+            length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
+            q += length * p
+            if left:
+                R -= length * A_p
+                z, before = precondition(R), rz
+                rz = np.einsum("ij,ij->i", R, z)
+                p = z + _ratio(rz, before) * p
+        return np.ascontiguousarray(q.T).ravel()
+
+    def block_lengths(self, q, p, n_blocks):
+        """How far each point goes: Euclidean lengths, since the metric's own have no meaning for a single point."""
+        q = q.reshape(n_blocks, -1)
+        return np.sqrt(np.einsum("ij,ij->i", q, q))
+
+    def size(self, x):
+        """sqrt(x^T (L_c + mu I) x)."""
+        X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.product(self.c, X)
+        return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
+
+
+def _ratio(a, b):
+    """a / b as a column, 0 where b is not positive: a coordinate whose system is solved stays as it is."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]

@@ -1,0 +1,223 @@
+"""The search for neighbours behind affinities: checks of the data, graphs, and how long an exact search takes."""
+
+import time
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import gen_batches
+
+from sk_stormc.embedding.brute_force import nearest_by_products
+from sk_stormc.utils.validation import short
+from sk_stormc.utils.warnings import warn
+
+__all__ = [
+    "check_not_negative",
+    "fewest_neighbors",
+    "fit_search",
+    "largest_of_columns",
+    "neighbors_of_each",
+    "warn_of_long_search",
+]
+
+LONG = 100_000  # points from which on the exact search is timed before it is begun
+LONG_SECONDS = 10.0  # a search that takes less needs no warning
+TIMED_ROWS = 8, 256  # the more only where the few were quick
+BLOCK = 2**22  # entries of a matrix looked at together
+ASYMMETRY = 1e-3  # of the mean distance
+
+
+def fewest_neighbors(X, metric):
+    """The smallest number of neighbours that a sample has, after a check of the data.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_points, n_features) or, with metric="precomputed", (n_points, n_points)
+    metric : str or callable
+
+    Returns
+    -------
+    int
+        n_points - 1, or for a graph the number of neighbours in its shortest row, self-loops not counted.
+
+    Raises
+    ------
+    ValueError
+        For values whose squares overflow; for distances that are negative, not square or not symmetric; for a graph
+        with a row without neighbours.
+    """
+    if not isinstance(metric, str) and not callable(metric):
+        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
+    _check_size(X)
+    if metric != "precomputed":
+        return X.shape[0] - 1
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
+    check_not_negative(X)
+    if not sparse.issparse(X):
+        _check_symmetry(X)
+        return X.shape[0] - 1
+    row = _row_numbers(X)
+    others = X.indices != row
+    found = np.bincount(row[others], minlength=X.shape[0])
+    if not found.min():
+        raise ValueError(
+            "the neighbour graph X must hold at least one neighbour of each sample besides itself, got none in row "
+            f"{int(np.argmin(found))}"
+        )
+    if (X.data[others] == 1).all():
+        warn(
+            "all distances in the neighbour graph X are 1, as with mode='connectivity': all neighbours of a sample "
+            "count the same. Use mode='distance', unless they are meant to",
+            UserWarning,
+        )
+    return int(found.min())
+
+
+def check_not_negative(X):
+    """Distances, dense or a graph's, must not be negative."""
+    lowest = (X.data if sparse.issparse(X) else X).min(initial=0)
+    if lowest < 0:
+        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
+
+
+def largest_of_columns(X):
+    """The largest absolute value of each column, in float64."""
+    if sparse.issparse(X):
+        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph
+        np.maximum.at(largest, X.indices, np.abs(X.data))
+        return largest
+    return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
+
+
+def _check_size(X):
+    """Squares of the data must neither overflow nor vanish in their type."""
+    largest = largest_of_columns(X)
+    top = largest.max()
+    if not top > 0:
+        return
+    kind = np.finfo(np.result_type(X.dtype, np.float32))
+    high = np.sqrt(float(kind.max)) / 2 / np.sqrt(np.square(largest / top).sum())
+    low = np.sqrt(float(kind.tiny))
+    if not low <= top <= high:
+        size, verb = ("smaller", "overflow") if top > high else ("larger", "vanish in")
+        raise ValueError(
+            f"the values of X must be {size}: column {int(largest.argmax())} has the largest, {top:.3g}, and squared "
+            f"distances {verb} {kind.dtype} {'above' if top > high else 'below'} {high if top > high else low:.1e}; "
+            "scale the data"
+        )
+
+
+def _check_symmetry(X):
+    """Distances there and back must be the same, and those of samples to themselves 0, but for rounding."""
+    n, largest, mean = X.shape[0], 0.0, float(X.mean(dtype=float))
+    for rows in gen_batches(n, max(1, BLOCK // n)):
+        difference = np.abs(X[rows] - X[:, rows].T)
+        if difference.max() > largest:
+            i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
+            i, largest = i + rows.start, float(difference.max())
+    if largest > ASYMMETRY * mean:
+        raise ValueError(
+            f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] "
+            f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
+        )
+    own = X.diagonal()
+    if own.max() > ASYMMETRY * mean:
+        k = int(own.argmax())
+        raise ValueError(
+            "with metric='precomputed' X must hold distances, 0 from each sample to itself; got "
+            f"X[{k}, {k}] = {own[k]:.6g}"
+        )
+
+
+def _row_numbers(X):
+    """The row of each stored entry of a CSR matrix."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None):
+    """A fitted search for at most so many neighbours, of data that `fewest_neighbors` has checked.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix
+    n_neighbors : int
+        Rows of a graph that have fewer use what they have.
+    metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
+
+    Returns
+    -------
+    sklearn.neighbors.NearestNeighbors
+    """
+    from sklearn.neighbors import NearestNeighbors  # here, because it takes longer to load than this package does
+
+    k = min(n_neighbors, X.shape[0] - 1)
+    if metric == "precomputed" and sparse.issparse(X):
+        X = _nearest_in_graph(X, k)
+        k = int(np.diff(X.indptr).min())
+    return NearestNeighbors(n_neighbors=k, metric=metric, metric_params=metric_params, n_jobs=n_jobs).fit(X)
+
+
+def _nearest_in_graph(X, k):
+    """The k nearest neighbours in each row, by distance, without the sample itself."""
+    n, row = X.shape[0], _row_numbers(X)
+    others = X.indices != row
+    row, column, distance = row[others], X.indices[others], X.data[others]
+    if ((np.diff(distance) < 0) & (np.diff(row) == 0)).any():
+        order = np.lexsort((distance, row))
+        column, distance = column[order], distance[order]
+    count = np.bincount(row, minlength=n)
+    if count.max() > k:
+        near = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) < k
+        column, distance, count = column[near], distance[near], np.minimum(count, k)
+    return sparse.csr_array((distance, column, np.concatenate([[0], np.cumsum(count)])), shape=X.shape)
+
+
+def warn_of_long_search(search, n_neighbors):
+    """Say what an exact search of many points takes, by the time of some of its rows, and what to do instead.
+
+    Parameters
+    ----------
+    search : sklearn.neighbors.NearestNeighbors
+        Fitted on features.
+    n_neighbors : int
+        That a graph should list for each point.
+    """
+    X, n = search._fit_X, search.n_samples_fit_
+    if n < LONG:
+        return
+    for m in TIMED_ROWS:
+        rows = np.linspace(0, n - 1, m).astype(int)
+        begin = time.perf_counter()
+        search.kneighbors(X[rows])
+        taken = time.perf_counter() - begin
+        if taken > 0.1:
+            break
+    seconds = taken / m * n
+    if seconds >= LONG_SECONDS:
+        amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+        warn(
+            f"the exact search for the neighbours of {n} samples will take up to about {amount}. An approximate graph "
+            f"is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors={n_neighbors}, "
+            f"metric={search.metric!r}), SNEEmbedding(metric='precomputed'))",
+            UserWarning,
+        )
+
+
+def neighbors_of_each(search):
+    """Distances and indices of the neighbours of each point of a fitted search, itself left out.
+
+    Parameters
+    ----------
+    search : sklearn.neighbors.NearestNeighbors
+
+    Returns
+    -------
+    distances, neighbors : ndarrays of shape (n_points, n_neighbors)
+    """
+    X = search._fit_X
+    if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
+        found = nearest_by_products(search)
+        if found is not None:
+            return found
+    return search.kneighbors()

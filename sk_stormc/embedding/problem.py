@@ -1,0 +1,418 @@
+"""Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
+
+import copy
+from functools import cached_property
+
+import numpy as np
+
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.embedding.affinities import check_affinities
+from sk_stormc.embedding.dense import check_memory, dense_jacobian
+from sk_stormc.embedding.far_field import Columns, FarField
+from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
+from sk_stormc.embedding.mesh import Mesh
+from sk_stormc.embedding.pairs import Edges
+from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
+from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
+
+__all__ = ["SNEProblem"]
+
+EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
+FINE = 0.25  # spacing of the mesh for the divergence that is reported
+LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
+FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
+
+
+class _Gaussian:
+    """k(D) = exp(-D) of D = |x_i - x_j|^2, attraction phi(D) = D, a normaliser Z_i = sum_j k for each point."""
+
+    k = staticmethod(lambda D: np.exp(np.negative(D, out=D), out=D))  # in place
+    attraction = staticmethod(lambda s, k, out=None: s)  # s phi'
+    repulsion = staticmethod(lambda k: k)  # -k'
+
+
+class _StudentT:
+    """k(D) = 1 / (1 + D), attraction phi(D) = log(1 + D), one normaliser Z = sum_ij k."""
+
+    k = staticmethod(lambda D: np.reciprocal(np.add(D, 1, out=D), out=D))
+    attraction = staticmethod(lambda s, k, out=None: np.multiply(s, k, out=out))
+    repulsion = staticmethod(lambda k: k * k)
+
+
+class SNEProblem(CompositionalProblem):
+    """Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
+
+    Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence up to a constant:
+
+    - "gaussian", the paper's SNE: p_ij = p_{j|i}, phi(D) = D, u_i = Z_i = sum_{j != i} exp(-D_ij);
+    - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
+
+    The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
+    subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
+    P's graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All
+    components are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them
+    there (problems/_mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's
+    graph (problems/_laplacian.py).
+
+    Parameters
+    ----------
+    affinities : sparse matrix of shape (n_points, n_points)
+        P, the conditional probabilities p_{j|i}: rows sum to 1, the diagonal is empty
+        (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them.
+    n_components : int, default=2
+        d, the dimension of the embedding. x is (n_points, d), flat.
+    kernel : {"gaussian", "student-t"}, default="gaussian"
+    exaggeration : float, default=1.0
+        alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
+    n_iter : int or None, default=None
+        Horizon of the automatic learning rate; None means 60 to 125, by the number of points, the kernel
+        and the dimension (`defaults["max_iter"]` of the problem says it).
+    near_field : bool, default=True
+        False samples all pairs, as the paper does.
+    jacobian : {"operator", "dense"}, default="operator"
+        "operator": J is used on the batch it was sampled with, never as an array. "dense": an array that step 9 can
+        track, (n_points, n_points d) for "gaussian"; refused where it would take more than a quarter of the memory.
+    dtype : dtype, default=numpy.float32
+        Of the embedding in a run.
+
+    Raises
+    ------
+    ValueError
+        For affinities that are not square, have a diagonal or rows that do not sum to 1, a parameter out of range, or
+        a dense Jacobian too large for this machine.
+
+    Notes
+    -----
+    The mesh's Z is right to about 1e-3. Where there is no mesh, the normalisers of the recorded Phi come from 2048
+    columns, evenly spaced among the points, where there are more. `divergence` is more exact.
+
+    References
+    ----------
+    Yuan & Hu, section on SNE, with the Jacobian corrected (docs/paper.md); van der Maaten & Hinton, "Visualizing data
+    using t-SNE", 2008.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.affinities import perplexity_affinities
+    >>> from sk_stormc.problems import SNEProblem
+    >>> points = np.random.default_rng(0).normal(size=(100, 5))
+    >>> problem = SNEProblem(perplexity_affinities(points, perplexity=10), n_components=2)
+    >>> result = minimize(problem, random_state=0)
+    >>> result.x.reshape(100, 2).shape, bool(result.fun < result.loss_curve[0])
+    ((100, 2), True)
+    """
+
+    paper = PAPER
+
+    def __init__(
+        self,
+        affinities,
+        n_components=2,
+        *,
+        kernel="gaussian",
+        exaggeration=1.0,
+        n_iter=None,
+        near_field=True,
+        jacobian="operator",
+        dtype=np.float32,
+    ):
+        check_int("n_components", n_components, low=1)
+        check_choice("kernel", kernel, ("gaussian", "student-t"))
+        check_number("exaggeration", exaggeration, low=1)
+        check_int("n_iter", n_iter, low=1, words=(None,))
+        check_bool("near_field", near_field)
+        check_choice("jacobian", jacobian, ("operator", "dense"))
+        check_choice("dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64"))
+        P = check_affinities(affinities)
+        n, d = P.shape[0], n_components
+        self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)
+        self.per_point = kernel == "gaussian"
+        self._kernel = _Gaussian if self.per_point else _StudentT
+        self.n_inner = self.n_outer = self.n_blocks = n
+        self.n_components, self.n_variables = d, n * d
+        self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
+        if jacobian == "dense":
+            check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
+
+        self.P = P if self.per_point else P / n  # joint probabilities sum to 1
+        S = (self.P + self.P.T).tocsr()
+        self.edges = Edges(S)
+        self.near_field = bool(near_field)
+        # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
+        self.n_near = -(-S.nnz // n) if near_field else 0
+        meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
+        self._fine = Mesh(FINE) if meshed else None
+        mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
+        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh)
+        self.inner_floor = LONELY if self.per_point else FLOOR
+        self._weight, self._buffers = {}, {}  # of the edges
+        self._at = {}  # what was computed at the last point
+        self._set_steps(n_iter)
+
+    @cached_property
+    def aggregates(self):
+        """Groups of points, the coarse level of the metric's linear system."""
+        return Aggregates(self.edges)
+
+    def stage(self, n_iter, exaggeration=1.0, held=None):
+        """The same problem with another horizon and exaggeration; the graph is shared.
+
+        Parameters
+        ----------
+        n_iter : int
+        exaggeration : float, default=1.0
+        held : float, default=None
+            Regularisation of the metric at which learning rate and metric are held, in units of the weight of a point;
+            None means 1 where the attraction is exaggerated, and else that both follow their schedules.
+
+        Returns
+        -------
+        SNEProblem
+        """
+        other = copy.copy(self)
+        other.aggregates = self.aggregates  # found once for both
+        other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
+        other._set_steps(n_iter, held)
+        return other
+
+    def _set_steps(self, n_iter, held=None):
+        n, d = self.n_inner, self.n_components
+        held = 1.0 if held is None and self.exaggeration > 1 else held
+        total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
+        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
+        mu = regularization(self.kernel, held, self.defaults["max_iter"], total)
+        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
+
+    def initial_point(self, rng):
+        """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
+        x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
+        return x.astype(self.dtype)
+
+    def batch_sizes(self, size):
+        """The size for g and its Jacobian, and all of f: it is one sparse product, and most noise if sampled."""
+        return size, size, None
+
+    def price(self, kind, size):
+        """The draws, and for g and its Jacobian the near field, which comes with each batch."""
+        return size if kind == "outer" else size + self.n_near
+
+    def draw_inner(self, rng, shape):
+        """Draws of columns, one from each of batch_size equal stretches; without a near field they are independent.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray
+        """
+        if not self.near_field:
+            return super().draw_inner(rng, shape)
+        spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
+        return np.minimum(spread.astype(np.intp), self.n_inner - 1)
+
+    def inner_batch(self, draws):
+        """Columns of the kernel matrix."""
+        return Columns(draws)
+
+    def outer_batch(self, draws):
+        """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
+        if draws is None:
+            return None
+        part = self.P[:, draws].tocoo()
+        return part.row, draws[part.col], part.data * (self.n_outer / len(draws))
+
+    # the kernel's sums over the pairs at x
+
+    def _points(self, x):
+        return x.reshape(self.n_inner, self.n_components)
+
+    def _near(self, x):
+        """The coordinates as rows, and k along the edges; kept for the last x."""
+        if self._at.get("x") is not x:
+            rows = np.ascontiguousarray(self._points(x).T)
+            k = self._kernel.k(self.edges.squares(rows, self._buffer("k", x.dtype)))
+            self._at = {"x": x, "near": (rows, k)}
+        return self._at["near"]
+
+    def attraction_at(self, x):
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        c : ndarray of shape (n_edges,)
+            Overwritten at the next point.
+        sums : ndarray of shape (n_points,)
+        """
+        k = self._near(x)[1]
+        if "attraction" not in self._at:
+            if k.dtype not in self._weight:
+                self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
+            c = self._kernel.attraction(self._weight[k.dtype], k, self._buffer("attraction", k.dtype))
+            self._at["attraction"] = c, self.edges.sums(c)
+        return self._at["attraction"]
+
+    def _buffer(self, name, dtype):
+        """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
+        key = name, np.dtype(dtype)
+        if key not in self._buffers:
+            self._buffers[key] = np.empty(len(self.edges.i), dtype)
+        return self._buffers[key]
+
+    def _far(self, x, batch):
+        return self._far_field.at(x, self._points(x), batch)
+
+    def inner(self, x, batch):
+        """u: the normalisers, Z_i of each point or one Z."""
+        far, (_, _, _, whole) = self._far(x, batch)
+        if self.per_point:
+            return far + self.edges.sums(self._near(x)[1]) if self.near_field else far
+        near = 2 * float(self._near(x)[1].sum(dtype=float)) if self.near_field and not whole else 0.0
+        return np.array([far + near], x.dtype)
+
+    def jacobian(self, x, batch):
+        """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
+        if self.jacobian_kind == "operator":
+            return self._far(x, batch)[1]
+        return self._dense_jacobian(x, batch)
+
+    def vjp(self, J, v):
+        """J.T v: -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l; over a batch an estimate of that."""
+        if self.jacobian_kind != "operator":
+            return super().vjp(J, v)
+        F = self._far_field.forces(self._points(J[0]), J, v)
+        if self.near_field and not J[3]:
+            rows, k = self._near(J[0])
+            F += self.edges.forces(self._near_repulsion(v, k), rows).T
+        return F.ravel()
+
+    def _near_repulsion(self, v, k):
+        c = self._buffer("force", k.dtype)
+        np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
+        return c
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
+        if batch is not None:
+            return self._sampled_outer_gradient(x, u, batch)
+        rows, _ = self._near(x)
+        c, sums = self.attraction_at(x)
+        return self.edges.forces(c, rows, sums).T.ravel(), 1 / u
+
+    def _sampled_outer_gradient(self, x, u, batch):
+        i, j, p = batch
+        points = self._points(x)
+        difference = points[i] - points[j]
+        k = self._kernel.k(np.einsum("ij,ij->i", difference, difference))
+        force = self._kernel.attraction(2 * self.exaggeration * p, k)[:, None] * difference
+        f_x = np.zeros(points.shape)
+        np.add.at(f_x, i, force)
+        np.subtract.at(f_x, j, force)
+        mass = np.bincount(i, p, self.n_outer) if self.per_point else p.sum()
+        return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
+
+    def compositional_gradient(self, x, u, J, batch):
+        """F; attraction and near repulsion are one sum over the edges."""
+        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and J[0] is x and not J[3]
+        if not fused:
+            return super().compositional_gradient(x, u, J, batch)
+        v = 1 / u
+        rows, k = self._near(x)
+        c = self._near_repulsion(v, k)
+        c += self.attraction_at(x)[0]
+        F = self.edges.forces(c, rows).T + self._far_field.forces(self._points(J[0]), J, v)
+        return F.ravel()
+
+    def outer(self, x, u):
+        """f(x, u), exact."""
+        return self.exaggeration * self._attraction(x) + self._log_sum(u)
+
+    def _log_sum(self, u):
+        return float(np.log(np.maximum(u, FLOOR), dtype=float).sum())
+
+    def _attraction(self, x):
+        """sum_ij p_ij phi(D_ij)."""
+        rows, k = self._near(x)
+        if not self.per_point:
+            return -float(self.edges.weight @ np.log(k))
+        return float(self.edges.weight @ self.edges.squares(rows, self._buffer("phi", x.dtype)))
+
+    def objective(self, x):
+        """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
+        return float(self.outer(x, self._normalisers(x, self._far_field.mesh, CENSUS)))
+
+    def _normalisers(self, x, mesh, exact):
+        """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
+        n, points = self.n_inner, self._points(x)
+        if mesh is not None:
+            return np.array([mesh.total(points)])
+        batch = self.inner_batch(None)
+        if n > exact and self.near_field:
+            chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
+            blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
+            sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
+            batch.x, batch.found = x, (x.dtype.type(n / CENSUS) * sums, (x, None, None, False))
+        return self.inner(x, batch)
+
+    def divergence(self, x):
+        """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+            "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+
+        Notes
+        -----
+        It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
+        points.
+        """
+        return self.divergence_of(self._attraction(x) + self._log_sum(self._normalisers(x, self._fine, EXACT)))
+
+    def divergence_of(self, fun):
+        """KL(P || Q) where Phi, without exaggeration, is so much.
+
+        Parameters
+        ----------
+        fun : float or ndarray
+
+        Returns
+        -------
+        float or ndarray
+        """
+        return (fun + self._negentropy) / (self.n_inner if self.per_point else 1)
+
+    @cached_property
+    def _negentropy(self):
+        """sum p log p."""
+        p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
+        return (1 if self.per_point else 2) * float(p @ np.log(p))
+
+    def unbounded_below(self):
+        """False: a divergence is not negative.
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
+    def _dense_jacobian(self, x, batch):
+        n, left_out = self.n_inner, self._far_field.left_out.toarray()
+        chosen = np.arange(n) if batch.chosen is None else batch.chosen
+        W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - left_out)
+        if self.near_field:
+            W += left_out - np.eye(n)
+        return dense_jacobian(self._points(x), W, self._kernel, self.per_point)

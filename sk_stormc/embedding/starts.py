@@ -1,0 +1,215 @@
+"""Where an embedding begins: principal components, eigenvectors of the neighbour graph, noise, or a given array."""
+
+import numpy as np
+from scipy import linalg, sparse
+from scipy.sparse.csgraph import connected_components
+
+from sk_stormc.utils.validation import as_numbers, check_choice
+
+__all__ = ["check_init", "make_start", "spectral_coordinates"]
+
+NOISE = 0.1  # of the first column, for dimensions that the data do not have
+COARSEST = 500  # points whose eigenvectors are taken densely
+RATIO = 10  # points of one aggregate
+SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors
+MANY = 30_000  # points above which fewer sweeps must do
+GUARDS = 4  # eigenvectors beside those wanted, so that those wanted are found well
+SOLVED = 100  # largest connected components that get eigenvectors of their own
+SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
+
+
+def check_init(init, metric, n_samples, n_components):
+    """The way to start: "pca", "spectral" or "random", or an array of numbers.
+
+    Parameters
+    ----------
+    init : {"auto", "pca", "spectral", "random"} or array-like of shape (n_samples, n_components)
+    metric : str or callable
+        With "precomputed" there are no principal components.
+    n_samples, n_components : int
+
+    Returns
+    -------
+    str or ndarray of shape (n_samples, n_components)
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+    """
+    if isinstance(init, str) or init is None:
+        check_choice("init", init, ("auto", "pca", "spectral", "random"))
+        if init == "auto":
+            return "spectral" if metric == "precomputed" else "pca"
+        if init == "pca" and metric == "precomputed":
+            raise ValueError(
+                "init must be 'auto', 'spectral', 'random' or an array with metric='precomputed', which has no "
+                "features; got 'pca'"
+            )
+        return init
+    start = as_numbers("init", init)
+    if start.shape != (n_samples, n_components) or not np.isfinite(start).all():
+        raise ValueError(
+            f"init must be finite and of shape ({n_samples}, {n_components}), got an array of shape {start.shape}"
+        )
+    return start
+
+
+def make_start(way, X, P, n_components, kernel, rng):
+    """The start in its own scale.
+
+    Parameters
+    ----------
+    way : str or ndarray
+        From `check_init`.
+    X : ndarray or sparse matrix of shape (n_samples, n_features)
+        Only looked at for "pca".
+    P : sparse array of shape (n_samples, n_samples)
+        Affinities; only looked at for "spectral".
+    n_components : int
+    kernel : {"gaussian", "student-t"}
+        Decides the standard deviation of the widest column: 3 and 1e-4, of noise 1 and 1e-4.
+    rng : RandomState
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_components)
+    """
+    size = SIZE[kernel]
+    if not isinstance(way, str):
+        return _scaled(way, size, rng)
+    if way == "random":
+        return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
+    found = _principal(X, n_components, rng) if way == "pca" else spectral_coordinates(P, n_components, rng)
+    return _scaled(found, size, rng)
+
+
+def _scaled(start, size, rng):
+    """Centred, and as wide as asked for; noise in the place of what has no width."""
+    start = start - start.mean(axis=0)
+    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # so that squares neither overflow nor vanish
+    deviation = start.std(axis=0)
+    widest = deviation.max()
+    if not widest > 0:
+        return size * rng.standard_normal(start.shape)
+    start *= size / widest
+    flat = deviation < 1e-5 * widest
+    start[:, flat] = NOISE * size * rng.standard_normal((len(start), int(flat.sum())))
+    return start
+
+
+def _principal(X, n_components, rng):
+    from sklearn.decomposition import PCA  # here, because it loads much that only some embeddings need
+
+    found = min(n_components, *X.shape)
+    with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
+        components = PCA(found, random_state=rng).fit_transform(X)
+    return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))
+
+
+def spectral_coordinates(P, n_components, rng):
+    """Eigenvectors of the random walk on the neighbour graph, the slowest first, by components of the graph.
+
+    They are those of the normalised Laplacian of P + P.T but for the trivial one, wide in proportion to one over the
+    root of their eigenvalue. Each connected component has its own, and a place of its own on a grid. The cost is that
+    of some thirty products of the graph with n_components vectors: eigenvectors of a graph of aggregates of points,
+    found in the same way, are laid on the points and smoothed.
+
+    Parameters
+    ----------
+    P : sparse array of shape (n_points, n_points)
+        Affinities.
+    n_components : int
+    rng : RandomState or Generator
+
+    Returns
+    -------
+    ndarray of shape (n_points, n_components)
+    """
+    S = sparse.csr_array(P, dtype=np.float32)
+    S = (S + S.T).tocsr()
+    n_parts, part = connected_components(S, directed=False)
+    if n_parts == 1:
+        return _filled(*_leading(S, n_components + GUARDS, rng), n_components, rng)
+    sizes = np.bincount(part)
+    members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
+    largest_first = np.argsort(-sizes, kind="stable")
+    rank = np.argsort(largest_first)
+    width = (sizes / S.shape[0]) ** (1 / n_components)
+    start = rng.standard_normal((S.shape[0], n_components))
+    for k in largest_first[:SOLVED]:
+        rows = members[k]
+        if len(rows) > 2:
+            start[rows] = _filled(*_leading(S[rows][:, rows], n_components + GUARDS, rng), n_components, rng)
+    return start * width[part][:, None] + 5 * width.max() * _grid(n_parts, n_components)[rank[part]]
+
+
+def _filled(vectors, values, n_components, rng):
+    """The first vectors in the width of 1 and below; little noise where a small graph has no more."""
+    start = NOISE * rng.standard_normal((len(vectors), n_components))
+    found = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
+    # the largest entry is positive, as which of the two signs comes out is chance
+    top = np.take_along_axis(found, np.abs(found).argmax(axis=0)[None], axis=0)
+    start[:, : found.shape[1]] = found * np.sign(top) / max(found.std(axis=0).max(initial=0), np.finfo(float).tiny)
+    return start
+
+
+def _grid(n_cells, d):
+    """As many cells of a grid with about equal sides."""
+    side = int(np.ceil(n_cells ** (1 / d) - 1e-9))
+    rest, cells = np.arange(n_cells), np.zeros((n_cells, d))
+    for k in range(d):
+        rest, cells[:, k] = rest // side, rest % side
+    return cells
+
+
+def _leading(S, m, rng):
+    """At most m eigenvectors of a connected graph's random walk but for the trivial one, and their eigenvalues."""
+    n = S.shape[0]
+    degree = S.sum(axis=1, dtype=float)
+    if n <= COARSEST:
+        root = np.sqrt(degree)
+        A = S.toarray().astype(float) / root / root[:, None]
+        values, vectors = linalg.eigh(A, subset_by_index=(max(0, n - 1 - m), n - 1))
+        return vectors[:, -2::-1] / root[:, None], values[-2::-1]
+    label, n_coarse = _aggregates(S, rng)
+    lay = sparse.csr_array((np.ones(n, S.dtype), label, np.arange(n + 1)), shape=(n, n_coarse))
+    V, values = _leading(sparse.csr_array(lay.T @ (S @ lay)), m, rng)
+    V = V[label]
+    walk = S.copy()
+    walk.data /= np.repeat(degree, np.diff(S.indptr)).astype(S.dtype)
+    for _ in range(SWEEPS if n <= MANY else FEWER):
+        V = _filtered(walk, V.astype(S.dtype), max(0.0, float(values[-1]))).astype(float)
+        V -= degree @ V / degree.sum()
+        V /= np.sqrt(degree @ np.square(V))
+        mass = V.T @ (degree[:, None] * V)
+        values, turn = linalg.eigh(V.T @ (S @ V), mass + 1e-9 * np.eye(V.shape[1]))
+        V, values = V @ turn[:, ::-1], values[::-1]
+    return V, values
+
+
+def _filtered(walk, V, cut):
+    """A Chebyshev polynomial of the walk, small on its eigenvalues from -1 to the cut and large above."""
+    centre, radius = V.dtype.type((cut - 1) / 2), V.dtype.type((cut + 1) / 2)
+    before, now = V, (walk @ V - centre * V) / radius
+    for _ in range(DEGREE - 1):
+        before, now = now, 2 / radius * (walk @ now - centre * now) - before
+    return now
+
+
+def _aggregates(S, rng):
+    """A label for each point, that of a seed near it, and the number of seeds."""
+    n = S.shape[0]
+    label = np.full(n, -1)
+    seeds = np.sort(rng.permutation(n)[: n // RATIO])
+    label[seeds] = np.arange(len(seeds))
+    row = np.repeat(np.arange(n), np.diff(S.indptr))
+    while (label < 0).any():
+        weight = np.where(label[S.indices] >= 0, S.data, 0)
+        strongest = np.maximum.reduceat(weight, S.indptr[:-1])
+        at = np.flatnonzero((weight == strongest[row]) & (weight > 0))
+        nearest = np.full(n, -1)
+        nearest[row[at]] = S.indices[at]
+        free = (label < 0) & (nearest >= 0)
+        label[free] = label[nearest[free]]
+    return label, len(seeds)

@@ -1,0 +1,103 @@
+"""What "auto" means for neighbour embedding: rates, limits, batches and horizons (docs/sne.md has the measurements)."""
+
+import math
+
+from sk_stormc.core.schedules import Geometric, decay_to
+
+__all__ = ["CENSUS", "CG_ITERATIONS", "PAPER", "SMALL", "defaults", "regularization"]
+
+MOST = 120  # iterations
+SMALL = 1024  # up to so many points batches hold all pairs
+CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
+CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
+
+PAPER = {
+    "learning_rate": 0.1,
+    "precision": 0.1,
+    "momentum": 0.01,
+    "batch_size": (100, 100, 100),
+    "init_batch_size": (100, 100, 100),
+    "normalization": "global",
+}
+
+
+def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
+    """The defaults of a problem.
+
+    Parameters
+    ----------
+    kernel : {"gaussian", "student-t"}
+    n, d : int
+        Points and dimensions.
+    constant : bool
+        Whether the learning rate is, as it is in an early stage.
+    n_iter : int or None
+        Horizon.
+    n_near : int
+        Components that come with each sampled batch.
+    meshed : bool
+        Whether a mesh sums all pairs.
+
+    Returns
+    -------
+    dict
+        By parameter name; the rate is twice the step, since gamma is at most 1/2.
+    """
+    horizon = n_iter or _horizon(kernel, n, meshed)
+    sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
+    batch = None if sampled == n else sampled
+    if kernel == "gaussian":
+        rate, inertia, limit = 2 * 4.0, 0.7, 0.5
+    else:
+        # long steps misplace some of many points, but short ones do not reach the width of a very large map
+        rate, inertia = 2 * (2.0 if 20_000 < n <= 200_000 else 3.0), 0.8
+        limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
+    sampled += n_near if batch else 0
+    # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
+    affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
+    records = min(20, max(4, int(affordable)))
+    return {
+        "learning_rate": rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
+        "inertia": inertia,
+        "normalization": "block",
+        "precision": limit / rate,
+        "momentum": 1.0,  # a tracked u would cost the sampled sums a second time and gain nothing
+        "beta": 1.0,
+        "batch_size": (batch, batch, None),
+        "init_batch_size": (batch, batch, None),
+        "anchor": None,
+        "max_iter": horizon,
+        "record_every": horizon * (n + 2 * sampled) // records,
+    }
+
+
+def _horizon(kernel, n, meshed):
+    """Iterations: as many as the divergence gains from, fewer for few points. Larger maps take longer to spread."""
+    if n > 10_000:
+        return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
+    if kernel == "gaussian":
+        return MOST
+    few, many = (80, 100) if meshed else (70, 125)
+    return few if n <= 2500 else many
+
+
+def regularization(kernel, held, horizon, weight):
+    """mu of the metric.
+
+    Parameters
+    ----------
+    kernel : {"gaussian", "student-t"}
+    held : float or None
+        Where it is to be constant; else it falls over half the horizon.
+    horizon : int
+    weight : float
+        Of P, for a point.
+
+    Returns
+    -------
+    float or callable
+    """
+    if held is not None:
+        return held * weight
+    end = 3e-4 if kernel == "student-t" else 0.1  # from 1: clusters that are apart would else be all that moves
+    return Geometric(weight, end * weight, max(1, horizon / 2))

@@ -1,0 +1,52 @@
+"""scikit-learn's callbacks, which are experimental: the only place that imports them."""
+
+import functools
+
+from sk_stormc.utils.warnings import warn
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:
+        """Takes callbacks that are never called."""
+
+        def set_callbacks(self, *callbacks):
+            """Keep the callbacks; `fit` says that they are off."""
+            self.__dict__.pop("_skl_callbacks", None)
+            if callbacks:
+                self._skl_callbacks = list(callbacks)
+            return self
+
+    def with_callbacks(method):
+        """The method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "open_context", "with_callbacks"]
+
+NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
+
+
+def open_context(estimator):
+    """The context of a fit's root task, or None: without callbacks, or where this scikit-learn does not know them."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        return None
+    try:
+        context = estimator._init_callback_context(max_subtasks=None)
+        if all(hasattr(context, name) for name in NEEDED):
+            return context
+    except (AttributeError, TypeError):
+        pass
+    say_that_they_are_off()
+    return None
+
+
+@functools.cache  # once
+def say_that_they_are_off():
+    """Warn that callbacks do nothing."""
+    warn(
+        "callbacks are off: this version of scikit-learn has no sklearn.callback that is known here. The fit goes on "
+        "without them.",
+        UserWarning,
+    )

@@ -1,0 +1,246 @@
+"""What the estimators share: a solver by name or instance, and what a run leaves behind."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from sk_stormc.fitting.compat import CallbackSupportMixin
+from sk_stormc.fitting.runs import FREE, in_words
+from sk_stormc.solvers import StopReason, get_solver
+from sk_stormc.streams.problem import stack
+from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["CompositionalEstimator", "streams"]
+
+
+def streams(estimator):
+    """Whether the estimator's solver can run on a stream, for `available_if`; an AttributeError says what to set."""
+    try:
+        solver = get_solver(estimator.solver)
+    except ValueError:
+        return True  # "lstd" can; partial_fit itself refuses other names, and lists the known ones
+    if solver.needed_to_stream():
+        raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
+    return True
+
+
+def milestone(n):
+    """The last of the numbers 1, 2, ..., 20, 21, 23, ..., each 5 % above the one before, that is not above n."""
+    at = min(n, 20)
+    while (following := max(at + 1, math.ceil(1.05 * at))) <= n:
+        at = following
+    return at
+
+
+class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``solver__...`` turns a solver's name into the solver first.
+
+        Parameters
+        ----------
+        **params : dict
+            ``solver`` is set before ``solver__...``, whatever their order.
+
+        Returns
+        -------
+        self : object
+        """
+        if "solver" in params:
+            super().set_params(solver=params.pop("solver"))
+        if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
+            self.solver = get_solver(self.solver)
+        return super().set_params(**params)
+
+    def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
+        """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
+
+        Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The
+        result has the bits of an unbroken fit. An estimator that is not fitted goes on from the file of its
+        `sk_stormc.callbacks.Checkpoint`.
+
+        Parameters
+        ----------
+        X, y : array-like
+            The data of that fit.
+        **fit_params
+            As that fit was given them.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        NotFittedError
+            If there is neither a fit nor a file of one.
+        ValueError
+            For data or parameters of another fit (``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and ``random_state``
+            may differ, the last is not used). Nothing fitted is lost.
+        """
+        progress = self.__dict__.get("_progress")
+        for callback in getattr(self, "_skl_callbacks", []) if progress is None else []:
+            if hasattr(callback, "load"):
+                progress = callback.load(self)
+        if progress is None:
+            raise NotFittedError(
+                f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
+                "with set_callbacks"
+            )
+        self._resumed = progress
+        try:
+            return self.fit(X, y, **fit_params)
+        finally:
+            del self._resumed
+
+    def _lasting_parameters(self, solver, free=FREE):
+        """A function that gives what a resumed fit must have in common with this one: parameters in words."""
+        own = {name: value for name, value in vars(self).items() if not (name.startswith("_") or name.endswith("_"))}
+
+        def in_common():
+            theirs = {f"solver__{name}": value for name, value in solver.get_params().items() if name not in FREE}
+            kept = {name: value for name, value in own.items() if name not in (*free, "solver")} | theirs
+            return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in kept.items()}
+
+        return in_common
+
+    def _make_solver(self):
+        """The solver to run, with all its parameters checked."""
+        check_int("max_iter", self.max_iter, low=1, words=(None,))
+        check_number("tol", self.tol, low=0, words=(None,))
+        check_choice("verbose", self.verbose, (0, 1, False, True))
+        solver = get_solver(self.solver)
+        own = {"max_iter": self.max_iter, "tol": self.tol}
+        solver.set_params(**{name: value for name, value in own.items() if value is not None})
+        solver.validate()
+        return solver
+
+    def _at_once(self, learn):
+        """Change a copy, and become what it has become in one assignment: an exception or Ctrl-C leaves no half.
+
+        Parameters
+        ----------
+        learn : callable
+            Called with a copy of the estimator, whose arrays are not written into.
+
+        Returns
+        -------
+        self : object
+        """
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
+        before = seeds and seeds.get_state()
+        try:
+            learn(new)
+        except BaseException:
+            if seeds:
+                seeds.set_state(before)
+            raise
+        self.__dict__ = new.__dict__
+        return self
+
+    def _stream_on(self, rows, window, open_stream, x0, settles=False):
+        """Let the run of a stream go on over more rows. Budgets and tol are for `fit`: a stream has an end of its own.
+
+        Called within `_at_once`. The run has a fork of the stream, so that this one stays as it was if it is given up.
+
+        Parameters
+        ----------
+        rows : tuple of arrays
+        window : int
+            The stream's. Until so many rows have come they only wait.
+        open_stream : callable
+            The `StreamingProblem` of a list of such rows.
+        x0 : ndarray or None
+            Where the stream starts; None is its own start.
+        settles : bool, default=False
+            Whether its own start says what the rows say that wait. It is then renewed while they become more.
+
+        Returns
+        -------
+        SolverResult or None
+            None where there are too few rows for an iteration; while rows wait, a result without an iteration.
+        """
+        solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
+        first_call = self.__dict__.get("_stream") is None
+        stream, state, waiting, x0, seed = (None, None, [], x0, self._seed()) if first_call else self._stream
+        short = False
+        if stream is None:
+            before = sum(part.shape[0] for part, *_ in waiting)
+            waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may read on into the same array
+            n = before + rows[0].shape[0]
+            short = n < window
+            renewed = settles and x0 is None and milestone(n) > before
+            if short and not first_call and not renewed:
+                self._stream = None, None, waiting, x0, seed
+                return None
+            known = waiting
+            if short and settles:
+                known = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
+            elif short and x0 is None:
+                self._warn_that_rows_wait(window)
+            stream = open_stream(known)
+        elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
+            raise ValueError(
+                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
+                "and a smaller learning_rate"
+            )
+        elif type(solver) is not type(self.solver_):
+            raise ValueError(
+                f"solver must stay {type(self.solver_).__name__} while its stream goes on, got {self.solver!r}: begin "
+                "again with fit or a clone"
+            )
+        else:
+            stream = stream.fork()
+            stream.feed(*rows)
+            if stream.starved():
+                self._stream = stream, state, [], None, seed
+                return None
+        solver.accept(stream)
+        result = solver.solve(stream, x0, random_state=seed, state=state, on_record=lambda record: short)
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        self._keep(solver, result)
+        self._stream = (None, None, waiting, x0, seed) if short else (stream, result.state, [], None, seed)
+        if short:
+            self.stop_reason_ = StopReason.EXHAUSTED
+        return result
+
+    def _warn_that_rows_wait(self, window):
+        warn(
+            f"{type(self).__name__} stays where it starts until about {window} rows have come, which give the scale of "
+            "the steps: a shorter stream is for fit.",
+            ConvergenceWarning,
+        )
+
+    def _seed(self):
+        """The stream's, drawn at its first call."""
+        fixed = isinstance(self.random_state, Integral)
+        return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _conclude(self, solver, result):
+        """Say what a fit that is stored has not reached: a budget that ended it, or Ctrl-C, which is raised again."""
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
+            solver.warn_if_unconverged(result)
+
+    def _keep(self, solver, result, fit=None):
+        """Store a result as fitted attributes, and what `resume` needs; a stream ends with it."""
+        self._stream = None
+        self._progress = None if fit is None else fit.progress
+        self.loss_curve_ = result.loss_curve
+        self.ifo_ = result.ifo
+        self.n_evaluations_ = result.n_evaluations
+        self.n_iter_ = result.n_iter
+        self.stop_reason_ = result.stop_reason
+        self.solver_ = solver

@@ -1,0 +1,103 @@
+"""Constraints and costs of a portfolio as a penalty."""
+
+from collections.abc import Mapping, Set
+from numbers import Real
+
+import numpy as np
+
+from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.utils.validation import as_numbers, check_number
+
+__all__ = ["check_size", "is_proportional", "make_penalty"]
+
+PROPORTIONAL = ("cvar", "evar")
+
+
+def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
+    """The penalty for parameters of `CompositionalPortfolio`.
+
+    Parameters
+    ----------
+    constraint, budget, l1, previous_weights, transaction_cost : object
+        As `CompositionalPortfolio` has them.
+    n_assets : int
+    columns : list or None
+        Labels of the assets.
+
+    Returns
+    -------
+    penalty or None
+
+    Raises
+    ------
+    ValueError
+        For values out of their range, and labels or lengths that do not fit.
+    """
+    check_number("l1", l1, low=0)
+    check_number("budget", budget, words=(None,))
+    long_only = isinstance(constraint, str) and constraint == "long_only"
+    if long_only:
+        if l1:
+            raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {l1!r}")
+        check_number("budget", budget, low=0, inclusive=False, words=(None,))
+        budget = 1.0 if budget is None else budget
+    turnover = _turnover(previous_weights, transaction_cost, n_assets, columns)
+    if long_only and turnover is None:
+        return Simplex(budget)
+    if constraint is None and budget is None and turnover is None:
+        return L1(l1) if l1 else None
+    low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
+    box = Box(low, high, budget=budget, alpha=l1)
+    box.check(n_assets)
+    return box if turnover is None else Turnover(*turnover, box)
+
+
+def _bounds(constraint, n_assets, columns):
+    if constraint is None:
+        return -np.inf, np.inf
+    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(constraint, "__len__")
+    if no_pair or len(constraint) != 2:
+        raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {constraint!r}")
+    low, high = constraint
+    return (
+        aligned("the lower bound of constraint", low, columns, n_assets),
+        aligned("the upper bound of constraint", high, columns, n_assets),
+    )
+
+
+def _turnover(previous, cost, n_assets, columns):
+    """Checked previous weights and costs; None where trades cost nothing."""
+    previous = aligned("previous_weights", previous, columns, n_assets)
+    previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
+    cost = aligned("transaction_cost", cost, columns, n_assets)
+    Turnover(previous, cost).check(n_assets)
+    return (previous, cost) if np.any(cost) else None
+
+
+def is_proportional(risk_measure):
+    """Whether the risk doubles where all weights do."""
+    return isinstance(risk_measure, str) and risk_measure in PROPORTIONAL
+
+
+def check_size(risk_measure, risk_aversion, penalty):
+    """Raise a ValueError where the best portfolio is the empty one or has no limit: nothing sets its size.
+
+    That is so for the least risk, and for risks in proportion to the size of the portfolio.
+    """
+    least = isinstance(risk_aversion, Real) and risk_aversion == np.inf
+    if not (least or is_proportional(risk_measure)):
+        return
+    if isinstance(penalty, Box):
+        bounds = np.concatenate([np.ravel(penalty.low), np.ravel(penalty.high)])
+        unbound = not penalty.budget and (np.isinf(bounds) | (bounds == 0)).all()
+    else:
+        unbound = penalty is None or isinstance(penalty, L1)
+    if unbound:
+        asked = "risk_aversion=inf" if least else f"risk_measure={risk_measure!r}"
+        best = "is the empty portfolio" + ("" if least else " or has no limit, as return and risk grow alike")
+        raise ValueError(
+            f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
+            f"constraint='long_only' or budget=1.0: without one the best {best}"
+        )

@@ -1,0 +1,144 @@
+"""Portfolios of least conditional value at risk."""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from sk_stormc.portfolio.problem import combine
+from sk_stormc.portfolio.tail_risk import TailRiskProblem
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.validation import check_choice
+
+__all__ = ["CVaRPortfolioProblem"]
+
+
+class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
+    """Minimise -mean <r_i, w> + lambda CVaR(w), the mean of the worst losses -<r_i, w>.
+
+    By Rockafellar and Uryasev, CVaR(w) = min_s s + mean max(-<r_i, w> - s, 0) / (1 - confidence), and x = (w, s). The
+    maximum is smoothed: with the width h it is h log(1 + exp(z / h)), which is above max(z, 0) by h log 2 at most. The
+    inner value is the mean return, u = <mean r, w>.
+
+    This is what ``PortfolioProblem(returns, risk_measure="cvar")`` makes.
+
+    Parameters
+    ----------
+    returns : array-like of shape (n_periods, n_assets)
+    risk_aversion : float, default=1.0
+        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
+    risk_measure : {"cvar"}, default="cvar"
+    confidence : float, default=0.95
+        CVaR is the mean of the worst part 1 - confidence of the losses.
+    width : float, default=None
+        h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
+    sample_weight : array-like of shape (n_periods,), default=None
+    penalty : object of `sk_stormc.penalties`, default=None
+        On the weights w.
+    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
+        All as for `PortfolioProblem`.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and for a confidence that is not between 0 and 1.
+
+    References
+    ----------
+    Rockafellar & Uryasev, "Optimization of conditional value-at-risk", 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="cvar", confidence=0.5)
+    >>> problem.value_at(np.array([1.0]))  # a mean return of .5, and the mean of losses of 3 and 1
+    1.5
+    """
+
+    first_width = 0.4
+
+    def __init__(
+        self,
+        returns,
+        risk_aversion=1.0,
+        *,
+        risk_measure="cvar",
+        confidence=0.95,
+        width=None,
+        sample_weight=None,
+        penalty=None,
+        metric=None,
+    ):
+        check_choice("risk_measure", risk_measure, ("cvar",))
+        super().__init__(
+            returns,
+            risk_aversion,
+            risk_measure=risk_measure,
+            confidence=confidence,
+            width=width,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+        )
+
+    def outer_batch(self, draws):
+        """The rows, and the weight of each."""
+        if draws is None:
+            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
+        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
+
+    # g, dg, f and its gradient
+
+    def inner(self, x, batch):
+        """u = <mean r, w>, of shape (1,)."""
+        return batch.dot(x[:-1])
+
+    def jacobian(self, x, batch):
+        """(mean r, 0), of shape (1, n_assets + 1)."""
+        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+
+    def outer_gradient(self, x, u, batch):
+        """With q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence): f_x = lambda (-sum q_i r_i, 1 - sum q_i)."""
+        rows, weight = batch
+        q = self._price * self._tail(-rows.dot(x[:-1]).astype(float), float(x[-1])) * weight
+        f_x = np.append(-combine(q.astype(x.dtype), rows), self._price - q.sum())
+        return f_x.astype(x.dtype, copy=False), np.full(1, -self._gain, x.dtype)
+
+    def outer(self, x, u):
+        """-u + lambda (s + mean h log(1 + exp(z_i / h)) / (1 - confidence)), z_i = -<r_i, w> - s."""
+        total, s = 0.0, float(x[-1])
+        for start, rows in blocks(self.returns):
+            z = -(rows @ x[:-1]).astype(float) - s
+            values = self.width * np.logaddexp(0.0, z / self.width)
+            weight = 1 / self.n_inner if self.weights is None else self.weights[start : start + len(z)]
+            total += (weight * values).sum()
+        return float(-self._gain * u[0] + self._price * (s + total / (1 - self.confidence)))
+
+    def _tail(self, losses, s):
+        """How much each loss counts: from 0 to 1 / (1 - confidence)."""
+        return expit((losses - s) / self.width) / (1 - self.confidence)
+
+    # the risk
+
+    def risk(self, losses):
+        """The mean of the worst losses: a quantile s with what exceeds it."""
+        order = np.argsort(losses)
+        weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
+        worse = np.cumsum(weights[::-1])[::-1]  # the weight from each loss on
+        k = min(np.searchsorted(-worse, -(1 - self.confidence) * (1 - 1e-12), side="right"), len(losses)) - 1
+        s = losses[order[max(k, 0)]]
+        return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
+
+    def best_level(self, losses):
+        """Where the q_i have the sum 1."""
+        low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
+        excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
+        if excess[0] <= 0:  # of all losses alike, at a confidence of nearly 0
+            return low
+        tiny = 1e-13 * max(abs(low), abs(high))
+        return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)
+
+    def reweighting(self, losses):
+        """q_i at the best level."""
+        q = self._tail(losses, self.best_level(losses)) * (1 / self.n_inner if self.weights is None else self.weights)
+        return q / q.sum()

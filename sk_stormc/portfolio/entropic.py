@@ -1,0 +1,95 @@
+"""Portfolios of least entropic risk."""
+
+from numbers import Real
+
+import numpy as np
+
+from sk_stormc.core.log_mean_exp import LogMeanExpProblem
+from sk_stormc.portfolio.problem import PortfolioProblem, combine
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.validation import check_choice
+
+__all__ = ["EntropicPortfolioProblem"]
+
+
+class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure="entropic"):
+    """Minimise (1/lambda) log mean exp(-lambda <r_j, x>) over portfolios x, r_j the returns of a period.
+
+    This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The mean return is within the objective.
+
+    Parameters
+    ----------
+    returns : array-like of shape (n_periods, n_assets)
+    risk_aversion : float, default=1.0
+        lambda.
+    risk_measure : {"entropic"}, default="entropic"
+    sample_weight : array-like of shape (n_periods,), default=None
+    penalty : object of `sk_stormc.penalties`, default=None
+    metric : "variance", ndarray or None, default=None
+        All as for `PortfolioProblem`.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[0.1, 0.0], [-0.1, 0.2]]), 2.0, risk_measure="entropic")
+    >>> round(problem.objective(np.array([1000.0, 0.0])), 3)
+    99.653
+    """
+
+    def __init__(
+        self,
+        returns,
+        risk_aversion=1.0,
+        *,
+        risk_measure="entropic",
+        sample_weight=None,
+        penalty=None,
+        metric=None,
+    ):
+        check_choice("risk_measure", risk_measure, ("entropic",))
+        if isinstance(risk_aversion, Real) and risk_aversion == np.inf:
+            raise ValueError(
+                "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
+                "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"
+            )
+        super().__init__(
+            returns,
+            risk_aversion,
+            risk_measure=risk_measure,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+        )
+        self.n_outer = 1
+        self.scale = 1 / self.risk_aversion
+        self.inner_floor = float(np.finfo(self.returns.dtype).tiny)
+
+    def unbounded_below(self):
+        """Whether an asset only wins or only loses: the more of it is held or sold short, the better."""
+        known = super().unbounded_below()
+        if known is not None or self.penalty is not None:
+            return known
+        least, most = (f([f(rows, axis=0) for _, rows in self.blocks()], axis=0) for f in (np.min, np.max))
+        return True if ((least > 0) | (most < 0)).any() else None
+
+    def gather(self, draws):
+        """Returns of some periods."""
+        return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+
+    def blocks(self):
+        """All returns, a block at a time where they are on disk."""
+        return blocks(self.returns)
+
+    def exponents(self, x, rows):
+        """-lambda <r_j, x>, in float64."""
+        return -self.risk_aversion * (rows @ x).astype(float, copy=False)
+
+    def exponent_gradient(self, x, rows, p):
+        """-lambda sum_k p_k r_k."""
+        return -self.risk_aversion * combine(p, rows)

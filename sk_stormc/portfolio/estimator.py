@@ -1,0 +1,406 @@
+"""A portfolio of assets from a history of returns."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
+from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
+from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
+from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
+from sk_stormc.solvers import StopReason
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.types import ArrayLike, FloatArray
+from sk_stormc.utils.validation import check_bool
+from sk_stormc.values.transitions import row_weights
+
+__all__ = ["CompositionalPortfolio"]
+
+
+class CompositionalPortfolio(CompositionalEstimator):
+    """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
+
+    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades. The mean and the
+    risk are taken over the history of returns r_i.
+
+    Parameters
+    ----------
+    solver : str or CompositionalSolver, default="storm-c"
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs"
+        and "sketchy-storm", or an instance. "storm-c" needs no tuning. "sketchy-storm" needs none either, and takes
+        fewer passes where assets are correlated. ``set_params(solver__learning_rate=...)`` works for names and
+        instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
+        "storm-c-paper" steps as the paper does.
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
+        "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
+        only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
+        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" by exponential
+        moments. The last two grow in proportion to the weights, so they need bounds or a budget.
+    risk_aversion : float, default=1.0
+        Weight lambda > 0 of the risk, in the inverse unit of the returns. For "cvar" and "evar" it has no unit.
+        ``numpy.inf`` asks for the portfolio of least risk, whatever its return. It needs bounds or a budget, because
+        the empty portfolio has no risk. "entropic" needs a finite number.
+    confidence : float, default=0.95
+        Confidence level of "cvar" and "evar". They are about the worst fraction 1 - confidence of the periods.
+    constraint : None, "long_only" or (low, high), default=None
+        "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
+        array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
+        labels. An array is taken by position.
+    budget : float, default=None
+        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it takes
+        the place of the sum 1.
+    l1 : float, default=0.0
+        Weight of an l1 norm. It is refused with "long_only", where the norm is constant.
+    previous_weights : array-like of shape (n_assets,), default=None
+        Weights that are held now. None means that nothing is held. Labels are aligned as for ``constraint``.
+    transaction_cost : float or array-like of shape (n_assets,), default=0.0
+        Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
+        objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
+    max_iter, tol : default=None
+        Passed to the solver. None keeps the solver's own value.
+    warm_start : bool, default=False
+        Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
+        to where the first of these fits started. A fit that starts near the optimum then ends soon.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches. The same seed gives the same bits.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_assets,)
+        The weights of the assets, as float32 for float32 returns.
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the records. The l1 norm and the cost of trades are included.
+    ifo_ : ndarray of shape (n_records,)
+        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
+    n_evaluations_ : dict
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+        Number of iterations.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
+    solver_ : CompositionalSolver
+        The solver that was run.
+    dual_gap_ : float
+        The objective is above its minimum by this much at most. It exists only for "cvar" and "evar". Where bounds and
+        budget leave weights free, it holds among portfolios with weights up to three times the largest.
+    n_features_in_ : int
+        Number of assets.
+    feature_names_in_ : ndarray of shape (n_assets,)
+        Names of the assets, only for returns with string column names.
+
+    See Also
+    --------
+    sharpe_ratio : A scorer that is comparable across values of risk_aversion, as `score` is not.
+
+    Notes
+    -----
+    While the data fit in memory, `solver="lbfgs"` solves the variance problem faster. With constraints, a QP solver
+    does. "semivariance" and "entropic" have no closed form.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization".
+
+    Examples
+    --------
+    >>> from sk_stormc import CompositionalPortfolio
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(500, 4, mean=0.1, random_state=0)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> print(round(portfolio.weights_.sum(), 10))
+    1.0
+    """
+
+    def __init__(
+        self,
+        solver="storm-c",
+        *,
+        risk_measure="variance",
+        risk_aversion=1.0,
+        confidence=0.95,
+        constraint=None,
+        budget=None,
+        l1=0.0,
+        previous_weights=None,
+        transaction_cost=0.0,
+        max_iter=None,
+        tol=None,
+        warm_start=False,
+        verbose=0,
+        random_state=None,
+    ):
+        self.solver = solver
+        self.risk_measure = risk_measure
+        self.risk_aversion = risk_aversion
+        self.confidence = confidence
+        self.constraint = constraint
+        self.budget = budget
+        self.l1 = l1
+        self.previous_weights = previous_weights
+        self.transaction_cost = transaction_cost
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @with_fit
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+            Returns, in any unit; at least two periods. A memmap of native float32 or float64 whose rows lie one behind
+            the other is never loaded whole.
+        y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+            Weights of the periods; weighting one k times equals repeating it.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, returns that are not finite, weights that are negative or all
+            zero; nothing already fitted is lost.
+        KeyboardInterrupt
+            On Ctrl-C: what was reached is kept as fitted attributes, unless no iteration had been made.
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the budget ended before tol was met, and as `minimize` does.
+        """
+        solver = self._make_solver()
+        check_bool("warm_start", self.warm_start)
+        returns = check_returns(X, ensure_min_samples=2)
+        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
+        if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
+            returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
+        problem = self._problem(returns, sample_weight, penalty, metric="variance")
+        solver.accept(problem)
+        x0 = None
+        if self.warm_start and hasattr(self, "weights_"):
+            if len(self.weights_) != returns.shape[1]:
+                raise ValueError(
+                    f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
+                    f"got {returns.shape[1]}"
+                )
+            x0 = problem.start_at(self.weights_)
+        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
+        first_residual, before = None, vars(self).get("_tol_is_of")
+        if x0 is not None and before is not None and before[0].parameters == fit.progress.parameters:
+            first_residual = before[1]
+        run = partial(
+            fit.run,
+            verbose=self.verbose,
+            attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
+        )
+        staged = isinstance(problem, TailRiskProblem)
+        if staged:
+            result, self.dual_gap_ = run_in_stages(run, solver, problem, x0)
+        else:
+            result = run(solver, problem, x0, first_residual=first_residual)
+            vars(self).pop("dual_gap_", None)
+        validate_data(self, X, skip_check_array=True)  # names and number of the assets
+        self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
+        self._tol_is_of = fit.progress, result.state.first_residual
+        self._keep(solver, result, fit)
+        fit.end()
+        if staged and result.stop_reason != StopReason.INTERRUPTED:
+            warn_of_a_gap(result, self.dual_gap_, solver.tol)
+            return self
+        self._conclude(solver, result)
+        if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
+            warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
+        return self
+
+    @available_if(streams_returns)
+    def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
+
+        Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
+        do not fill a batch wait for the next call. The weights move when about 600 periods have come, the first 512 of
+        which give the scale of the steps. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its
+        weights; parameters hold from the start of the stream.
+
+        ``loss_curve_`` is the objective over the 512 periods before each record, ``stop_reason_`` "exhausted".
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+            One period or more.
+        y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+            Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
+            multiply what a period says, over the mean weight so far; periods of weight 0 are left out.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; after a run that ended as "non_finite" or "diverged".
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
+        AttributeError
+            For a solver that needs all periods ("lbfgs", checkpoints without a size), and for tail risks.
+
+        Warns
+        -----
+        ConvergenceWarning
+            At the first chunk, while there are too few periods to begin; where the objective over the last 512 periods
+            is higher than at the start. Steps are then shortened and the run goes on from its best point; if that fails
+            three times, ``stop_reason_`` is "diverged".
+
+        Examples
+        --------
+        >>> from sk_stormc import CompositionalPortfolio
+        >>> from sk_stormc.datasets import make_gaussian_returns
+        >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+        >>> for month in range(60):
+        ...     portfolio = portfolio.partial_fit(make_gaussian_returns(21, 4, mean=0.1, random_state=month))
+        >>> portfolio.stop_reason_, portfolio.n_iter_
+        ('exhausted', 36)
+        """
+        return self._at_once(lambda new: new._go_on(X, sample_weight))
+
+    def _go_on(self, X, sample_weight):
+        """`partial_fit`, on a copy that is given up if anything is raised."""
+        returns = check_returns(X)
+        n_assets = returns.shape[1]
+        weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
+        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
+        problem = partial(
+            PortfolioProblem,
+            risk_aversion=self.risk_aversion,
+            risk_measure=self.risk_measure,
+            penalty=self._penalty(n_assets, columns_of(X)),
+            metric="variance",
+        )
+        problem(returns[:1])  # checks the parameters
+        if self.__dict__.get("_stream") is None:
+            self._weighted = weights is not None
+        elif weights is not None and not self._weighted:
+            raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
+
+        def open_stream(batches):
+            return StreamingProblem(batches, problem, window=WINDOW, weighted=self._weighted)
+
+        for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
+            parts = (rows,)
+            if self._weighted:
+                known = np.ones(len(rows)) if weights is None else weights[start : start + len(rows)]
+                parts = (rows[known > 0], known[known > 0])
+            result = None
+            if len(parts[0]):
+                result = self._stream_on(parts, WINDOW, open_stream, x0=getattr(self, "weights_", None))
+            if result is not None:
+                self.weights_ = result.x
+            elif not hasattr(self, "weights_"):
+                raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
+            if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
+                break
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """The portfolio's return in each period.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+
+        Returns
+        -------
+        ndarray of shape (n_periods,)
+        """
+        check_is_fitted(self)
+        return self._new_returns(X) @ self.weights_
+
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
+
+        It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
+        constraints, not values of risk_aversion; for those use `sharpe_ratio`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_periods, n_assets)
+        y : Ignored
+        sample_weight : array-like of shape (n_periods,), default=None
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        return -self._problem(self._new_returns(X), sample_weight).value_at(self.weights_)
+
+    def named_weights(self):
+        """``weights_`` with the names of the columns.
+
+        Returns
+        -------
+        pandas.Series
+
+        Raises
+        ------
+        ValueError
+            Where the returns had no names.
+        ImportError
+            Without pandas.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "feature_names_in_"):
+            raise ValueError(
+                "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
+                "of the last fit had none. weights_ has the weights in the order of the columns"
+            )
+        try:
+            from pandas import Series
+        except ImportError as error:
+            raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
+        return Series(self.weights_, index=self.feature_names_in_, name="weight")
+
+    def _new_returns(self, X):
+        returns = check_returns(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return returns
+
+    def _problem(self, returns, sample_weight, penalty=None, metric=None):
+        check_confidence(self.confidence)  # whatever the risk measure, so that a search does not find it late
+        tail = {"confidence": self.confidence} if is_proportional(self.risk_measure) else {}
+        return PortfolioProblem(
+            returns,
+            self.risk_aversion,
+            risk_measure=self.risk_measure,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+            **tail,
+        )
+
+    def _penalty(self, n_assets, columns=None):
+        given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
+        penalty = make_penalty(*given, n_assets, columns)
+        check_size(self.risk_measure, self.risk_aversion, penalty)
+        return penalty

@@ -1,0 +1,174 @@
+"""Portfolios of least entropic value at risk."""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp, xlogy
+
+from sk_stormc.core.log_mean_exp import LogMeanExpProblem
+from sk_stormc.portfolio.problem import combine
+from sk_stormc.portfolio.tail_risk import TailRiskProblem
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.validation import check_choice
+
+__all__ = ["EVaRPortfolioProblem"]
+
+LEAST = 1e-9  # temperature of a maximum, relative to the range of the losses
+
+
+class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="evar"):
+    """Minimise -mean <r_i, w> + lambda EVaR(w), the tightest bound of CVaR by exponential moments of the loss.
+
+    EVaR(w) = min_t t log mean exp(-<r_i, w> / t) - t log(1 - confidence), convex in x = (w, t). It is the largest mean
+    loss over reweightings q of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where
+    that allows all weight on one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and
+    t goes to 0: t is kept above the width. The inner value is u = mean exp(-<r_i, w> / t), in a unit that follows the
+    run (see `sk_stormc.problems.LogMeanExpProblem`).
+
+    This is what ``PortfolioProblem(returns, risk_measure="evar")`` makes.
+
+    Parameters
+    ----------
+    returns : array-like of shape (n_periods, n_assets)
+    risk_aversion : float, default=1.0
+        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
+    risk_measure : {"evar"}, default="evar"
+    confidence : float, default=0.95
+    width : float, default=None
+        The least t, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights'
+        return.
+    sample_weight : array-like of shape (n_periods,), default=None
+    penalty : object of `sk_stormc.penalties`, default=None
+        On the weights w.
+    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
+        All as for `PortfolioProblem`.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and for a confidence that is not between 0 and 1.
+
+    References
+    ----------
+    Ahmadi-Javid, "Entropic value-at-risk: a new coherent risk measure", 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="evar", confidence=0.9)
+    >>> round(problem.value_at(np.array([1.0])), 6)  # a mean return of .5, and a largest loss of 3
+    2.5
+    """
+
+    first_width = 0.05
+
+    def __init__(
+        self,
+        returns,
+        risk_aversion=1.0,
+        *,
+        risk_measure="evar",
+        confidence=0.95,
+        width=None,
+        sample_weight=None,
+        penalty=None,
+        metric=None,
+    ):
+        check_choice("risk_measure", risk_measure, ("evar",))
+        super().__init__(
+            returns,
+            risk_aversion,
+            risk_measure=risk_measure,
+            confidence=confidence,
+            width=width,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+        )
+        self.n_outer = 1
+        self.inner_floor = float(np.finfo(self.returns.dtype).tiny)
+
+    def lowest_level(self):
+        """The width."""
+        return self.width
+
+    @property
+    def allowed(self):
+        """-log(1 - confidence), the largest divergence of a reweighting."""
+        return -np.log1p(-self.confidence)
+
+    # what `LogMeanExpProblem` asks for: exponents e_j(x) = -<r_j, w> / t
+
+    def gather(self, draws):
+        """Returns of some periods."""
+        return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+
+    def blocks(self):
+        """All returns, a block at a time where they are on disk."""
+        return blocks(self.returns)
+
+    def exponents(self, x, rows):
+        """-<r_j, w> / t, in float64."""
+        return -(rows @ x[:-1]).astype(float, copy=False) / float(x[-1])
+
+    def exponent_gradient(self, x, rows, p):
+        """(-sum_k p_k r_k / t, sum_k p_k <r_k, w> / t^2)."""
+        t, y = float(x[-1]), (rows @ x[:-1]).astype(float, copy=False)
+        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(x.dtype, copy=False)
+
+    # f and its gradient
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t / u."""
+        level = self._price * (np.log(float(u[0])) + self.shift + self.allowed)
+        return np.append(-self._gain * self.mean, level).astype(x.dtype, copy=False), self._price * x[-1] / u
+
+    def outer(self, x, u):
+        """f(x, u) = -<mean r, w> + lambda t (log u - log(1 - confidence))."""
+        return self._value(x, np.log(float(u[0])) + self.shift)
+
+    def objective(self, x):
+        """Phi(x), exact, R included."""
+        value = self._value(x, self.log_mean(x))
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def _value(self, x, log_mean):
+        return float(-self._gain * (self._mean @ x[:-1]) + self._price * float(x[-1]) * (log_mean + self.allowed))
+
+    # the risk
+
+    def risk(self, losses):
+        """The least over all t > 0: at the largest loss where t goes to 0."""
+        if not np.ptp(losses):
+            return float(losses[0])
+        t = self._temperature(losses, max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny))
+        return float(t * (logsumexp(losses / t, b=self._weight()) + self.allowed))
+
+    def best_level(self, losses):
+        """The t >= width of least EVaR."""
+        return self._temperature(losses, self.width)
+
+    def reweighting(self, losses):
+        """q_i proportional to exp(loss_i / t) at the best t, whose divergence is at most what is allowed."""
+        return self._tilted(losses, self.best_level(losses))
+
+    def _weight(self):
+        return 1 / self.n_inner if self.weights is None else self.weights
+
+    def _tilted(self, losses, t):
+        q = np.exp((losses - losses.max()) / t) * self._weight()
+        return q / q.sum()
+
+    def _temperature(self, losses, least):
+        """Where the divergence of the tilted weights is what is allowed, or ``least``: it falls in t."""
+
+        def excess(log_t):
+            q = self._tilted(losses, np.exp(log_t))
+            return float(xlogy(q, q / self._weight()).sum()) - self.allowed
+
+        low = high = np.log(least)
+        if excess(low) <= 0:
+            return least
+        while excess(high) > 0:
+            low, high = high, high + 2.0
+        return float(np.exp(brentq(excess, low, high, xtol=1e-12)))

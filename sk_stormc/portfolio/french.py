@@ -1,0 +1,212 @@
+"""Daily portfolio returns of the Kenneth R. French data library."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+import zlib
+from http.client import HTTPException
+from urllib.request import urlopen
+
+from sklearn.datasets import get_data_home
+from sklearn.utils import Bunch
+
+from sk_stormc.portfolio.french_csv import parse_french_csv
+from sk_stormc.utils.validation import check_bool, short
+
+logger = logging.getLogger(__name__)
+
+BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
+TIMEOUT = 60  # seconds
+
+# The library calls "Developed" what it called "Global" at first.
+_REGIONS = {
+    "Europe": "Europe",
+    "Japan": "Japan",
+    "Asia_Pacific_ex_Japan": "Asia_Pacific_ex_Japan",
+    "North_America": "North_America",
+    "Developed": "Developed",
+    "Global": "Developed",
+    "Developed_ex_US": "Developed_ex_US",
+    "Global_ex_US": "Developed_ex_US",
+    "US": "US",
+}
+_SORTS = {"OP": "operating profitability", "BE-ME": "book-to-market", "INV": "investment"}
+# The library's own spelling: "daily" and "Daily" both occur.
+_FILES = {
+    "OP": "{}_25_Portfolios_ME_OP_Daily_CSV.zip",
+    "BE-ME": "{}_25_Portfolios_ME_BE-ME_daily_CSV.zip",
+    "INV": "{}_25_Portfolios_ME_INV_Daily_CSV.zip",
+}
+_US_FILES = {
+    "OP": "25_Portfolios_ME_OP_5x5_daily_CSV.zip",
+    "BE-ME": "25_Portfolios_5x5_Daily_CSV.zip",
+    "INV": "25_Portfolios_ME_INV_5x5_daily_CSV.zip",
+}
+
+_VALUE_WEIGHTED = re.compile(r"value.weight.*return", re.IGNORECASE)
+
+_DESCR = """\
+25 portfolios formed on size and {sort} (5 x 5), {region}
+---------------------------------------------------------
+
+Daily value-weighted returns, {start} to {end}, as fractions (0.01 is one percent).
+Missing values, -99.99 and -999 in the file, are NaN.
+
+Source: Kenneth R. French data library, {url}
+
+The header of the file:
+
+{header}
+"""
+
+
+def _download(url, path):
+    """Put the zip file found at `url` at `path`, whole or not at all."""
+    data_home, filename = os.path.split(path)
+    logger.info("Downloading %s to %s", url, data_home)
+    try:
+        # The rename is atomic as both are on one file system; the directory goes in every case.
+        with tempfile.TemporaryDirectory(dir=data_home) as directory:
+            partial = os.path.join(directory, filename)
+            with urlopen(url, timeout=TIMEOUT) as response, open(partial, "wb") as file:
+                shutil.copyfileobj(response, file)
+            if not zipfile.is_zipfile(partial):
+                raise OSError("the answer is not a complete zip file")
+            os.replace(partial, path)
+    except (OSError, HTTPException) as error:
+        raise OSError(
+            f"Could not download {url} ({error}). Try again later, or download the file by other means and "
+            f"place it, as it is, in {data_home}."
+        ) from error
+
+
+def _read_zip(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(archive.namelist()[0]).decode("latin-1")
+    except (zipfile.BadZipFile, zlib.error, EOFError, IndexError) as error:
+        raise OSError(
+            f"{path} is not a zip file with a CSV file in it ({error}). Delete it and fetch again."
+        ) from error
+
+
+def fetch_french_portfolios(
+    region: str = "Europe",
+    sort: str = "OP",
+    *,
+    data_home: str | os.PathLike | None = None,
+    download_if_missing: bool = True,
+    as_frame: bool = False,
+) -> Bunch:
+    """Load daily returns of 25 portfolios of the Kenneth R. French data library.
+
+    The portfolios are value-weighted, five classes of size by five classes of another characteristic. The
+    zip file is downloaded once and kept in `data_home` as it came. Where there is no network, download it
+    by other means and place it there under its own name, such as
+    ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
+
+    Parameters
+    ----------
+    region : {"Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", \
+            "Developed_ex_US", "Global_ex_US", "US"}, default="Europe"
+        Where the firms are listed. "Global" and "Global_ex_US" are the library's older names of
+        "Developed" and "Developed_ex_US" and give the same data.
+    sort : {"OP", "BE-ME", "INV"}, default="OP"
+        The characteristic beside size: operating profitability, book-to-market or investment.
+    data_home : str or path-like, default=None
+        The folder of the zip file; by default that of :func:`sklearn.datasets.get_data_home`.
+    download_if_missing : bool, default=True
+        If False, raise an OSError if the file is not in `data_home` instead of downloading it.
+    as_frame : bool, default=False
+        If True, `returns` is a pandas DataFrame.
+
+    Returns
+    -------
+    dataset : :class:`~sklearn.utils.Bunch`
+        Dictionary-like object with the following attributes.
+
+        returns : ndarray of shape (n_days, 25) or DataFrame
+            The returns as fractions (0.01 is one percent), NaN where missing. The DataFrame has `dates`
+            as its DatetimeIndex and `names` as its columns.
+        dates : ndarray of shape (n_days,)
+            The trading days, datetime64[D].
+        names : list of str of length 25
+            The names of the portfolios.
+        description, DESCR : str
+            What the data are and where from, with the header of the file. The same text under the two
+            names.
+
+    Raises
+    ------
+    ValueError
+        If `region` or `sort` is unknown, or the file has no daily table of 25 portfolios.
+    OSError
+        If the file is missing and `download_if_missing` is False, the download fails, or the file is not
+        a sound zip file.
+    ImportError
+        If `as_frame` is True and pandas is not installed.
+
+    Notes
+    -----
+    The library revises past returns at its monthly updates, so files fetched at two times may differ.
+    Delete the zip file to fetch the current one.
+
+    References
+    ----------
+    Kenneth R. French, data library,
+    https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/data_library.html
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import fetch_french_portfolios
+    >>> europe = fetch_french_portfolios("Europe", "OP")  # doctest: +SKIP
+    >>> europe.returns.shape[1]  # doctest: +SKIP
+    25
+    """
+    for name, value, known in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(known)}.")
+    check_bool("download_if_missing", download_if_missing)
+    check_bool("as_frame", as_frame)
+    if data_home is not None and not isinstance(data_home, (str, os.PathLike)):
+        raise ValueError(f"data_home must be the path of a folder or None, got {short(data_home)}")
+    if as_frame:
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("fetch_french_portfolios with as_frame=True requires pandas.") from error
+
+    region = _REGIONS[region]
+    filename = _US_FILES[sort] if region == "US" else _FILES[sort].format(region)
+    path = os.path.join(get_data_home(data_home), filename)
+    if not os.path.exists(path):
+        if not download_if_missing:
+            raise OSError(f"Data not found and `download_if_missing` is False: {path}")
+        _download(BASE_URL + filename, path)
+
+    try:
+        header, tables = parse_french_csv(_read_zip(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is not in the library's format: {error}") from error
+    daily = [table for table in tables if table.dates.dtype == "datetime64[D]" and len(table.names) == 25]
+    if not daily:
+        raise ValueError(f"{path} has no daily table of 25 portfolios.")
+    table = next((table for table in daily if _VALUE_WEIGHTED.search(table.title)), daily[0])
+
+    returns = table.values / 100
+    if as_frame:
+        returns = pd.DataFrame(returns, index=pd.DatetimeIndex(table.dates, name="date"), columns=table.names)
+    descr = _DESCR.format(
+        sort=_SORTS[sort],
+        region=region.replace("_", " "),
+        start=table.dates[0],
+        end=table.dates[-1],
+        url=BASE_URL + filename,
+        header=header,
+    )
+    return Bunch(returns=returns, dates=table.dates, names=table.names, description=descr, DESCR=descr)

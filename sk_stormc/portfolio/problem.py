@@ -1,0 +1,311 @@
+"""Mean-risk portfolios: utility against variance or semivariance."""
+
+from collections.abc import Callable
+from functools import cached_property
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import Box
+from sk_stormc.core.weighted import WeightedComponents, with_sum_one
+from sk_stormc.portfolio.risk_measures import ByRiskMeasure
+from sk_stormc.streams.mapped import MappedRows, blocks
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.validation import check_choice, check_metric, check_number, check_weights, naming
+
+__all__ = ["PortfolioProblem"]
+
+RISK_MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
+CHUNK = 4096  # rows that are taken to float64 at a time
+PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
+
+
+class Factors(NamedTuple):
+    """What a batch is multiplied with. A product with a constant row is the fastest way to sum."""
+
+    mean: np.ndarray | None  # a row of 1 / B
+    minus: np.ndarray  # a row of -1
+    weight: np.ndarray | float  # of each period's return: without axes in a drawn batch, faster than a number
+    slope: np.ndarray | float  # 2 lambda times the weight of each period
+    combine: Callable  # `combine`, or the method dot where that does the same
+
+
+class BySize(dict):
+    """The `Factors` of drawn batches by their size, each made when first asked for."""
+
+    def __init__(self, dtype, gain, price):
+        self.dtype, self.gain, self.price = dtype, gain, price
+
+    def __missing__(self, size):
+        weight = 1 / size
+        mean, minus = (np.full((1, size), value, self.dtype) for value in (weight, -1.0))
+        weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
+        whole = size <= PIECE or self.dtype == np.float64
+        factors = self[size] = Factors(mean, minus, weight, slope, np.ndarray.dot if whole else combine)
+        return factors
+
+
+def combine(c, rows):
+    """c @ rows; over many rows in float64."""
+    if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
+        return c.dot(rows)
+    total = np.zeros(rows.shape[1])
+    for start, block in blocks(rows):
+        for i in range(0, len(block), PIECE):
+            piece = block[i : i + PIECE]
+            total += c[start + i : start + i + len(piece)] @ piece
+    return total.astype(rows.dtype)
+
+
+class PortfolioProblem(ByRiskMeasure, WeightedComponents):
+    """Minimise -mean <r_i, x> + lambda risk(x) over portfolios x, r_i the returns of a period.
+
+    With u = <mean r, x> the inner value, the risk is
+
+    - "variance": mean (<r_i, x> - u)^2,
+    - "semivariance": mean min(<r_i, x> - u, 0)^2,
+
+    both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
+    `sk_stormc.portfolio.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
+    return within it. "cvar" and "evar" make those of `sk_stormc.portfolio.cvar` and `sk_stormc.portfolio.evar`, which
+    have one more variable and a parameter ``confidence``.
+
+    Parameters
+    ----------
+    returns : array-like of shape (n_periods, n_assets)
+        In any unit; float32 stays float32, with means accumulated in float64. A memmap of floats stays on its disk: its
+        rows are read a block or a batch at a time.
+    risk_aversion : float, default=1.0
+        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` leaves only the risk, with weight 1.
+    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
+    sample_weight : array-like of shape (n_periods,), default=None
+        Weights of the periods, in all means; a batch draws periods with these probabilities.
+    penalty : object of `sk_stormc.penalties`, default=None
+    metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
+        Scale of the steps. "variance" is 1 / Var(r_j) for each asset: steps then do not depend on the assets'
+        units. None is the plain step of the papers.
+
+    Raises
+    ------
+    ValueError
+        For returns that are not finite or not two-dimensional, weights that are negative or all zero, and
+        parameters out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[0.1, 0.0], [-0.1, 0.2]]), risk_aversion=2.0)
+    >>> round(problem.objective(np.array([1.0, 1.0])), 10)
+    -0.1
+    """
+
+    jacobian_kind = "constant"
+    paper = {
+        "learning_rate": 0.1,
+        "precision": 0.1,
+        "momentum": 0.01,
+        "batch_size": 100,
+        "init_batch_size": 100,
+        "normalization": "global",
+    }
+
+    def __init__(
+        self,
+        returns,
+        risk_aversion=1.0,
+        *,
+        risk_measure="variance",
+        sample_weight=None,
+        penalty=None,
+        metric=None,
+    ):
+        if not (isinstance(risk_aversion, Real) and risk_aversion == np.inf):
+            check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
+        check_choice("risk_measure", risk_measure, RISK_MEASURES)
+        self.check_class(risk_measure)
+        R = MappedRows.of(returns)
+        if not isinstance(R, MappedRows):
+            refuse_no_numbers("returns", R)
+            with naming("returns"):
+                if np.iscomplexobj(R):
+                    raise ValueError("returns must be real numbers, got complex ones")
+                R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
+        if R.ndim != 2 or not R.size:
+            raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
+        for _, block in blocks(R):
+            if not np.isfinite(block).all():
+                raise ValueError(f"returns must be finite, got {block[~np.isfinite(block)][0]}")
+        weights = None
+        if sample_weight is not None:
+            weights = check_weights(sample_weight, len(R), "for period")
+            if not weights.all() and isinstance(R, np.ndarray):  # periods without weight are left out
+                R, weights = R[weights > 0], weights[weights > 0]
+            weights = with_sum_one(weights)
+        self.returns, self.weights = R, weights
+        self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
+        self.semi = risk_measure == "semivariance"
+        self.n_inner, self.n_variables = R.shape
+        self.n_outer = self.n_inner
+        self.penalty = penalty
+        self._metric = self._check_metric(metric)
+
+    @property
+    def risk_aversion(self):
+        """lambda."""
+        return self._risk_aversion
+
+    @risk_aversion.setter
+    def risk_aversion(self, value):
+        self._risk_aversion = value
+        self._gain, self._price = (0.0, 1.0) if value == np.inf else (1.0, value)  # of return and of risk
+        self._factors = BySize(self.returns.dtype, self._gain, self._price)
+
+    def initial_point(self, rng):
+        """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
+        return np.zeros(self.n_variables, dtype=self.returns.dtype)
+
+    def draw_outer(self, rng, shape):
+        """As `draw_inner`: periods are drawn with their weights."""
+        return self.draw_inner(rng, shape)
+
+    def inner_batch(self, draws):
+        """The batch's mean return, of shape (1, n_assets): all that g needs."""
+        if draws is None:
+            return self.mean[None]
+        return self._factors[len(draws)].mean.dot(self.returns.take(draws, 0, mode="clip"))
+
+    def outer_batch(self, draws):
+        """The rows, and what sums over them are taken with."""
+        if draws is None:
+            return self.returns, self._all_factors()
+        return self.returns.take(draws, 0, mode="clip"), self._factors[len(draws)]
+
+    def weighted_inner_batch(self, draws, factors):
+        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
+        weight = (factors / len(draws)).astype(self.returns.dtype, copy=False)
+        return weight[None].dot(self.returns.take(draws, 0, mode="clip"))
+
+    def weighted_outer_batch(self, draws, factors):
+        """The same for f."""
+        plain, dtype = self._factors[len(draws)], self.returns.dtype
+        weight = factors / len(draws)
+        slope = (2 * self.risk_aversion * weight).astype(dtype, copy=False)
+        weighted = plain._replace(mean=None, weight=weight.astype(dtype, copy=False), slope=slope)
+        return self.returns.take(draws, 0, mode="clip"), weighted
+
+    def description(self):
+        """Sizes, risk measure and risk aversion."""
+        return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+
+    # what x says of the portfolio, for problems that have other variables beside the weights
+
+    def weights_of(self, x):
+        """The portfolio's weights in x: here x itself."""
+        return x
+
+    def start_at(self, weights):
+        """The x with these weights to start from."""
+        return weights
+
+    def value_at(self, weights):
+        """The objective of a portfolio, exact, R included."""
+        return self.objective(weights)
+
+    # g, dg, f and its gradient
+
+    def inner(self, x, batch):
+        """u = <mean r, x>, of shape (1,)."""
+        return batch.dot(x)
+
+    def jacobian(self, x, batch):
+        """mean r, of shape (1, n_assets)."""
+        return batch
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
+        rows, factors = batch
+        d = rows.dot(x)  # dot is a third faster than @ on arrays as small as a batch
+        d -= u[..., 0]  # and an array without axes three times as fast as one of shape (1,)
+        if self.semi:
+            np.minimum(d, 0, out=d)
+        d *= factors.slope
+        f_u = factors.minus.dot(d)
+        d -= factors.weight
+        return factors.combine(d, rows), f_u
+
+    def outer(self, x, u):
+        """f(x, u) over all periods."""
+        total = 0.0
+        for start, rows in blocks(self.returns):
+            y = rows @ x
+            d = y - u[0]
+            if self.semi:
+                np.minimum(d, 0, out=d)
+            values = self._price * d.astype(float) ** 2 - self._gain * y
+            total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
+        return float(total / self.n_inner if self.weights is None else total)
+
+    def unbounded_below(self):
+        """Whether some portfolio has mean return without risk: a constant asset, or no more periods than assets."""
+        if not self._gain:
+            return False  # a risk is not negative
+        R, penalty = self.returns, self.penalty
+        free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
+        if penalty is not None and not free:
+            return None
+        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and almost always a mean
+            return bool(self.mean.any())
+        if free:
+            return None
+        suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
+        for _, rows in blocks(R):
+            suspects = suspects[(rows[:, suspects] == R[0][suspects]).all(axis=0)]
+        return bool(suspects.size) or None
+
+    # means
+
+    def _all_factors(self):
+        """The `Factors` of all periods."""
+        dtype = self.returns.dtype
+        weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(dtype)
+        minus = np.full((1, self.n_inner), -1.0, dtype)
+        return Factors(None, minus, self._gain * weight, 2 * self._price * weight, combine)
+
+    def _chunks(self):
+        """Rows in float64 with their weights as a column."""
+        for i in range(0, self.n_inner, CHUNK):
+            weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
+            yield self.returns[i : i + CHUNK].astype(float), weight
+
+    def _check_metric(self, metric):
+        if isinstance(metric, str):
+            check_choice("metric", metric, ("variance",))
+        if metric is None or isinstance(metric, (str, Metric)):
+            return metric
+        return check_metric("metric", metric, self.n_variables).astype(self.returns.dtype, copy=False)
+
+    @cached_property
+    def _mean(self):
+        return sum((weight * rows).sum(0) for rows, weight in self._chunks())
+
+    @cached_property
+    def mean(self):
+        """The mean return, of shape (n_assets,)."""
+        return self._mean.astype(self.returns.dtype)
+
+    @cached_property
+    def metric(self):
+        """Scale of the steps, computed when first asked for: a stream asks its first rows only."""
+        return self._inverse_variance() if isinstance(self._metric, str) else self._metric
+
+    def _inverse_variance(self):
+        second = variance = 0
+        for rows, weight in self._chunks():  # both in one reading
+            second = second + (weight * rows**2).sum(0)
+            variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
+        # an asset that is constant up to rounding has no curvature, so its size is taken for its scale
+        scale = np.where(variance <= 1e-12 * second, second, variance)
+        return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)

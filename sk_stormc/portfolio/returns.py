@@ -1,0 +1,86 @@
+"""Returns as a float array, checked column by column."""
+
+from decimal import Decimal
+from numbers import Real
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.streams.mapped import MappedRows, blocks
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.validation import naming
+
+__all__ = ["check_returns"]
+
+
+def check_returns(X, **kwargs):
+    """Returns as a float array; an error that names the columns where any is no number, or not finite.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_periods, n_assets)
+        A pandas or polars frame has columns with names.
+    **kwargs
+        For `sklearn.utils.check_array`.
+
+    Returns
+    -------
+    ndarray or MappedRows
+        float32 for float32.
+
+    Raises
+    ------
+    ValueError
+        For columns of dates, text or anything else that is no number; for NaN and infinity.
+    """
+    names = np.empty(0, object)
+    # a delayed object of dask has every attribute
+    if hasattr(X, "columns") and hasattr(X, "dtypes") and isinstance(X.shape, tuple):
+        names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
+        _check_columns(X, names)
+    returns = MappedRows.of(X)
+    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
+    finite, nan = True, False
+    for _, block in blocks(returns):
+        good = np.isfinite(block)
+        finite = finite & good.all(axis=0)
+        nan |= not good.all() and np.isnan(block).any()
+    if not finite.all():
+        wrong = np.flatnonzero(~finite)
+        found = "NaN" if nan else "infinity (inf)"
+        where = [names[j] if len(names) else int(j) for j in wrong[:10]]
+        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        raise ValueError(
+            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
+        )
+    return returns
+
+
+def _check_columns(X, names):
+    """Raise for the first column of a frame that holds anything but numbers: dates are not turned into some."""
+    for j, dtype in enumerate(X.dtypes):
+        if _is_number(dtype):
+            continue
+        column = X.iloc[:, j] if hasattr(X, "iloc") else X[names[j]]
+        strange = [kind for kind in set(map(type, np.asarray(column, dtype=object))) if not _counts(kind)]
+        if strange or getattr(dtype, "kind", "O") != "O":
+            found = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
+            raise ValueError(
+                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{found}. Drop it, or keep it as "
+                "the index, before the fit"
+            )
+
+
+def _is_number(dtype):
+    if hasattr(dtype, "is_numeric"):  # polars
+        return dtype.is_numeric() or str(dtype) == "Boolean"
+    return getattr(dtype, "kind", "O") in "fiub"
+
+
+def _counts(kind):
+    """Whether an object of this type is a number, or stands for a missing one."""
+    return issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None))) or kind.__name__ == "NAType"

@@ -1,0 +1,126 @@
+"""Scorers of portfolios that are comparable across values of risk_aversion."""
+
+import math
+
+import numpy as np
+
+from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.utils.validation import check_number, short
+
+__all__ = ["make_sharpe_scorer", "sharpe_ratio"]
+
+CONSTANT = 16  # deviations below so many machine epsilons of the largest return are rounding
+
+
+def sharpe_ratio(estimator, X, y=None):
+    """Scorer: mean over standard deviation of the portfolio's return per period.
+
+    It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
+    judge each value by its own measure. With returns ordered in time, split them in time as well.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        Whose ``predict(X)`` are returns.
+    X : array-like of shape (n_periods, n_assets)
+    y : Ignored
+
+    Returns
+    -------
+    float
+        In the unit of X's periods, not annualised; 0 where the returns do not vary, but for their rounding.
+
+    See Also
+    --------
+    make_sharpe_scorer : The same annualised, of returns in excess of a riskless one.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+    >>> from sk_stormc import CompositionalPortfolio, sharpe_ratio
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(600, 5, mean=0.1, random_state=0)
+    >>> search = GridSearchCV(
+    ...     CompositionalPortfolio(constraint="long_only", random_state=0),
+    ...     {"risk_aversion": [0.1, 1.0, 10.0]},
+    ...     scoring=sharpe_ratio,
+    ...     cv=TimeSeriesSplit(3),
+    ... ).fit(returns)
+    >>> search.best_params_["risk_aversion"] > 0
+    True
+    """
+    if not hasattr(estimator, "predict"):
+        raise ValueError(f"estimator must have predict, whose values are returns, got {short(estimator)}")
+    return _ratio(np.asarray(estimator.predict(X)))
+
+
+def make_sharpe_scorer(periods_per_year=252, risk_free=0.0):
+    """A scorer: the annualised ratio of the mean return in excess of a riskless one to its standard deviation.
+
+    A portfolio that is nearly all cash has hardly any deviation, so that its ratio is large where cash earns more than
+    ``risk_free``. With the return of cash as ``risk_free`` its ratio is that of the little that is not cash. Returns
+    that do not vary score 0.
+
+    Parameters
+    ----------
+    periods_per_year : float, default=252
+        252 for daily returns, 52 for weekly and 12 for monthly ones.
+    risk_free : float or str, default=0.0
+        The riskless return of one period, in the unit of the returns; or the name of the column of X that has it.
+
+    Returns
+    -------
+    callable
+        ``scorer(estimator, X, y=None)``, for ``scoring=``. It can be pickled.
+
+    Raises
+    ------
+    ValueError
+        For parameters out of their range; by the scorer, where X has no such column.
+
+    Examples
+    --------
+    >>> from sk_stormc import CompositionalPortfolio, make_sharpe_scorer
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> returns = make_gaussian_returns(600, 5, mean=0.1, random_state=0)
+    >>> scorer = make_sharpe_scorer(risk_free=0.01)
+    >>> scorer
+    make_sharpe_scorer(periods_per_year=252, risk_free=0.01)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> bool(0 < scorer(portfolio, returns) < make_sharpe_scorer()(portfolio, returns))
+    True
+    """
+    check_number("periods_per_year", periods_per_year, low=0, inclusive=False)
+    if not isinstance(risk_free, str):
+        check_number("risk_free", risk_free)
+    return _SharpeScorer(periods_per_year, risk_free)
+
+
+class _SharpeScorer:
+    """What `make_sharpe_scorer` makes."""
+
+    def __init__(self, periods_per_year, risk_free):
+        self.periods_per_year, self.risk_free = periods_per_year, risk_free
+
+    def __repr__(self):
+        return f"make_sharpe_scorer(periods_per_year={self.periods_per_year}, risk_free={self.risk_free!r})"
+
+    def __call__(self, estimator, X, y=None):
+        """The ratio on the returns of X."""
+        riskless = self.risk_free
+        if isinstance(riskless, str):
+            if riskless not in (columns_of(X) or []):
+                found = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
+                expected = "risk_free must be a number or the name of a column of X"
+                raise ValueError(f"{expected}, got {riskless!r} and {found}")
+            riskless = np.asarray(X[riskless], dtype=float)
+        return math.sqrt(self.periods_per_year) * _ratio(np.asarray(estimator.predict(X)), riskless)
+
+
+def _ratio(returns, riskless=0.0):
+    """Mean over standard deviation of returns - riskless."""
+    eps = np.finfo(returns.dtype).eps if returns.dtype.kind == "f" else 0.0
+    returns = returns.astype(float)
+    excess = returns - riskless
+    deviation = excess.std()
+    return float(excess.mean() / deviation) if deviation > CONSTANT * eps * np.abs(returns).max() else 0.0

@@ -1,0 +1,128 @@
+"""Fits of tail risks: runs on smoothed problems whose width falls, until a bound says that the portfolio is good."""
+
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.engine.results import changed, joined
+from sk_stormc.fitting.estimator import streams
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["run_in_stages", "streams_returns", "warn_of_a_gap"]
+
+FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # of the width from stage to stage; how many at most, and of what length
+ENOUGH = 0.3  # part of tol to which the gap is to fall
+FINEST = 1e-5  # a smaller gap is not worth a warning
+LIMITS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
+OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
+
+
+def run_in_stages(run, solver, problem, x0):
+    """Minimise a tail risk. Each stage starts where the one before ended, with a quarter of its width.
+
+    Parameters
+    ----------
+    run : callable
+        ``run(solver, problem, x)`` makes a run; see `Fit.run`.
+    solver : CompositionalSolver
+        Its budgets are those of all stages together.
+    problem : TailRiskProblem
+    x0 : ndarray of shape (n_variables,) or None
+
+    Returns
+    -------
+    result : SolverResult
+        Of all stages; x is the best of the points where they ended.
+    gap : float
+        The objective is above its minimum by this much at most. It is small if it is below tol of the objective's
+        size, or of the risk of equal weights where the best portfolio is the empty one.
+    """
+    done, lowest, width = None, -np.inf, np.inf
+    x = problem.initial_point(None) if x0 is None else x0
+    unit = problem.typical_risk()
+    best_value, best_x = problem.empty()
+    for k in range(STAGES):
+        w = problem.weights_of(x)
+        width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
+        problem = problem.with_width(width)
+        with warnings.catch_warnings():  # a stage is not the fit: `warn_of_a_gap` looks at that
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = run(_stage(solver, done), problem, problem.start_at(w))
+        done = result if done is None else _joined(done, result)
+        x = result.x
+        value, bound = problem.bounds(x)
+        if value < best_value or best_x is None:
+            best_value, best_x = value, x
+        lowest = max(lowest, bound)
+        gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
+        slow = result.stop_reason in LIMITS  # then a narrower stage takes long and finds little
+        if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
+            break
+    good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
+    if reason not in OVER:
+        reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER
+    last = done.n_iter, int(done.ifo[-1]), best_value
+    records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
+    iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
+    found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    return changed(done, stop_reason=reason, **found), gap
+
+
+def streams_returns(portfolio):
+    """As `streams`. A tail risk needs all periods, since few of them make up the tail."""
+    measure = portfolio.risk_measure
+    if isinstance(measure, str) and measure in ("cvar", "evar"):
+        raise AttributeError(
+            "risk_measure must be 'variance', 'semivariance' or 'entropic' for partial_fit, since a tail risk needs "
+            f"all periods at once, got {measure!r}; fit reads a memmap of any size"
+        )
+    return streams(portfolio)
+
+
+def warn_of_a_gap(result, gap, tol):
+    """Warn where the objective may be above its minimum by more than tol, or a thousandth of a per cent."""
+    if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
+        return
+    part = f", which is {gap / abs(result.fun):.2g} of it" if result.fun else ""
+    warn(
+        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
+        f"may be above its minimum by up to {gap:.2g}{part}, where "
+        f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'.",
+        ConvergenceWarning,
+    )
+
+
+def _stage(solver, done):
+    """The solver with what is left of its budgets; without any, a stage has 1000 iterations on all periods."""
+    stage = clone(solver)
+    if solver.max_iter is None and solver.max_ifo is None:
+        whole = solver.batch_size is None or isinstance(solver.batch_size, str)
+        return stage.set_params(max_iter=ITERATIONS) if whole else stage
+    left = {"max_iter": 0, "max_ifo": 0} if done is None else {"max_iter": done.n_iter, "max_ifo": int(done.ifo[-1])}
+    budgets = {name: getattr(solver, name) for name in left}
+    if budgets["max_iter"] is not None:
+        stage.set_params(max_iter=min(ITERATIONS, max(1, budgets["max_iter"] - left["max_iter"])))
+    if budgets["max_ifo"] is not None:
+        stage.set_params(max_ifo=max(1, budgets["max_ifo"] - left["max_ifo"]))
+    return stage
+
+
+def _spent(solver, done):
+    """Whether the budget of the whole fit is used up."""
+    if solver.max_iter is not None and done.n_iter >= solver.max_iter:
+        return True
+    return solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
+
+
+def _joined(first, last):
+    """Two stages as one run; the second begins where the first ends."""
+    return joined(
+        first,
+        last,
+        loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
+        ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
+        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+    )

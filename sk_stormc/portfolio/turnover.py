@@ -1,0 +1,111 @@
+"""The cost of trades: a penalty on the way from the weights that are held now."""
+
+import numpy as np
+
+from sk_stormc.core.penalties import Box, within
+from sk_stormc.utils.validation import as_numbers, short
+
+__all__ = ["Turnover"]
+
+
+class Turnover:
+    """Cost of trades sum_j cost_j |x_j - previous_j|, between bounds, with an optional budget and l1 norm.
+
+    Parameters
+    ----------
+    previous : array-like of shape (n_variables,)
+        What is held now.
+    cost : float or array-like of shape (n_variables,)
+        Of a unit that is bought or sold, >= 0.
+    box : Box, default=Box(-inf, inf)
+        Bounds, budget and l1 norm.
+
+    Raises
+    ------
+    ValueError
+        For numbers that are not finite, negative costs and shapes that differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.portfolio.turnover import Turnover
+    >>> Turnover([0.5, 0.3, 0.2], 0.1).prox(np.array([1.0, 0.35, 0.0]), 1.0)
+    array([0.9, 0.3, 0.1])
+    """
+
+    def __init__(self, previous, cost, box=None):
+        self.previous, self.cost = as_numbers("previous_weights", previous), as_numbers("transaction_cost", cost)
+        if self.previous.ndim != 1 or not np.isfinite(self.previous).all():
+            raise ValueError(f"previous_weights must be finite, one for each asset, got {short(previous)}")
+        if self.cost.shape not in ((), self.previous.shape):
+            raise ValueError(
+                f"transaction_cost must be one number or of shape {self.previous.shape}, got {self.cost.shape}"
+            )
+        if not (np.isfinite(self.cost) & (self.cost >= 0)).all():
+            raise ValueError(f"transaction_cost must be finite and >= 0, got {short(cost)}")
+        self.box = Box(-np.inf, np.inf) if box is None else box
+
+    def __repr__(self):
+        return f"Turnover(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
+
+    def check(self, n_variables):
+        """Raise a ValueError where no feasible point with ``n_variables`` coordinates exists."""
+        if len(self.previous) != n_variables:
+            raise ValueError(f"previous_weights must be of shape ({n_variables},), got {self.previous.shape}")
+        self.box.check(n_variables)
+
+    def value(self, x):
+        """The cost of the trades, and the l1 norm.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
+
+    def prox(self, x, step):
+        """Soft thresholding about what is held (and about 0, with an l1 norm), clipping, and the budget's multiplier.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        step : float or ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        norm, cost = self.box.alpha * step, self.cost * step
+        # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
+        first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
+        if not self.box.alpha:
+            first = last = self.previous
+        middle, most = np.where(self.previous > 0, norm - cost, cost - norm), norm + cost
+
+        def shrink(z):
+            held = np.clip(z - middle, first, last)
+            return np.where(z + most < first, z + most, np.where(z - most > last, z - most, held))
+
+        bends = [
+            bound + slope
+            for bound in (first, last, self.box.low, self.box.high)
+            for slope in (-most, middle, most)
+        ]
+        return within(self.box, x, step, shrink, bends)
+
+    def project(self, x):
+        """The nearest feasible point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return self.box.project(x)

@@ -1,0 +1,94 @@
+"""Compare solvers on your own returns.
+
+A portfolio is fitted by each solver from several seeds, each run stopping by itself or at its budget. The table of what
+they found and took is printed, and written with pictures where --out is given.
+"""
+
+import argparse
+import csv
+
+from sk_stormc.compare import compare_solvers
+from sk_stormc.compare.table import stop_reasons
+from sk_stormc.portfolio.estimator import CompositionalPortfolio
+from sk_stormc.reproduce.files import directory
+from sk_stormc.reproduce.progress import progress_line
+from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
+
+__all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
+
+SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # by default; L-BFGS only without a simplex
+SEEDS = 5
+
+
+def _above_zero(text):
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number > 0, got {text!r}")
+    return value
+
+
+def add_arguments(parser):
+    """Add what the command takes besides --solvers, --seeds and --ifo.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    add_data_arguments(parser, required=True)
+    parser.add_argument(
+        "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
+    )
+    parser.add_argument("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
+    parser.add_argument(
+        "--out", type=directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go"
+    )
+
+
+def report(args):
+    """Run the solvers, print the table and write files.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        data, drop_missing, solvers, seeds, ifo, risk_aversion, long_only, out.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `compare_solvers` and `load_returns`; where a file cannot be written.
+    """
+    read = load_returns(args.data, args.drop_missing)
+    portfolio = CompositionalPortfolio(
+        risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
+    )
+    solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
+    with progress_line() as show:
+        found = compare_solvers(
+            portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
+        )
+    print(f"{args.data}: {read.line()}")
+    print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
+    print(found)
+    if args.out is not None:
+        _write(found, args.out)
+
+
+def _write(found, directory):
+    directory.mkdir(exist_ok=True)
+    rows = [row | {"stop_reasons": stop_reasons(row)} for row in found.table]
+    with open(directory / "compare.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    for x in ("passes", "seconds"):
+        figure = Figure(figsize=(6.8, 4.6), layout="constrained")
+        FigureCanvasAgg(figure)
+        found.plot(x=x, ax=figure.add_subplot())
+        figure.savefig(directory / f"compare_{x}.png", dpi=150)
+    print(f"\nTable and pictures written to {directory}")

@@ -1,0 +1,408 @@
+"""Complexity, measured: the IFO that a method needs for E|grad Phi| <= eps, and how it grows as eps falls.
+
+On a bent valley in ten variables that falls for ever (non-convex, constants known, noise that never vanishes), for
+seven eps over 1.5 decades. x^ is uniform among the iterates, as in the theorems: what is asked of a run is the average
+of the exact |grad Phi(x_t)| over its iterates and over the seeds. With each eps a method has the parameters of the
+order that its theory asks for, times constants that are the same for all eps.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.core.schedules import power
+from sk_stormc.reproduce.progress import progress_line
+from sk_stormc.reproduce.runner import check_methods, format_table
+from sk_stormc.reproduce.valley import FallingValley
+from sk_stormc.solvers import StopReason, minimize, storm_parameters
+from sk_stormc.utils.validation import check_int, check_number
+
+__all__ = [
+    "EPSILONS",
+    "MAX_IFO",
+    "METHODS",
+    "SEEDS",
+    "Measured",
+    "Row",
+    "Slope",
+    "draw_slopes",
+    "fit_slope",
+    "run_complexity",
+]
+
+EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
+MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
+MARGIN = 0.9  # all runs are as long as the first seed's takes to 0.9 eps, and longer where that is not enough
+RESAMPLES = 200  # of the bootstrap over seeds
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method and how its parameters follow eps.
+
+    Attributes
+    ----------
+    name, solver : str
+    order : str
+        The theory's exponent of 1/eps.
+    parameters : callable
+        ``parameters(eps)``, for `sk_stormc.minimize`.
+    """
+
+    name: str
+    solver: str
+    order: str
+    parameters: Callable
+
+
+def _storm(eps):
+    B = math.ceil(1 / eps)
+    return {
+        "momentum": 0.5 * eps,
+        "batch_size": B,
+        "init_batch_size": B,
+        "learning_rate": 2.0,
+        "precision": eps,
+        "normalization": "global",
+        "anchor": None,
+    }
+
+
+def _sarah(eps):
+    sizes = {"batch_size": math.ceil(3 / eps), "checkpoint_batch_size": math.ceil(2 / eps**2)}
+    return {**sizes, "epoch_length": math.ceil(1 / eps), "learning_rate": 0.5}
+
+
+def _scgd(eps):
+    return {"batch_size": math.ceil(1 / eps**2), "learning_rate": 0.5, "beta": 0.9}
+
+
+def _scgd_published(eps):
+    return {
+        "batch_size": 4,
+        "learning_rate": power(-3 / 4, 4.0),
+        "beta": power(-1 / 2),
+    }
+
+
+def _storm_any_time(eps):
+    return {"batch_size": 16, "learning_rate": 0.5, "anchor": None}
+
+
+# How the constants were chosen is said in docs/paper.md; none was chosen for one eps.
+METHODS = {
+    "storm-c": (
+        Row("storm-c", "storm-c", "3", _storm),
+        Row("storm-c, a_t = 1/(t+1)", "storm-c", "-", _storm_any_time),
+    ),
+    "sarah-c": (Row("sarah-c", "sarah-c", "3", _sarah),),
+    "scgd": (
+        Row("scgd", "scgd", "4", _scgd),
+        Row("scgd, published steps", "scgd", "8", _scgd_published),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A fitted exponent, log IFO against log(1/eps), and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row needed.
+
+    Attributes
+    ----------
+    row : Row
+    epsilons : ndarray of shape (n_reached,)
+        The largest eps first, down to the last one that was reached.
+    ifo : ndarray of shape (n_reached,)
+        IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps.
+    resampled : ndarray of shape (n_resamples, n_reached)
+        The same with the seeds drawn again, with replacement.
+    slope : Slope
+    """
+
+    row: Row
+    epsilons: np.ndarray
+    ifo: np.ndarray
+    resampled: np.ndarray
+    slope: Slope
+
+
+def fit_slope(epsilons, ifo, resampled=None):
+    """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 % interval.
+
+    The variance of the slope is that from the residuals, which a curve that is no power law enlarges, plus that over
+    the bootstrap, if given; the interval is Student's with two degrees of freedom less than there are points. The
+    residuals contain the seeds' noise as well, so it is rather too wide.
+
+    Parameters
+    ----------
+    epsilons, ifo : array-like of shape (n_points,)
+    resampled : array-like of shape (n_resamples, n_points), default=None
+
+    Returns
+    -------
+    Slope
+        Not a number with fewer than two points; no interval with fewer than three.
+
+    Examples
+    --------
+    >>> from sk_stormc.reproduce.complexity import fit_slope
+    >>> round(fit_slope([0.4, 0.2, 0.1], [10, 80, 640]).value, 6)
+    3.0
+    """
+    x = -np.log(np.asarray(epsilons, dtype=float))
+    if x.size < 2:
+        return Slope(math.nan, math.nan, math.nan)
+    x = x - x.mean()
+
+    def fit(values):
+        return np.log(values) @ x / (x @ x)
+
+    y = np.log(ifo)
+    p = float(fit(ifo))
+    if x.size < 3:
+        return Slope(p, math.nan, math.nan)
+    residual = y - y.mean() - p * x
+    variance = residual @ residual / (x.size - 2) / (x @ x)
+    if resampled is not None:
+        variance += np.var(fit(np.asarray(resampled)))
+    half = student.ppf(0.975, x.size - 2) * math.sqrt(variance)
+    return Slope(p, float(p - half), float(p + half))
+
+
+def run_complexity(
+    methods=tuple(METHODS), epsilons=EPSILONS, *, max_ifo=MAX_IFO, n_seeds=SEEDS, first_seed=0, progress=None
+):
+    """Measure the IFO that each method needs for each eps.
+
+    Parameters
+    ----------
+    methods : sequence of str, default=all of `METHODS`
+        "storm-c" and "scgd" have two rows each.
+    epsilons : sequence of float
+        Falling. After the first that is not reached no smaller one is tried.
+    max_ifo : int, default=10^10
+        Budget of a run; it has at most 60,000 iterations, too.
+    n_seeds : int, default=20
+    first_seed : int, default=0
+        Another one repeats the whole experiment on seeds of its own.
+    progress : callable, default=None
+        Called with (text, fraction done).
+
+    Returns
+    -------
+    list of Measured
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, or a number out of range.
+
+    Examples
+    --------
+    >>> from sk_stormc.reproduce.complexity import run_complexity
+    >>> measured = run_complexity(["scgd"], [0.5, 0.4], n_seeds=2)[0]
+    >>> bool(measured.ifo[1] > measured.ifo[0])
+    True
+    """
+    rows = [row for name_rows in check_methods(methods, METHODS).values() for row in name_rows]
+    for name, value, low in (("max_ifo", max_ifo, 1), ("n_seeds", n_seeds, 1), ("first_seed", first_seed, 0)):
+        check_int(name, value, low=low)
+    for eps in epsilons:
+        check_number("epsilons", eps, low=0, inclusive=False)
+    problem, measured = FallingValley(), []
+    for i, row in enumerate(rows):
+        points, every = [], 1
+        for k, eps in enumerate(epsilons):
+            if progress is not None:
+                progress(f"{row.name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(rows))
+            seeds = [(first_seed * len(epsilons) + k) * n_seeds + s for s in range(n_seeds)]
+            point = _measure(problem, row, eps, seeds, max_ifo, every)
+            if point is None:
+                break
+            points.append(point)
+            every = max(1, point[0] // 100)
+        reached = np.array(epsilons[: len(points)])
+        ifo = np.array([p[0] for p in points], dtype=float)
+        resampled = np.array([p[1] for p in points], dtype=float).T
+        measured.append(Measured(row, reached, ifo, resampled, fit_slope(reached, ifo, resampled)))
+    return measured
+
+
+def _measure(problem, row, eps, seeds, max_ifo, every):
+    """IFO at the first record where the mean over the seeds is at most eps, and that of the resamples; or None."""
+    # how long a run has to be is learned from one
+    ifo, average = _run(problem, row, eps, seeds[0], max_ifo, every, stop=MARGIN * eps)
+    if average[-1] > eps:
+        return None  # the others would take as long
+    while True:
+        horizon = ifo[-1]
+        averages = np.array([_run(problem, row, eps, seed, horizon, every)[1] for seed in seeds])
+        ifo, below = np.array(ifo), np.flatnonzero(averages.mean(axis=0) <= eps)
+        if below.size:
+            break
+        ifo, _ = _run(problem, row, eps, seeds[0], min(max_ifo, 3 * horizon // 2), every)
+        if ifo[-1] == horizon:
+            return None
+    draws = np.random.default_rng(seeds).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+    again = averages[draws].mean(axis=1) <= eps
+    again[:, -1] = True  # a resample that is not there yet: at least the whole length
+    return ifo[below[0]], ifo[again.argmax(axis=1)]
+
+
+def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
+    """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to there."""
+    ifo, average = [], []
+    total, t_old, norm_old = 0.0, 0, None
+
+    def on_record(record):
+        nonlocal total, t_old, norm_old
+        norm = np.linalg.norm(problem.gradient(record.x))
+        if record.iteration == 0:
+            norm_old = norm
+            return False
+        total += (norm + norm_old) / 2 * (record.iteration - t_old)
+        t_old, norm_old = record.iteration, norm
+        ifo.append(record.ifo)
+        average.append(total / t_old)
+        return average[-1] <= stop
+
+    limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0}
+    parameters = row.parameters(eps)
+    with warnings.catch_warnings():  # of the last point's Phi, which a run down the valley does not aim at
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        result = minimize(
+            problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
+        )
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+        raise KeyboardInterrupt
+    return (ifo, average) if ifo else ([0], [math.inf])
+
+
+def summarize(measured, epsilons=EPSILONS):
+    """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2.
+
+    Parameters
+    ----------
+    measured : list of Measured
+    epsilons : sequence of float
+
+    Returns
+    -------
+    str
+    """
+    header = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons))
+    rows = []
+    for m in measured:
+        cells = [f"{value:.3g}" for value in m.ifo] + ["-"] * (len(epsilons) - len(m.ifo))
+        s = m.slope
+        rows.append((m.row.name, m.row.order, f"{s.value:.2f}", f"[{s.low:.2f}, {s.high:.2f}]", *cells))
+    constants, cells = FallingValley().constants(), []
+    for eps in epsilons:
+        try:
+            cells.append(f"{storm_parameters(constants, eps).ifo:.3g}")
+        except ValueError:  # too large for the proposition
+            cells.append("-")
+    rows.append(("Proposition 3.2", "3", "", "", *cells))
+    return format_table(header, rows)
+
+
+def draw_slopes(measured):
+    """IFO against eps, with the fitted lines.
+
+    Parameters
+    ----------
+    measured : list of Measured
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from sk_stormc.plotting._style import GRID, log_axis, styles_of
+
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    styles = styles_of(m.row.name for m in measured)
+    for m in measured:
+        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
+        if not m.ifo.size:
+            continue
+        s = m.slope
+        errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
+        label = f"{m.row.name}: {s.value:.2f} [{s.low:.2f}, {s.high:.2f}]"
+        ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
+        if m.ifo.size > 1:
+            level = np.mean(np.log(m.ifo) + s.value * np.log(m.epsilons))
+            ax.plot(m.epsilons, np.exp(level) * m.epsilons**-s.value, color=color, linewidth=1.2)
+    ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
+    ax.invert_xaxis()
+    log_axis(ax.yaxis)
+    ticks = max((m.epsilons for m in measured), key=len)
+    ax.set_xticks(ticks, [f"{eps:.3g}" for eps in ticks])
+    ax.set_xticks([], minor=True)
+    ax.grid(True, **GRID)
+    ax.legend(title="slope [95 % interval]", fontsize="small")
+    return figure
+
+
+def add_arguments(parser):
+    """Add the experiment's own option.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    parser.add_argument(
+        "--repetition", type=int, default=0, metavar="R", help="another number takes other seeds (default: 0)"
+    )
+
+
+def report(args):
+    """Run the experiment, print its table and write its picture.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        ifo, seeds, methods, repetition, out.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `run_complexity`; for a budget with which nothing is reached; where the picture cannot be written.
+    """
+    with progress_line() as show:
+        measured = run_complexity(
+            args.methods, max_ifo=args.ifo, n_seeds=args.seeds, first_seed=args.repetition, progress=show
+        )
+    if not any(m.ifo.size for m in measured):
+        raise ValueError(f"--ifo must pay for the largest eps, {EPSILONS[0]:g}, by some method; got {args.ifo}")
+    print("A bent valley of 10 variables, non-convex; constants known. IFO to E|grad Phi(x^)| <= eps, x^ uniform among")
+    print(f"the iterates, means over {args.seeds} seeds; parameters follow eps by the theory's orders.\n")
+    print(summarize(measured))
+    print(
+        "\norder: the theory's exponent. Intervals: least squares on logarithms, variance of the residuals plus that of"
+        "\na bootstrap over seeds. -: not reached within the budget (or, Proposition 3.2: eps too large for it)."
+    )
+    slopes = {m.row.name: m.slope for m in measured}
+    if "storm-c" in slopes and "scgd" in slopes:
+        storm, scgd = slopes["storm-c"], slopes["scgd"]
+        print(f"storm-c's interval ends at {storm.high:.2f}, scgd's begins at {scgd.low:.2f}.")
+    draw_slopes(measured).savefig(args.out, dpi=110)
+    print(f"\nPicture written to {args.out}")

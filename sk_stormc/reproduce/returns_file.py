@@ -1,0 +1,249 @@
+"""Returns from a user's file."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.reproduce.files import describe, read_array, read_arrays, read_as, read_frame
+from sk_stormc.reproduce.text_table import Numbers, read_cells
+
+__all__ = ["Returns", "add_data_arguments", "load_returns", "read_returns"]
+
+_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # yyyymm or yyyymmdd
+_MISSING_CODES = (-99.99, -999.0)  # of the French data library
+_ALWAYS = ("", "date", "index", "unnamed: 0")  # names of a column before the returns; "": pandas' unnamed index
+_IN_ORDER = (
+    *("t", "time", "timestamp", "datetime", "year", "month", "week", "day", "period", "dt", "asof", "as of"),
+    *("datum", "zeit", "jahr", "monat", "tag", "fecha", "data", "jour", "mois"),
+)  # if its numbers rise or fall throughout: T and DAY are shares, too
+_UNITS = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis points"))  # by the assets' median deviation
+EXPECTED = "expected a column of numbers for each asset, perhaps names above and dates before them"
+
+
+@dataclass
+class Returns:
+    """What a file says.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_periods, n_assets)
+        float64.
+    names : list of str
+        Of the assets.
+    dates : list of str or None
+        The column before the returns.
+    notes : list of str
+        What was done to the numbers.
+    """
+
+    values: np.ndarray
+    names: list
+    dates: list = None
+    notes: tuple = ()
+
+    def line(self):
+        """What was read, on one line."""
+        n, d = self.values.shape
+        span = "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
+        deviation = float(np.median(self.values.std(axis=0)))
+        unit = f"{next(unit for limit, unit in _UNITS if deviation < limit)} (guessed)"
+        if n > 20 and (self.values > 0).all():
+            unit += ", but none is negative: are these prices?"
+        parts = [f"{n} periods", f"{d} assets", span, f"unit: {unit}", *self.notes]
+        return ", ".join(parts)
+
+
+def add_data_arguments(parser, about="returns (periods x assets)", required=False):
+    """Add --data and --drop-missing to a command.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    about : str
+        What the file has.
+    required : bool, default=False
+    """
+    kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
+    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
+
+
+def read_returns(path, drop_missing=False):
+    """Read a matrix of returns.
+
+    A .npz file holds an array ``returns``, or ``returns_bp`` in basis points, or exactly one two-dimensional
+    array, and a .npy file such an array. A .csv, .tsv or .txt file has one column of numbers for each asset, with or
+    without a row of names above them and a column of dates before them. Columns are separated by commas, semicolons,
+    tabs or blanks, the decimal sign is a point or a comma, and numbers may have percent signs. A .parquet, .feather or
+    .xlsx file is read by pandas.
+
+    Parameters
+    ----------
+    path : str or path-like
+    drop_missing : bool, default=False
+        Leave out periods in which an asset has no return.
+
+    Returns
+    -------
+    returns : ndarray of shape (n_periods, n_assets)
+        float64, in the file's unit; basis points and percent signs become fractions.
+    note : str
+        What was done to the numbers; empty where nothing was.
+
+    Raises
+    ------
+    OSError
+        Where the file cannot be read.
+    ValueError
+        For a file of another kind or content (the message names the file and what was expected) and for
+        missing values, which are named by column; -99.99 and -999 count as missing.
+    """
+    found = load_returns(path, drop_missing)
+    return found.values, ", ".join(found.notes)
+
+
+def load_returns(path, drop_missing=False):
+    """As `read_returns`, with names and dates.
+
+    Parameters
+    ----------
+    path : str or path-like
+    drop_missing : bool, default=False
+
+    Returns
+    -------
+    Returns
+    """
+    texts, frames = (".csv", ".tsv", ".txt"), (".parquet", ".feather", ".xlsx", ".xls")
+    readers = {".npz": _read_npz, ".npy": _read_npy, **dict.fromkeys(texts, _read_text)}
+    path, found = read_as(path, readers | dict.fromkeys(frames, _read_frame))
+    missing = ~np.isfinite(found.values) | np.isin(found.values, _MISSING_CODES)
+    if missing.any() and drop_missing:
+        whole = ~missing.any(axis=1)
+        if not whole.any():
+            raise ValueError(f"{path}: expected finite returns, but in each period one is missing")
+        found.values = found.values[whole]
+        found.dates = found.dates and [date for date, keep in zip(found.dates, whole, strict=True) if keep]
+        found.notes = (*found.notes, f"{(~whole).sum()} periods with missing values dropped")
+    elif missing.any():
+        column = int(np.argmax(missing.any(axis=0)))
+        raise ValueError(
+            f"{path}: expected finite returns, column {found.names[column]!r} has {missing[:, column].sum()} missing "
+            f"or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); --drop-missing "
+            "leaves such periods out"
+        )
+    return found
+
+
+def _read_npz(path):
+    arrays = read_arrays(path)
+    keys = [key for key in ("returns", "returns_bp") if key in arrays]
+    keys = keys or [name for name, array in arrays.items() if array.ndim == 2]
+    if len(keys) != 1 and "returns" not in keys:
+        raise ValueError(
+            f"{path}: expected an array 'returns' or one two-dimensional array, found {describe(arrays)}"
+        )
+    found = _of_array(path, repr(keys[0]), arrays[keys[0]])
+    if keys[0] == "returns_bp":
+        found.values, found.notes = found.values / 1e4, ("returns_bp divided by 10,000",)
+    return found
+
+
+def _read_npy(path):
+    return _of_array(path, "the file", read_array(path))
+
+
+def _of_array(path, what, array):
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{path}: expected {what} to hold real numbers, of shape (n_periods, n_assets), found "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    return Returns(array.astype(float), _numbered(array.shape[1]))
+
+
+def _read_frame(path):
+    frame = read_frame(path)
+    if type(frame.index).__name__ != "RangeIndex":
+        frame = frame.reset_index()
+    rows = [[str(cell) for cell in row] for row in frame.astype(object).where(frame.notna(), "").to_numpy().tolist()]
+    return _of_rows(path, [str(name) for name in frame.columns], list(enumerate(rows, 1)))
+
+
+def _read_text(path):
+    lines = read_cells(path)
+    if not lines:
+        raise ValueError(f"{path}: {EXPECTED}; found no line")
+    first, body = lines[0][1], lines[1:]
+    if not _is_header(first, [row for _, row in body]):
+        first, body = _numbered(len(first)), lines
+    if body and all(len(row) == len(first) + 1 for _, row in body):  # names of the returns only
+        first = ["", *first]
+    return _of_rows(path, first, body)
+
+
+def _of_rows(path, header, body):
+    if not body:
+        raise ValueError(f"{path}: {EXPECTED}; found no row of numbers")
+    for number, row in body:
+        if len(row) != len(header):
+            raise ValueError(f"{path}, line {number}: expected {len(header)} columns, found {len(row)}")
+    numbers = Numbers(cell for _, row in body for cell in row[len(row) > 1 :])
+    skip = int(len(header) > 1 and _is_index(header[0], [row[0] for _, row in body], numbers))
+    names, values = header[skip:], np.empty((len(body), len(header) - skip))
+    signs = np.zeros(values.shape, bool)
+    for i, (number, row) in enumerate(body):
+        for j, cell in enumerate(row[skip:]):
+            value = numbers.value(cell)
+            if value is None:
+                raise ValueError(f"{path}, line {number}: {EXPECTED}; found {cell!r} in column {names[j]!r}")
+            values[i, j], signs[i, j] = value, cell.endswith("%")
+    bare = ~signs & np.isfinite(values) & (values != 0)
+    mixed = signs.any(axis=0) & bare.any(axis=0)
+    if mixed.any():
+        wrong = names[np.argmax(mixed)]
+        raise ValueError(f"{path}: expected percent signs at all numbers of column {wrong!r}, or at none")
+    notes = ["decimal commas"] * numbers.comma + ["percent divided by 100"] * bool(signs.any())
+    return Returns(values, names, [row[0] for _, row in body] if skip else None, tuple(notes))
+
+
+def _numbered(n_columns):
+    return [str(i + 1) for i in range(n_columns)]
+
+
+def _is_header(first, body):
+    """Whether the first line has names: text, or numbers such as tickers that are not like those below."""
+    numbers = Numbers(cell for row in body for cell in row)
+    text = [numbers.value(cell) is None or not cell for cell in first]
+    if any(text[1:]) or (text[0] and len(first) == 1):
+        return True
+    if not body or len(first) not in (len(body[0]), len(body[0]) - 1):
+        return False
+    if text[0]:  # a name above the first column, or the first of its dates
+        below = [row[0] for row in body]
+        return first[0].lower() in (*_ALWAYS, *_IN_ORDER) or not any(numbers.value(cell) is None for cell in below)
+    tickers = first if len(first) < len(body[0]) else first[_is_index("", [row[0] for row in body], numbers, True) :]
+    rest = [cell for row in body for cell in row[len(row) - len(tickers) :]]
+    if not tickers or not all(cell.isdecimal() for cell in tickers) or len(set(tickers)) < len(tickers):
+        return False
+    if any(len(cell) > 1 and cell[0] == "0" for cell in tickers):  # 000001
+        return True
+    largest = max((abs(v) for v in map(numbers.value, rest) if v is not None and np.isfinite(v)), default=0.0)
+    return not all(cell.isdecimal() for cell in rest) and min(map(int, tickers)) > 10 * largest
+
+
+def _is_index(name, cells, numbers, unnamed=False):
+    """Whether the first column is not of returns: by its name, its dates, or as it counts."""
+    name = name.strip().lower()
+    if name in _ALWAYS and not unnamed:
+        return True
+    values = [numbers.value(cell) for cell in cells]
+    text = [value is None and not numbers.is_like_one(cell) for value, cell in zip(values, cells, strict=True)]
+    if all(is_text or _DATE.fullmatch(cell) for is_text, cell in zip(text, cells, strict=True)):
+        return True
+    if any(value is None for value in values):
+        return False
+    steps = np.diff(values)
+    counts = len(values) > 2 and bool((steps == 1).all())
+    return counts or (name in _IN_ORDER and len(values) > 1 and bool((steps > 0).all() or (steps < 0).all()))

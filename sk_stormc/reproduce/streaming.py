@@ -1,0 +1,232 @@
+"""The paper's portfolio experiment on streams: five published methods and the automatic one, every row seen once.
+
+The paper's data are daily returns of six regions in percent. Two generated markets of 25 assets take their place, with
+the curvatures that the returns of Global ex US (34) and of Japan (80) have, or the six sets themselves (--french), of
+which rows are drawn at random for ever. All methods start from x_0 = ones. Phi is the expectation, not that of the rows
+at hand.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from sk_stormc.portfolio.french import fetch_french_portfolios
+from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.reproduce.portfolio import minimum
+from sk_stormc.reproduce.progress import progress_line
+from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, run_methods, summarize
+from sk_stormc.streams.problem import StreamingProblem
+
+__all__ = ["MAX_IFO", "METHODS", "REGIONS", "french_sets", "make_market", "markets", "run_streaming", "stream_case"]
+
+MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
+REGIONS = ("Global_ex_US", "Global", "Asia_Pacific_ex_Japan", "Europe", "North_America", "Japan")
+CHUNK = 4096  # rows that come at once
+
+# A stream gives g, its Jacobian and f batches of one size: f has five rows where the published scripts have one.
+_AVERAGING = {"learning_rate": 1e-3, "batch_size": 2000, "beta": 0.9, "tol": 0}
+_EPOCHS = {"learning_rate": 1e-3, "checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20, "tol": 0}
+METHODS = {
+    "scgd": _AVERAGING,
+    "asc-pg": _AVERAGING,
+    "vrsc-pg": _EPOCHS,
+    "sarah-c": _EPOCHS,
+    "storm-c-paper": {"tol": 0},
+    "storm-c": {},
+}
+AUTOMATIC = ("storm-c",)  # in the assets' own scales, as the estimator has them
+
+
+def make_market(curvature, n_assets=25, random_state=0):
+    """Mean and covariance of daily returns in percent: a common factor, and a little of their own.
+
+    Parameters
+    ----------
+    curvature : float
+        Twice the largest eigenvalue of the covariance, which is the largest curvature of Phi.
+    n_assets : int, default=25
+    random_state : int, default=0
+
+    Returns
+    -------
+    mean : ndarray of shape (n_assets,)
+    covariance : ndarray of shape (n_assets, n_assets)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.reproduce.streaming import make_market
+    >>> round(float(np.linalg.eigvalsh(make_market(80.0)[1])[-1]), 6)
+    40.0
+    """
+    rng = np.random.default_rng(random_state)
+    beta, own = rng.uniform(0.8, 1.2, n_assets), rng.uniform(0.2, 0.5, n_assets)
+    S = np.outer(beta, beta) + np.diag(own**2)
+    return rng.normal(0.03, 0.01, n_assets), S * (curvature / 2 / np.linalg.eigvalsh(S)[-1])
+
+
+def markets():
+    """The two generated markets.
+
+    Returns
+    -------
+    dict of tuple
+        (mean, covariance) by name.
+    """
+    return {f"curvature {curvature}": make_market(curvature) for curvature in (34, 80)}
+
+
+def french_sets(data_home=None):
+    """The paper's six sets of daily returns, in percent; downloaded where they are not in ``data_home`` yet.
+
+    Parameters
+    ----------
+    data_home : path-like, default=None
+
+    Returns
+    -------
+    dict of ndarray of shape (n_periods, 25)
+        By region. Days with a missing value are left out.
+
+    Raises
+    ------
+    OSError
+        Where a set cannot be downloaded.
+    """
+    found = {}
+    for region in REGIONS:
+        returns = 100 * np.asarray(fetch_french_portfolios(region, "OP", data_home=data_home).returns)
+        found[region] = returns[np.isfinite(returns).all(axis=1)]
+    return found
+
+
+def stream_case(name, source, metric=None):
+    """A case of the runner: a stream, and the problem of its expectation.
+
+    Parameters
+    ----------
+    name : str
+    source : tuple or ndarray of shape (n_periods, n_assets)
+        (mean, covariance) of Gaussian returns, or returns that rows are drawn from.
+    metric : str, default=None
+        Of `PortfolioProblem`.
+
+    Returns
+    -------
+    Case
+
+    Examples
+    --------
+    >>> from sk_stormc.reproduce.streaming import make_market, stream_case
+    >>> case = stream_case("a market", make_market(34.0))
+    >>> bool(case.optimum < 0), case.stream(0).n_variables
+    (True, 25)
+    """
+    gaussian = isinstance(source, tuple)
+    if gaussian:
+        mean, root = source[0], np.linalg.cholesky(source[1])
+        steps = np.sqrt(len(mean)) * root.T
+        problem = PortfolioProblem(np.vstack([mean + steps, mean - steps]))  # rows of that mean and covariance
+    else:
+        problem = PortfolioProblem(source)
+
+    def rows(seed):
+        rng = np.random.default_rng([seed, 1])  # not the generator of the method
+        while True:
+            if gaussian:
+                yield mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
+            else:
+                yield source[rng.integers(len(source), size=CHUNK)]
+
+    optimum = minimum(problem)
+    return Case(
+        name,
+        problem,
+        np.ones(problem.n_variables),
+        optimum,
+        abs(optimum),
+        stream=lambda seed: StreamingProblem(rows(seed), partial(PortfolioProblem, metric=metric)),
+    )
+
+
+def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
+    """Run the streaming portfolio experiment, at the published constants.
+
+    Parameters
+    ----------
+    sources : dict, default=None
+        What `stream_case` takes, by name; None means the two of `markets`.
+    methods : sequence of str, default=all of `METHODS`
+        All but "storm-c" use the published constants.
+    max_ifo : int, default=3,000,000
+        Budget of each run, in IFO. Each row is drawn three times, and counts three.
+    n_seeds : int, default=3
+    progress : callable, default=None
+        Called with (text, fraction done).
+
+    Returns
+    -------
+    list of sk_stormc.reproduce.runner.Run
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, or a max_ifo or n_seeds that is not an integer >= 1.
+
+    Examples
+    --------
+    >>> from sk_stormc.reproduce.streaming import run_streaming
+    >>> run, = run_streaming(methods=["storm-c"], max_ifo=100_000, n_seeds=1)[:1]
+    >>> bool(run.gap[-1] < 1e-3 * run.gap[0])
+    True
+    """
+    methods = check_methods(methods, METHODS)
+    sources = markets() if sources is None else sources
+    todo = []
+    for name, source in sources.items():
+        for metric, wanted in ((None, False), ("variance", True)):
+            some = {m: params for m, params in methods.items() if (m in AUTOMATIC) == wanted}
+            if some:
+                todo.append((stream_case(name, source, metric), some))
+    runs = []
+    for k, (case, some) in enumerate(todo):
+
+        def show(text, fraction, k=k):
+            if progress is not None:
+                progress(text, (k + fraction) / len(todo))
+
+        runs += run_methods([case], some, max_ifo=max_ifo, n_seeds=n_seeds, progress=show)
+    return runs
+
+
+def add_arguments(parser):
+    """Add the experiment's own option.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    parser.add_argument("--french", action="store_true", help="the paper's six sets of daily returns, downloaded once")
+
+
+def report(args):
+    """Run the experiment, print its table and write its picture.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        french, ifo, seeds, methods, out.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `run_streaming` and `french_sets`; where the picture cannot be written.
+    """
+    sources = french_sets() if args.french else None
+    with progress_line() as show:
+        runs = run_streaming(sources, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
+    about = "daily returns of six regions" if args.french else "two generated markets of 25 assets"
+    print(f"{about}, in percent; x_0 = ones. Published constants; storm-c chooses its own step.\n")
+    print(summarize(runs, passes=False))
+    draw_runs(runs, args.out)
+    print(f"\nPicture written to {args.out}")

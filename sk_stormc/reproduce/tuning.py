@@ -1,0 +1,124 @@
+"""Tune a method on seeds of its own, then report it on others."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.core.schedules import power
+
+__all__ = ["KEPT", "Setting", "largest_curvature", "settings_of", "tune"]
+
+KEPT = 3  # settings that are run with all tuning seeds; the others with the first only
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A point of a grid.
+
+    Attributes
+    ----------
+    text : str
+    params : dict
+        For `sk_stormc.minimize`.
+    at_end : bool
+        Whether the learning rate is the smallest or the largest of the grid.
+    """
+
+    text: str
+    params: dict
+    at_end: bool
+
+
+def settings_of(variants, rates, rate_of, published=None):
+    """The grid of a method: all learning rates times its variants, and what was published.
+
+    Parameters
+    ----------
+    variants : dict of dict
+        By text: parameters besides the learning rate. "exponent" is that of a decreasing rate.
+    rates : sequence of float
+        Rising.
+    rate_of : callable
+        The learning rate of a number of ``rates``.
+    published : dict, default=None
+        Parameters of one more setting.
+
+    Returns
+    -------
+    list of Setting
+    """
+    found = [] if published is None else [Setting("as published", published, False)]
+    for text, params in variants.items():
+        exponent = params.get("exponent")
+        params = {name: value for name, value in params.items() if name != "exponent"}
+        for rate in rates:
+            eta = rate_of(rate)
+            eta = eta if exponent is None else power(exponent, eta)
+            found.append(Setting(f"{rate:g}, {text}", {"learning_rate": eta, **params}, rate in (rates[0], rates[-1])))
+    return found
+
+
+def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: None):
+    """The setting with the smallest median value over the tuning seeds.
+
+    All settings are run with the first seed, the `KEPT` best of them with the others too.
+
+    Parameters
+    ----------
+    settings : list of Setting
+    value_of : callable
+        ``value_of(params, seed)``, what is to be small; not finite where a run failed.
+    tuning_seeds : sequence of int
+    show : callable
+        Called with the fraction that is done.
+
+    Returns
+    -------
+    Setting
+
+    Examples
+    --------
+    >>> from sk_stormc.reproduce.tuning import settings_of, tune
+    >>> grid = settings_of({"plain": {}}, (0.5, 1.0, 2.0), lambda rate: rate)
+    >>> tune(grid, lambda params, seed: abs(params["learning_rate"] - 1), (0, 1)).text
+    '1, plain'
+    """
+    total = len(settings) + KEPT * (len(tuning_seeds) - 1)
+    first = []
+    for i, setting in enumerate(settings):
+        first.append(_finite(value_of(setting.params, tuning_seeds[0])))
+        show((i + 1) / total)
+    best, least = settings[int(np.argmin(first))], math.inf
+    for k, i in enumerate(np.argsort(first, kind="stable")[:KEPT]):
+        others = [_finite(value_of(settings[i].params, seed)) for seed in tuning_seeds[1:]]
+        median = float(np.median([first[i], *others]))
+        if median < least:
+            best, least = settings[i], median
+        show((len(settings) + (k + 1) * (len(tuning_seeds) - 1)) / total)
+    return best
+
+
+def _finite(value):
+    return value if math.isfinite(value) else math.inf
+
+
+def largest_curvature(problem, x0):
+    """The largest eigenvalue of the Hessian of a quadratic problem, by 100 power iterations on gradient differences.
+
+    Parameters
+    ----------
+    problem : CompositionalProblem
+    x0 : ndarray of shape (n_variables,)
+
+    Returns
+    -------
+    float
+    """
+    v = np.random.default_rng(0).normal(size=problem.n_variables)
+    start = problem.gradient(x0)
+    for _ in range(100):
+        v = v / np.linalg.norm(v)
+        v = problem.gradient(x0 + v) - start
+    return float(np.linalg.norm(v))

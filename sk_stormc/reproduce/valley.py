@@ -1,0 +1,136 @@
+"""A non-convex composition whose constants are known: the problem of the experiment `complexity`."""
+
+import math
+
+import numpy as np
+from scipy.linalg import hadamard
+
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.solvers import ProblemConstants
+
+__all__ = ["FallingValley"]
+
+SIZE = 10  # d = l
+BEND = 0.25  # c
+N = 2**20
+KINDS = 32  # of components; the columns of the table are orthogonal to one another and to ones
+WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
+
+
+class FallingValley(CompositionalProblem):
+    """A bent valley that falls for ever, ever more slowly, in ten variables and with noise that never vanishes.
+
+    f(y) = h(y_1) + sum_{k>1} b(y_k) with h(y) = (1 + y^2)^(-1/2) and b(y) = log(1 + y^2) / 2; neither is convex.
+    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_d - c sin(x_1 + d)) with c = 1/4. So Phi >= 0, which is its infimum and
+    is not attained. Every component of g and of f has waves of its own added, the signs s and s' of which differ from
+    component to component:
+
+        g_j(x)_k = g(x)_k + sigma (s_jk cos x_k + s'_jk sin x_k)
+        f_i(y)   = f(y) + tau sum_k (s_ik sin y_k - s'_ik cos y_k)
+
+    The signs have mean zero and are uncorrelated, over 32 kinds of components of which there are 2^15 each: n_inner
+    and n_outer are larger than any batch, as in a stream.
+
+    Its constants, with l = d = 10 (`constants` returns them):
+
+        H_3 = sigma^2 l, H_2 = sigma^2 l, H_1 = tau^2 l, each exact at every point, since cos^2 + sin^2 = 1
+        M_f = sqrt(l) (1/2 + sqrt(2) tau):   |h'|, |b'| <= 1/2, and +-cos +-sin <= sqrt(2)
+        L_f = 1 + sqrt(2) tau:               f's Hessian is diagonal, |h''|, |b''| <= 1
+        M_g = 1 + sqrt(2) sigma + c sqrt(l-1):  dg_j is a diagonal plus one column of entries c cos
+        L_g = sqrt(2) sigma + c sqrt(l-1):   the same two parts, differentiated
+        L_Phi = M_f L_g + M_g^2 L_f,  Delta = Phi(x_0)
+
+    Down the valley |grad Phi| falls as y_1^-2. With steps of length eps its sum over the way tends to a constant times
+    1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent takes T ~ eps^-1.5. Across the
+    valley curvature turns the noise of the steps into a gradient, which limits the accuracy at given steps and batches.
+
+    Parameters
+    ----------
+    sigma, tau : float, default=0.25
+        Sizes of the waves of g and of f.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.reproduce.valley import FallingValley
+    >>> problem = FallingValley()
+    >>> x = problem.initial_point(None)
+    >>> bool(np.isclose(problem.constants().Delta, problem.objective(x)))
+    True
+    """
+
+    n_inner = n_outer = N
+    n_variables = SIZE
+
+    def __init__(self, sigma=0.25, tau=0.25):
+        self.sigma, self.tau = sigma, tau
+        self._phases = np.arange(2.0, SIZE + 1)
+
+    def constants(self):
+        """The constants of Assumptions A1 to A4.
+
+        Returns
+        -------
+        ProblemConstants
+        """
+        sigma, tau, column = self.sigma, self.tau, BEND * math.sqrt(SIZE - 1)
+        wave = math.sqrt(2)
+        M_f, L_f = math.sqrt(SIZE) * (0.5 + wave * tau), 1 + wave * tau
+        M_g, L_g = 1 + wave * sigma + column, wave * sigma + column
+        H = sigma**2 * SIZE
+        Delta = self.objective(self.initial_point(None))
+        return ProblemConstants(L_f, L_g, M_f * L_g + M_g**2 * L_f, M_f, M_g, tau**2 * SIZE, H, H, Delta)
+
+    def initial_point(self, rng):
+        """x_0: y_1 = 1, where h is steepest, the others half way up."""
+        x = np.full(SIZE, 0.5)
+        x[0] = 1.0
+        x[1:] += BEND * np.sin(1.0 + self._phases)
+        return x
+
+    def draw_inner(self, rng, shape):
+        """Kinds of components: all that matters of an index."""
+        return rng.integers(KINDS, size=shape, dtype=np.uint8)
+
+    draw_outer = draw_inner
+
+    def inner_batch(self, draws):
+        """The means of s and of s' over a batch: 0 over all components."""
+        if draws is None:
+            return np.zeros(SIZE), np.zeros(SIZE)
+        signs = np.bincount(draws, minlength=KINDS).dot(WAVES) / draws.size
+        return signs[:SIZE], signs[SIZE:]
+
+    outer_batch = inner_batch
+
+    def inner(self, x, batch):
+        """g(x, B)."""
+        s, s_ = batch
+        y = x + self.sigma * (s * np.cos(x) + s_ * np.sin(x))
+        y[1:] -= BEND * np.sin(x[0] + self._phases)
+        return y
+
+    def jacobian(self, x, batch):
+        """dg(x, B), of shape (l, d)."""
+        s, s_ = batch
+        J = np.zeros((SIZE, SIZE))
+        J.flat[:: SIZE + 1] = 1 + self.sigma * (s_ * np.cos(x) - s * np.sin(x))
+        J[1:, 0] -= BEND * np.cos(x[0] + self._phases)
+        return J
+
+    def outer_gradient(self, x, u, batch):
+        """grad f(u, B); f does not use x directly."""
+        s, s_ = batch
+        q = 1 + u * u
+        grad = u / q
+        grad[0] = -u[0] * q[0] ** -1.5
+        return None, grad + self.tau * (s * np.cos(u) + s_ * np.sin(u))
+
+    def outer(self, x, u):
+        """f(u)."""
+        q = 1 + u * u
+        return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
+
+    def unbounded_below(self):
+        """Phi >= 0."""
+        return False

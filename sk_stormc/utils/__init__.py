@@ -1,0 +1,5 @@
+"""What every room uses and what knows nothing of optimisation.
+
+Here are checks of arguments, warnings that point at the user's line, files that are written whole or not at all, and
+names of types.
+"""

@@ -1,0 +1,61 @@
+"""Data must be numbers: NumPy and scikit-learn would turn dates into days or microseconds since 1970 without a word."""
+
+import numpy as np
+
+from sk_stormc.utils.validation import short
+
+__all__ = ["refuse_no_numbers"]
+
+TEXT = ("str", "string", "String")  # pandas' and polars' names
+
+
+def refuse_no_numbers(name, data):
+    """Raise for dates and durations, and for columns of a frame that hold text or other objects that are no numbers.
+
+    Parameters
+    ----------
+    name : str
+        How the error names the data.
+    data : array-like
+        A pandas or polars frame has columns with names, the first wrong one of which is named.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
+        return
+    if hasattr(data, "columns") and hasattr(data, "dtypes"):
+        for j, dtype in enumerate(data.dtypes):
+            if not _holds_numbers(dtype, lambda j=j: data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]):
+                column = list(data.columns)[j]
+                raise ValueError(f"{name} must be numbers, but column {column!r} holds {dtype}: leave it out")
+        return
+    if isinstance(data, (list, tuple)):
+        try:
+            data = np.asarray(data)
+        except ValueError:  # rows of different lengths, which a later check names
+            return
+    kind = getattr(getattr(data, "dtype", None), "kind", "f")
+    if kind in "mM" or (kind == "O" and isinstance(data, np.ndarray) and _holds_dates(data)):
+        first = np.asarray(data).ravel()[:1]
+        raise ValueError(f"{name} must be numbers, got {data.dtype} values such as {short(first)}")
+
+
+def _holds_numbers(dtype, column):
+    if str(dtype) in TEXT or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):
+        return False
+    kind = getattr(dtype, "kind", "f")  # polars' have none
+    if kind != "O":
+        return kind not in "mM"
+    values = np.asarray(column(), dtype=object)
+    values = values[[type(v).__name__ != "NAType" for v in values]]  # a missing value of pandas is found later
+    try:
+        values.astype(float)
+    except (TypeError, ValueError):
+        return False
+    return not _holds_dates(values)
+
+
+def _holds_dates(values):
+    return any(isinstance(v, (np.datetime64, np.timedelta64)) for v in values.flat)

@@ -1,0 +1,455 @@
+"""Values of states from logged transitions: policy evaluation with scikit-learn's interface."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+import numpy as np
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc.fitting.estimator import CompositionalEstimator, streams
+from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.solvers import SOLVERS
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import ArrayLike, Features, FloatArray
+from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming
+from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
+from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
+from sk_stormc.values.markov import check_discount
+from sk_stormc.values.objectives import choose_objective, value_problem
+from sk_stormc.values.streams import go_on
+from sk_stormc.values.traces import check_trace_decay, keys_in_order
+from sk_stormc.values.transitions import (
+    checked_data,
+    row_weights,
+    successors,
+    successors_to_score,
+    transform,
+    transform_next,
+)
+
+__all__ = ["BellmanValueEstimator"]
+
+
+class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
+    """Value of states under the policy that made the data, linear in features.
+
+    The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
+    transition: X has the state that is left, y the reward on leaving it, and next_X the successor.
+
+    Parameters
+    ----------
+    gamma : float, default=0.95
+        Discount of later rewards, in [0, 1).
+    solver : str or CompositionalSolver, default="storm-c"
+        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
+        "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
+        chosen objective by least squares, in `fit` and, for streams, in `partial_fit`.
+    objective : {"auto", "bellman", "projected"}, default="auto"
+        "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
+        transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
+        Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
+        if at least half of the transitions are from states seen more than once, and "projected" otherwise.
+        ``objective_`` and ``objective_reason_`` have the choice and its reason.
+    features : transformer, default=None
+        Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
+        ``features__...``. The Notes say what to know about a Pipeline.
+    fit_intercept : bool, default=True
+        Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
+    alpha : float, default=0.0
+        Weight of |coef_|^2 in the objective.
+    trace_decay : float, default=0.0
+        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
+        earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
+        returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
+        row. With ``time``, it ends at a gap.
+    max_iter, tol : default=None
+        Passed to the solver. None keeps the solver's own value.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches. The same seed gives the same bits.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients of the transformed features. The coefficient is 0 for a feature that no left state has, because
+        nothing is known of it.
+    intercept_ : float
+        The intercept; 0 without one.
+    objective_ : {"bellman", "projected"}
+        The objective that was minimised.
+    objective_reason_ : str
+        Why this objective was chosen.
+    n_states_ : int
+        Number of distinct states that were left. Streams do not have it.
+    features_ : transformer or None
+        The fitted transformer.
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the records. With solver="lstd" it is the objective at the solution.
+    ifo_ : ndarray of shape (n_records,)
+        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" is charged one pass.
+    n_evaluations_ : dict
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+        Number of iterations.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
+    solver_ : CompositionalSolver or "lstd"
+        The solver that was run.
+    rank_ : int
+        Only for "lstd": the number of directions of the features that the data determine. It can be less than the
+        number of features, as for indicators with an intercept. The shortest solution is then taken, after features
+        are divided by their largest absolute value.
+    condition_number_ : float
+        Only for "lstd": the largest singular value over the smallest one within the rank. The singular values are those
+        of the equations in features of equal length. From 1e10 on, a ConvergenceWarning advises alpha.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, only for data with string column names.
+
+    See Also
+    --------
+    sk_stormc.datasets.MarkovRewardProcess : The exact values of a known model.
+
+    Notes
+    -----
+    The value after the end of an episode is 0 and is not learnt. At a state that only ends episodes, `predict` returns
+    what the features make of it. For indicators this is ``intercept_``.
+
+    A Pipeline transforms X and hands next_X on as it is, so that the two disagree. They agree if the transformer is
+    given as ``features``, or if ``time`` takes the place of next_X. The Pipeline's own ``transform_input=["next_X"]``,
+    with metadata routing enabled, helps in its `fit`. As of scikit-learn 1.9 it does not help in its `score`, and so
+    not in a GridSearchCV.
+
+    Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate where features are
+    nearly collinear, as many radial basis functions are. The other solvers are not.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization" (its part on
+    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+
+    Examples
+    --------
+    A walk goes from state 0 to state 1 and then ends, with a reward of 1 for each step:
+
+    >>> import numpy as np
+    >>> from sk_stormc import BellmanValueEstimator
+    >>> X, next_X = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
+    >>> value = BellmanValueEstimator(gamma=0.5, fit_intercept=False, random_state=0)
+    >>> value.fit(X, [1.0, 1.0], next_X=next_X, terminal=[False, True]).predict(X).round(4)
+    array([1.5, 1. ])
+    """
+
+    def __init__(
+        self,
+        gamma=0.95,
+        solver="storm-c",
+        *,
+        objective="auto",
+        features=None,
+        fit_intercept=True,
+        alpha=0.0,
+        trace_decay=0.0,
+        max_iter=None,
+        tol=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.gamma = gamma
+        self.solver = solver
+        self.objective = objective
+        self.features = features
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.trace_decay = trace_decay
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # minus a mean squared error
+        return tags
+
+    @with_fit
+    def fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Find the values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_transitions, n_features)
+            The states that are left.
+        y : array-like of shape (n_transitions,)
+            The rewards on leaving them.
+        next_X : array-like of shape (n_transitions, n_features), default=None
+            Their successors, with the columns of X. Rows of terminal transitions are not looked at.
+        terminal : array-like of bool of shape (n_transitions,), default=None
+            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
+            nowhere.
+        time : array-like of int of shape (n_transitions,), default=None
+            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
+            row without successor that is not terminal is dropped.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
+            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, values that are not finite, shapes or columns that disagree, terminal that
+            is not boolean, times that are not integers or not distinct, and if no transition is left. Nothing already
+            fitted is lost.
+
+        Warns
+        -----
+        UserWarning
+            If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
+            is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
+            column; if X is one column of integers that repeat, which look like numbers of states.
+        """
+        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
+        solver = self._make_solver()
+        self._check_parameters()
+        probe = copy.copy(self)
+        states, y = checked_data(probe, X, y)
+        states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
+        weights = row_weights(sample_weight, len(y))
+        named = told(next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
+        kept &= weights > 0
+        if not kept.any():
+            raise ValueError(
+                "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+            )
+        warn_of_state_numbers(self.features, states)
+        features = None if self.features is None else clone(self.features).fit(X, y)
+        Z = transform(features, X, states, None, self.fit_intercept)
+        n, d, going = np.count_nonzero(kept), Z.shape[1], kept & ~terminal
+        next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z[kept], self.fit_intercept)
+
+        _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
+        state = state.reshape(-1)
+        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
+        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
+        columns = np.flatnonzero(known) if known.any() else np.arange(1)
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
+        alpha = np.full(len(columns), float(self.alpha))
+        if self.fit_intercept:
+            alpha[-1] = 0.0
+        transitions = Z[kept], next_Z, y[kept], weights[kept]
+        leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
+        leads_to[:, 0] = terminal[kept]
+        leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
+        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
+
+        def values(x):
+            w = np.zeros(d)
+            w[columns] = x
+            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
+            return {"coef_": coef, "intercept_": intercept, "features_": features}
+
+        result = None
+        if solver == "lstd" and self.trace_decay:
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            x, exact = solve_traced(self, transitions, *keys, alpha)
+        elif solver == "lstd":
+            x, exact = solve_exactly(problem)
+        else:
+            solver.accept(problem)
+            fit = Fit(self, solver, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
+            x = result.x
+
+        validate_data(self, X, skip_check_array=True)
+        self.n_states_ = len(first)
+        self.objective_, self.objective_reason_ = objective, reason
+        vars(self).update(values(x))
+        self._stream, self._pending, self._given = None, None, named
+        if result is None:
+            vars(self).update(exact, _progress=None)
+        else:
+            forget(self)
+            self._keep(solver, result, fit)
+            fit.end()
+            self._conclude(solver, result)
+        return self
+
+    @available_if(streams)
+    def partial_fit(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
+
+        Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
+        n_features columns, which serve up to about 2000 features. Transitions are taken in order, each once, in batches
+        of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
+        a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
+        that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
+        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+
+        With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
+        stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
+        n_features x n_features numbers (128 MB for 2000 features, the most is 4000) and solves once in a call, which
+        takes n_features^3 operations: chunks should have as many rows as there are features. Rows of a `fit` before do
+        not count, but its fitted ``features`` stay; ``alpha`` may change between calls.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal
+            As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
+            what a transition says; where they are 0 it is left out. None is 1.
+        time : array-like of int of shape (n_transitions,), default=None
+            As for `fit`, and increasing. The last row waits for its successor in the next chunk.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
+            "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
+            solver.
+        KeyboardInterrupt
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
+        AttributeError
+            For a solver that needs all transitions ("lbfgs", checkpoints without a size).
+
+        Warns
+        -----
+        ConvergenceWarning
+            Where the values are farther from the solution of the transitions so far than sampling accounts for.
+
+        Examples
+        --------
+        >>> from sk_stormc import BellmanValueEstimator
+        >>> from sk_stormc.datasets import make_bellman_problem
+        >>> model = make_bellman_problem(n_states=10, n_features=None, gamma=0.8, random_state=0)
+        >>> value = BellmanValueEstimator(gamma=0.8, random_state=0)
+        >>> for day in range(20):
+        ...     log = model.transitions(1000, random_state=day)
+        ...     value = value.partial_fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
+        >>> bool(abs(value.predict(log.X) - log.X @ model.exact_value()).max() < 0.2)
+        True
+        """
+        self._check_parameters()
+        if self.objective == "bellman":
+            raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
+        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight))
+
+    def predict(self, X: Features) -> FloatArray:
+        """The values of states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+        """
+        check_is_fitted(self)
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            states = validate_data(self, X, reset=False, dtype=np.float64)
+        return self._value(X, states)
+
+    def td_error(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None
+    ) -> FloatArray:
+        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal, time
+            As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
+            given any of them.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and where successors are missing.
+        """
+        check_is_fitted(self)
+        states, y = checked_data(self, X, y, reset=False)
+        check_given(self, next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        error = np.where(kept, y - self._value(X, states), np.nan)
+        going = np.flatnonzero(kept & ~terminal)
+        if len(going):
+            error[going] += self.gamma * self._value(source, follows, rows[going])
+        return error
+
+    def score(
+        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Minus the mean squared temporal-difference error: higher is better.
+
+        It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
+        contains their variance.
+
+        Parameters
+        ----------
+        X, y, next_X, terminal, time
+            As for `td_error`. Rows without a successor that are not terminal are left out.
+        sample_weight : array-like of shape (n_transitions,), default=None
+
+        Returns
+        -------
+        float
+        """
+        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
+        weights = row_weights(sample_weight, len(error))
+        kept = ~np.isnan(error) & (weights > 0)
+        if not kept.any():
+            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
+        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+
+    def _make_solver(self):
+        """The solver to run; the name "lstd" stands for itself."""
+        if isinstance(self.solver, str):
+            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
+        if not isinstance(self.solver, str) or self.solver != "lstd":
+            return super()._make_solver()
+        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
+        return "lstd"
+
+    def _check_parameters(self):
+        check_discount(self.gamma)
+        check_choice("objective", self.objective, ("auto", "bellman", "projected"))
+        check_number("alpha", self.alpha, low=0)
+        check_trace_decay(self)
+        check_bool("fit_intercept", self.fit_intercept)
+        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
+            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+
+    def _value(self, X, states, rows=None):
+        Z = transform(self.features_, X, states, rows, False)
+        if Z.shape[1] != len(self.coef_):
+            raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
+        return Z @ self.coef_ + self.intercept_

@@ -1,0 +1,77 @@
+"""What of logged transitions looks like a mistake, though nothing in it is out of range."""
+
+import numpy as np
+
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["check_given", "told", "warn_of_ranges", "warn_of_state_numbers"]
+
+ROUTING = (
+    "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
+    "GridSearchCV and the like hand them on"
+)
+LOOKED_AT = 2000  # rows that are enough for quantiles
+FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
+
+
+def told(next_X, terminal, time, before=None):
+    """Names of the arguments given, here or ``before``, and whether an episode ends, for `check_given` later."""
+    known, ends = before or ((), False)
+    named = {"next_X": next_X, "terminal": terminal, "time": time}
+    names = tuple(name for name, value in named.items() if value is not None or name in known)
+    return names, ends or (terminal is not None and bool(np.any(terminal)))
+
+
+def check_given(estimator, next_X, terminal, time):
+    """Raise where fit knew of successors and the transitions to be scored come without, as in a search without routing.
+
+    Without any of the three each row would be an episode of one step.
+    """
+    known, ends = getattr(estimator, "_given", ((), False))  # not there after unpickling what an old version made
+    if not known:
+        return
+    if next_X is None and terminal is None and time is None:
+        names = " and ".join(known)
+        raise ValueError(
+            f"{names} must be given to score and td_error as they were to fit: without them each row would be scored "
+            f"as an episode of one step; {ROUTING.format(', '.join(f'{name}=True' for name in known))}."
+        )
+    if terminal is None and ends:
+        warn(
+            "fit was given terminal, and score or td_error was not: no transition is taken to end an episode. Give "
+            "terminal, of False where none does.",
+        )
+
+
+def warn_of_ranges(states, follows):
+    """Warn if most successors are far outside what X has in a column: X was scaled and next_X was not, or the reverse.
+
+    Far is further than the width of the middle nine tenths of X's column from them. Columns of which nine tenths are
+    one number are not looked at.
+    """
+    if len(follows) < FEWEST:
+        return
+    states, follows = (rows[:: -(-len(rows) // LOOKED_AT)] for rows in (states, follows))
+    low, high = np.quantile(states, [0.05, 0.95], axis=0)
+    width = high - low
+    beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)
+    j = int(np.argmax(beyond))
+    if beyond[j] < FEWEST or 2 * beyond[j] <= len(follows):
+        return
+    warn(
+        f"next_X is far outside the range of X in column {j}: X has {low[j]:.4g} to {high[j]:.4g}, next_X has values "
+        f"such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
+        "the transformer as features=, which transforms both.",
+    )
+
+
+def warn_of_state_numbers(features, states):
+    """Warn if X seems to be the numbers of states, which have no scale that a linear value could follow."""
+    if features is not None or states.shape[1] != 1 or (states != np.rint(states)).any():
+        return
+    values = np.unique(states)
+    if 2 < len(values) <= len(states) / 2:  # of two states, a line through both is as good as indicators
+        warn(
+            f"X has one column, of {len(values)} integers that repeat: if these are numbers of states, their values "
+            "are not linear in them. Give features=OneHotEncoder(handle_unknown='ignore') then.",
+        )

@@ -1,0 +1,107 @@
+"""What the objectives of policy evaluation share: they are least squares in the weights of a linear value."""
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import lapack
+
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.validation import as_numbers, check_choice
+from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
+from sk_stormc.values.markov import check_discount, dense, normalized_weights
+
+__all__ = ["LinearValue", "inverse"]
+
+LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
+
+
+class LinearValue(CompositionalProblem):
+    """Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2, with A known through `_least_squares`: metric and minimiser."""
+
+    jacobian_kind = "constant"
+
+    def _set(self, gamma, alpha, metric, d, sample_weight, n):
+        check_discount(gamma)
+        check_choice("metric", metric, ("auto", None))
+        alpha = as_numbers("alpha", alpha)
+        if alpha.shape not in ((), (d,)) or not np.isfinite(alpha).all() or (alpha < 0).any():
+            raise ValueError(f"alpha must be one number >= 0 or {d} of them, got {alpha}")
+        self.gamma, self.alpha, self.n_variables = float(gamma), np.broadcast_to(alpha, d), d
+        self._automatic, self._metric = metric == "auto", None
+        self.weights = normalized_weights(sample_weight, n)
+        self._cumulative = None if sample_weight is None else np.cumsum(self.weights)
+
+    def _draw_weighted(self, rng, shape):
+        """Numbers of states or transitions, with probability proportional to their weights."""
+        if self._cumulative is None:
+            return rng.integers(len(self.weights), size=shape)
+        found = np.searchsorted(self._cumulative, rng.random(shape) * self._cumulative[-1], side="right")
+        return np.minimum(found, np.flatnonzero(self.weights)[-1])
+
+    @property
+    def metric(self):
+        """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
+
+        Directions whose curvature is only rounding get the scale of the steepest one, since F is only rounding there
+        too. Computed when first asked for.
+        """
+        if self._automatic and self._metric is None:
+            A, d = self._least_squares()[0], self.n_variables
+            if d > LARGEST_METRIC:
+                curvature = 2 * (np.asarray(A.multiply(A).sum(0)).ravel() if sparse.issparse(A) else (A**2).sum(0))
+                curvature += 2 * self.alpha
+                self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
+            else:
+                self._metric = inverse(self.hessian())
+        return self._metric
+
+    @metric.setter
+    def metric(self, value):
+        self._automatic, self._metric = False, value
+
+    def hessian(self):
+        """The Hessian of Phi, 2 A^T A + 2 diag(alpha).
+
+        Returns
+        -------
+        ndarray of shape (n_variables, n_variables)
+        """
+        A = self._least_squares()[0]
+        return 2 * dense(A.T @ A) + 2 * np.diag(self.alpha)
+
+    def solution(self):
+        """The exact minimiser of Phi, with the rank and the condition number of what was solved.
+
+        Returns
+        -------
+        Solution
+        """
+        return solve_rows(*self._least_squares(), self.alpha, self._unit())
+
+    def minimizer(self):
+        """The exact minimiser of Phi, by least squares.
+
+        Where there are several it is the shortest one, after columns are divided by their largest absolute feature. For
+        `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return self.solution().x
+
+    def _unit(self):
+        """The largest absolute value of each feature, 1 where it is 0."""
+        largest = dense(abs(self.features).max(axis=0)).ravel()
+        return np.where(largest > 0, largest, 1.0)
+
+
+def inverse(H):
+    """The inverse of a symmetric matrix; eigenvalues that are rounding, or 0, are taken for the largest one."""
+    factor, failed = lapack.dpotrf(H, lower=1)
+    scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
+    if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast
+        result = np.tril(lapack.dpotri(factor, lower=1)[0])
+        return result + np.tril(result, -1).T
+    values, vectors = np.linalg.eigh(H)
+    top = values[-1] if values[-1] > 0 else 1.0
+    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T

@@ -1,0 +1,238 @@
+"""solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
+
+import copy
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.least_squares import root_of_inverse, solve_moments
+from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.traces import goes_on, trace_blocks
+
+__all__ = ["UNGROUPED", "TransitionSums", "check_stays", "forget", "solve_exactly", "solve_traced", "stream_moments"]
+
+ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
+LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
+UNGROUPED = "a stream does not group the transitions of a state"
+ATTRIBUTES = ("rank_", "condition_number_")
+
+
+class TransitionSums:
+    """Sums over transitions that determine LSTD's solution. Adding makes new ones, so that a failure loses nothing.
+
+    A = sum_k d_k phi_k (phi_k - gamma phi'_k)^T, C = sum_k d_k phi_k phi_k^T, b = sum_k d_k phi_k r_k, each with what
+    rounding has taken from it: a million small chunks are as accurate as one large one.
+
+    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda z_{k-1}: LSTD(lambda).
+
+    Parameters
+    ----------
+    n_features : int
+        With the intercept's.
+    gamma : float
+    trace_decay : float, default=0.0
+        lambda.
+    """
+
+    def __init__(self, n_features, gamma, trace_decay=0.0):
+        d = n_features
+        self.gamma, self.trace_decay = gamma, trace_decay
+        self.trace, self.expected = np.zeros(d), None  # of the last row, and where that row led
+        self.sums = [np.zeros((d, d)), np.zeros((d, d)), np.zeros(d)]  # A, C and b
+        self.lost = [np.zeros_like(part) for part in self.sums]
+        self.weight, self.n_rows, self.largest = 0.0, 0, np.zeros(d)  # the largest absolute value of each feature
+
+    def plus(self, Z, next_Z, y, weights, keys=None):
+        """The moments with more transitions.
+
+        Parameters
+        ----------
+        Z, next_Z : ndarrays or sparse matrices of shape (n, n_features)
+            next_Z is 0 where an episode ended.
+        y, weights : ndarrays of shape (n,)
+            Transitions of weight 0 do not count.
+        keys : tuple (left, after, terminal)
+            For `goes_on`; only needed for traces.
+
+        Returns
+        -------
+        TransitionSums
+        """
+        counted = weights > 0
+        if not counted.all():
+            Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
+            keys = keys and tuple(part[counted] for part in keys)
+        if not len(y):
+            return self
+        with np.errstate(over="ignore", invalid="ignore"):
+            weighted = scale_rows(weights, Z)
+            if self.trace_decay:
+                follows, expected = goes_on(*keys, self.expected)
+                A, b, trace = self._traced(Z, next_Z, y, weights, follows)
+            else:
+                expected, trace = None, self.trace
+                A, b = dense(weighted.T @ (Z - self.gamma * next_Z)), weighted.T @ y
+            chunk = A, dense(weighted.T @ Z), b
+        if not all(np.isfinite(part).all() for part in chunk):
+            raise ValueError("X, y and sample_weight must have finite products: divide what is very large by its scale")
+        result = copy.copy(self)
+        result.trace, result.expected = trace, expected
+        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + len(y)
+        result.largest = np.maximum(self.largest, dense(abs(Z).max(axis=0)).ravel())
+        added = [_add(*parts) for parts in zip(self.sums, self.lost, chunk, strict=True)]
+        result.sums, result.lost = ([pair[i] for pair in added] for i in (0, 1))
+        return result
+
+    def _traced(self, Z, next_Z, y, weights, follows):
+        """What rows add to A and b, and the last trace."""
+        trace, A, b = self.trace, np.zeros_like(self.sums[0]), np.zeros_like(self.trace)
+        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace):
+            weighted, trace = weights[rows, None] * traces, traces[-1].copy()
+            A += weighted.T @ (Z[rows] - self.gamma * next_Z[rows])
+            b += weighted.T @ y[rows]
+        return A, b, trace
+
+    def solution(self, alpha):
+        """LSTD's solution, as `ProjectedBellmanProblem` of the same transitions has it, and the objective there.
+
+        Parameters
+        ----------
+        alpha : ndarray of shape (n_features,)
+
+        Returns
+        -------
+        x : ndarray of shape (n_features,)
+            0 for a feature that no left state has.
+        solution : Solution
+        fun : float
+        """
+        known = np.flatnonzero(self.largest)
+        x = np.zeros(len(self.largest))
+        A, C, b = ((total + lost) / (self.weight or 1.0) for total, lost in zip(self.sums, self.lost, strict=True))
+        A, C, b, alpha = A[np.ix_(known, known)], C[np.ix_(known, known)], b[known], alpha[known]
+        found = solve_moments(A, b, C, alpha, self.largest[known])
+        x[known] = found.x
+        if found.vanishes:
+            return x, found, 0.0
+        residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
+        return x, found, float(residual @ residual + alpha @ found.x**2)
+
+
+def _add(total, lost, part):
+    """The sum of two arrays, and the sum of the rounding so far (Neumaier's compensated summation)."""
+    result = total + part
+    kept = result - total
+    return result, lost + ((total - (result - kept)) + (part - kept))
+
+
+def solve_exactly(problem):
+    """The minimiser of a problem of policy evaluation, and the fitted attributes that tell of it."""
+    found = problem.solution()
+    n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+    fun = 0.0 if found.vanishes else problem.objective(found.x)
+    return found.x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+
+
+def solve_traced(estimator, rows, order, keys, alpha):
+    """As `solve_exactly`, for LSTD(lambda); ``order`` and ``keys`` are from `keys_in_order`."""
+    rows = (part[order] for part in rows)
+    moments = TransitionSums(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
+    x, found, fun = moments.solution(alpha)
+    n_evaluations = {"inner": moments.n_rows, "jacobian": moments.n_rows, "outer": 1}
+    return x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+
+
+def stream_moments(estimator, rows, keys):
+    """Add transitions to the moments of an estimator's stream, and solve; nothing is changed.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+    rows : tuple (Z, next_Z, y, weights)
+        Features of states and successors with the intercept's column, rewards, weights.
+    keys : tuple
+        For `goes_on`.
+
+    Returns
+    -------
+    dict
+        The new attributes.
+
+    Raises
+    ------
+    ValueError
+        For too many features, a gamma that is not that of the stream, and products that are not finite.
+    """
+    moments = estimator.__dict__.get("_stream")
+    began = moments is not None
+    d = rows[0].shape[1]
+    if d > LARGEST_STREAM:
+        raise ValueError(
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
+            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included: set a stochastic solver, or features= with fewer columns"
+        )
+    if not began:
+        moments = TransitionSums(d, estimator.gamma, estimator.trace_decay)
+    for name in ("gamma", "trace_decay"):
+        before, now = getattr(moments, name), getattr(estimator, name)
+        if before != now:
+            raise ValueError(
+                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
+            )
+    moments = moments.plus(*rows, keys)
+    alpha = np.full(len(moments.largest), float(estimator.alpha))
+    if estimator.fit_intercept:
+        alpha[-1] = 0.0
+    x, found, fun = moments.solution(alpha)
+    if not moments.n_rows and hasattr(estimator, "coef_"):
+        x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
+    n_evaluations = {"inner": moments.n_rows, "jacobian": moments.n_rows, "outer": 1}
+    told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
+    return _attributes(found, fun, n_evaluations, StopReason.EXHAUSTED, told) | {
+        "_stream": moments,
+        "coef_": x[:-1] if estimator.fit_intercept else x,
+        "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
+        "objective_": "projected",
+        "objective_reason_": UNGROUPED,
+    }
+
+
+def check_stays(estimator, exact):
+    """Raise where a stream of moments would go on with a stochastic solver, or the other way round."""
+    stream = estimator.__dict__.get("_stream")
+    if stream is not None and isinstance(stream, TransitionSums) != exact:
+        before = repr(estimator.solver_) if exact else "'lstd'"
+        raise ValueError(
+            f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
+            "clone"
+        )
+
+
+def forget(estimator):
+    """Remove the attributes that only "lstd" leaves."""
+    for name in ATTRIBUTES:
+        estimator.__dict__.pop(name, None)
+
+
+def _attributes(found, fun, n_evaluations, stop_reason, told=False):
+    if found.condition >= ILL_CONDITIONED and not told:
+        warn(
+            f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
+            f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
+            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is little), or "
+            "take fewer features.",
+            ConvergenceWarning,
+        )
+    return {
+        "loss_curve_": np.array([fun]),
+        "ifo_": np.array([sum(n_evaluations.values())]),
+        "n_evaluations_": n_evaluations,
+        "n_iter_": 1,
+        "stop_reason_": stop_reason,
+        "solver_": "lstd",
+        "rank_": found.rank,
+        "condition_number_": found.condition,
+    }

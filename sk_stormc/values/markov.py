@@ -1,0 +1,103 @@
+"""What the problems of policy evaluation are given, checked."""
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.utils.validation import as_numbers, check_number, check_weights
+
+__all__ = ["check_discount", "check_features", "check_model", "dense", "normalized_weights", "scale_rows"]
+
+ROW_SUM = 1e-6  # how far a row of probabilities may be from 1, rounded as float32 may have it
+
+
+def dense(A):
+    """A as an ndarray."""
+    return A.toarray() if sparse.issparse(A) else A
+
+
+def check_discount(gamma):
+    """gamma in [0, 1)."""
+    check_number("gamma", gamma, low=0, high=1)
+    if gamma == 1:
+        raise ValueError(f"gamma must be a number >= 0 and < 1, got {gamma!r}")
+
+
+def scale_rows(weights, A):
+    """diag(weights) @ A."""
+    return sparse.diags_array(weights) @ A if sparse.issparse(A) else weights[:, None] * A
+
+
+def normalized_weights(sample_weight, n):
+    """Weights of n states or transitions, made to sum to one."""
+    if sample_weight is None:
+        return np.full(n, 1 / n)
+    weights = check_weights(sample_weight, n, "in row")
+    weights = weights / weights.max()  # whose sum cannot overflow
+    return weights / weights.sum()
+
+
+def check_features(name, features, n_rows, n_columns=None):
+    """A finite matrix of features with n_rows rows, as float64: dense, or CSR if sparse."""
+    if sparse.issparse(features):
+        features = sparse.csr_array(features, dtype=float)
+    else:
+        features = np.ascontiguousarray(as_numbers(name, features))
+    width = "n_features" if n_columns is None else n_columns
+    if features.ndim != 2 or features.shape[0] != n_rows or features.shape[1] != (n_columns or features.shape[1]):
+        raise ValueError(f"{name} must be of shape ({n_rows}, {width}), got {features.shape}")
+    if not features.shape[1]:
+        raise ValueError(f"{name} must have a column, got shape {features.shape}")
+    if not np.isfinite(features.data if sparse.issparse(features) else features).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    return features
+
+
+def check_model(transition_matrix, rewards):
+    """A transition matrix with its rewards.
+
+    Parameters
+    ----------
+    transition_matrix : array-like or sparse matrix of shape (n_states, n_successors)
+    rewards : array-like or sparse matrix of shape (n_states,) or (n_states, n_successors)
+
+    Returns
+    -------
+    P : ndarray or scipy.sparse.csr_array of shape (n_states, n_successors)
+        Rows sum to one, but for rounding.
+    rewards : ndarray of shape (n_entries,)
+        One for each entry of P, in the order of its data.
+    """
+    name = "transition_matrix"
+    if sparse.issparse(transition_matrix):
+        P = sparse.csr_array(transition_matrix, dtype=float, copy=True)
+        P.sum_duplicates()
+        P.eliminate_zeros()
+    else:
+        P = np.ascontiguousarray(as_numbers(name, transition_matrix))
+    if P.ndim != 2 or not all(P.shape):
+        raise ValueError(f"{name} must be of shape (n_states, n_successors), got {P.shape}")
+    n, m = P.shape
+    columns = None
+    if sparse.issparse(P):
+        data, columns, rows = P.data, P.indices, np.repeat(np.arange(n), np.diff(P.indptr))
+    else:
+        data, rows = P.ravel(), np.repeat(np.arange(n), m)
+    wrong = ~(np.isfinite(data) & (data >= 0))
+    if wrong.any():
+        e = np.argmax(wrong)
+        raise ValueError(f"{name} must have finite entries >= 0, got {data[e]} in row {rows[e]}")
+    total = np.bincount(rows, data, minlength=n)
+    wrong = np.abs(total - 1) > ROW_SUM
+    if wrong.any():
+        s = np.argmax(wrong)
+        raise ValueError(f"{name} must have rows that sum to 1, got {total[s]:.6g} in row {s}")
+    data /= total[rows]
+
+    R = sparse.csr_array(rewards, dtype=float) if sparse.issparse(rewards) else as_numbers("rewards", rewards)
+    if R.shape not in ((n,), (n, m)):
+        raise ValueError(f"rewards must be of shape ({n},) or ({n}, {m}), got {R.shape}")
+    where = rows if R.ndim == 1 else (rows, np.tile(np.arange(m), n) if columns is None else columns)
+    R = np.ravel(dense(R[where]))
+    if not np.isfinite(R).all():
+        raise ValueError(f"rewards must be finite, got {R[~np.isfinite(R)][0]} in row {rows[~np.isfinite(R)][0]}")
+    return P, R

@@ -1,0 +1,255 @@
+"""Known models of policy evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
+from sk_stormc.utils.validation import check_choice, check_int, seeded
+from sk_stormc.values.environments import model_of
+from sk_stormc.values.markov import dense
+from sk_stormc.values.problem import BellmanProblem
+
+BRANCHING = 10  # successors of a state of a Garnet
+
+
+class Transitions(NamedTuple):
+    """Transitions in the order of `BellmanValueEstimator.fit`'s arguments; ``fit(**transitions._asdict())``."""
+
+    X: np.ndarray
+    y: np.ndarray
+    next_X: np.ndarray
+    terminal: np.ndarray
+
+
+class MarkovRewardProcess:
+    """A Markov chain with rewards: an environment's model under a fixed policy.
+
+    Parameters
+    ----------
+    transition_matrix : array-like or sparse matrix of shape (n_states, n_states)
+        P, rows >= 0 that sum to one.
+    rewards : array-like of shape (n_states,) or (n_states, n_states)
+        On leaving a state, or for each transition; the latter may be sparse.
+    features : array-like or sparse matrix of shape (n_states, n_features), default=None
+        Of the states; None is one indicator for each.
+    gamma : float, default=0.95
+        Discount, in [0, 1).
+
+    Attributes
+    ----------
+    n_states : int
+    features : ndarray or scipy.sparse.csr_array of shape (n_states, n_features)
+
+    Raises
+    ------
+    ValueError
+        For rows of P that are negative or do not sum to one (the first is named), shapes that disagree, values that
+        are not finite, and gamma outside [0, 1).
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import MarkovRewardProcess
+    >>> walk = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]], [1.0, 1.0, 0.0], gamma=0.5)
+    >>> walk
+    MarkovRewardProcess(n_states=3, n_features=3, gamma=0.5)
+    >>> walk.exact_value().round(4)
+    array([1.8182, 1.4545, 0.    ])
+    >>> X, y, next_X, terminal = walk.transitions(5, random_state=0)
+    >>> X.shape, terminal.dtype
+    ((5, 3), dtype('bool'))
+    """
+
+    def __init__(
+        self,
+        transition_matrix: ArrayLike | SparseMatrix,
+        rewards: ArrayLike | SparseMatrix,
+        features: ArrayLike | SparseMatrix | None = None,
+        gamma: float = 0.95,
+    ):
+        problem = BellmanProblem(transition_matrix, rewards, features, gamma)
+        self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
+        self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
+
+    @classmethod
+    def from_gymnasium(cls, env, policy=None, gamma=0.95, *, features=None):
+        """The exact model of a Gymnasium environment that publishes it as ``unwrapped.P``, under a policy.
+
+        FrozenLake, CliffWalking and Taxi do. Where episodes end, the value is 0: such a state leads only to itself,
+        without reward. A limit on the steps of an episode is no part of the model, for a truncated episode would have
+        gone on.
+
+        Parameters
+        ----------
+        env : gymnasium.Env or str
+            The environment or its id, such as "FrozenLake-v1".
+        policy : array-like or None, default=None
+            Integers of shape (n_states,): the action in each state. Numbers of shape (n_states, n_actions): the
+            probabilities of the actions. None is the uniform policy.
+        gamma : float, default=0.95
+            Discount, in [0, 1).
+        features : array-like or sparse matrix of shape (n_states, n_features), default=None
+            Of the states; None is one indicator for each.
+
+        Returns
+        -------
+        MarkovRewardProcess
+            ``rewards`` has the mean reward of each transition, over the actions that may have caused it.
+
+        Raises
+        ------
+        ImportError
+            If gymnasium is not installed.
+        ValueError
+            For an environment without ``unwrapped.P``, with a state that is the end of some episodes only, or whose
+            actions have probabilities that do not sum to one, and for a policy that does not fit it.
+
+        See Also
+        --------
+        collect_transitions : Logged transitions of any environment.
+
+        Examples
+        --------
+        >>> from sk_stormc.datasets import MarkovRewardProcess
+        >>> lake = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=0.95)
+        >>> print(lake.exact_value()[14].round(3))  # beside the goal
+        0.413
+        """
+        return cls(*model_of(env, policy), features, gamma)
+
+    def __repr__(self):
+        n_states, n_features = self.features.shape
+        return f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, gamma={self.gamma!r})"
+
+    def exact_value(self) -> FloatArray:
+        """The value of each state: V = (I - gamma P)^-1 E[r | s].
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+        """
+        expected = self._problem.inner(np.zeros(self.features.shape[1]), self._problem.inner_batch(None))
+        P = self.gamma * self.transition_matrix
+        if sparse.issparse(P):
+            value = np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(self.n_states) - P), expected))
+        else:
+            value = np.linalg.solve(np.eye(self.n_states) - P, expected)
+        stays = self.transition_matrix.diagonal() == 1
+        value[stays] = expected[stays] / (1 - self.gamma)  # without rounding: the end of an episode is worth 0
+        return value
+
+    def problem(self, **params: Any) -> BellmanProblem:
+        """The compositional problem, for `minimize`.
+
+        Parameters
+        ----------
+        **params : dict
+            Of `BellmanProblem`: sample_weight, alpha, sampling, metric.
+
+        Returns
+        -------
+        BellmanProblem
+        """
+        return BellmanProblem(self.transition_matrix, self.rewards, self.features, self.gamma, **params)
+
+    def transitions(self, n_transitions: int, random_state: RandomState = None) -> Transitions:
+        """Independent transitions, for `BellmanValueEstimator.fit`.
+
+        A state that leads only to itself, without reward, is an end. Transitions into it are terminal, and none starts
+        there (unless all states are ends). Otherwise starts are uniform among the states.
+
+        Parameters
+        ----------
+        n_transitions : int
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        Transitions
+            A named tuple (X, y, next_X, terminal) of arrays with n_transitions rows: the features of the states, the
+            rewards, the features of the successors, and whether the episode ended.
+        """
+        check_int("n_transitions", n_transitions, low=1)
+        rng, problem = seeded(random_state), self._problem
+        P, n = self.transition_matrix, self.n_states
+        ends = np.array(P.diagonal()) == 1
+        ends[ends] = problem.inner(np.zeros(self.features.shape[1]), problem.inner_batch(None))[ends] == 0
+        alive = np.flatnonzero(~ends) if not ends.all() else np.arange(n)
+        states = alive[rng.randint(len(alive), size=n_transitions)]
+        entries = problem.entries_of(states, rng.random_sample(n_transitions))
+        successors = problem.successors_of(entries)
+        X, next_X = dense(self.features[states]), dense(self.features[successors])
+        return Transitions(X, problem.entry_rewards[entries], next_X, ends[successors])
+
+
+def make_bellman_problem(
+    n_states: int = 400,
+    n_features: int | None = 100,
+    gamma: float = 0.95,
+    kind: str = "dense",
+    random_state: RandomState = None,
+) -> MarkovRewardProcess:
+    """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.
+
+    With ``random_state=1`` and the other defaults it is the paper's to the last bit: P, the rewards of the transitions
+    and the features are uniform on (0, 1), in this order, filled column by column; P's rows are then normalised. There
+    is no intercept. The minimum of n_states times the objective is 47.8389, its value at w = 0 is 100.0195.
+
+    Parameters
+    ----------
+    n_states : int, default=400
+    n_features : int or None, default=100
+        None is tabular: one indicator for each state.
+    gamma : float, default=0.95
+        Discount, in [0, 1).
+    kind : {"dense", "garnet"}, default="dense"
+        "garnet": each state has 10 successors (or n_states, if fewer), with probabilities from uniform cuts of
+        [0, 1], and a standard normal reward; P is sparse.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    MarkovRewardProcess
+        Its ``problem()`` is for `minimize`, its ``transitions(n)`` for `BellmanValueEstimator.fit`.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of its range.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization"; Archibald, McKinnon &
+    Thomas, "On the generation of Markov decision processes", 1995 (Garnets).
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_bellman_problem
+    >>> problem = make_bellman_problem(random_state=1).problem()
+    >>> print(round(400 * problem.objective(problem.minimizer()), 4))
+    47.8389
+    """
+    check_int("n_states", n_states, low=1)
+    check_int("n_features", n_features, low=1, words=(None,))
+    check_choice("kind", kind, ("dense", "garnet"))
+    rng, n = seeded(random_state), n_states
+
+    def uniform(n_columns):
+        return rng.random_sample(n * n_columns).reshape((n, n_columns), order="F")
+
+    if kind == "dense":
+        P = uniform(n) + 1e-5
+        P /= P.sum(axis=1, keepdims=True)
+        rewards = uniform(n)
+    else:
+        b = min(BRANCHING, n)
+        successors = rng.random_sample((n, n)).argpartition(b - 1, axis=1)[:, :b]
+        cuts = np.sort(rng.random_sample((n, b - 1)), axis=1)
+        data = np.diff(cuts, axis=1, prepend=0.0, append=1.0)
+        P = sparse.csr_array((data.ravel(), successors.ravel(), np.arange(0, n * b + 1, b)), shape=(n, n))
+        rewards = rng.standard_normal(n)
+    return MarkovRewardProcess(P, rewards, None if n_features is None else uniform(n_features), gamma)

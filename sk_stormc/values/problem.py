@@ -1,0 +1,394 @@
+"""Policy evaluation with a linear value function: the Bellman residual, and its projection for logged transitions."""
+
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.utils.validation import as_numbers, check_choice
+from sk_stormc.values.least_squares import root_of_inverse, solve_moments
+from sk_stormc.values.linear_value import LinearValue
+from sk_stormc.values.markov import check_features, check_model, dense, scale_rows
+from sk_stormc.values.noise import expected_smoothness
+
+__all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
+
+
+class BellmanProblem(LinearValue):
+    """Minimise the mean squared Bellman residual of V(s) = <phi_s, w> over w, for a known model or an estimated one.
+
+    Phi(w) = sum_s d_s (<phi_s, w> - u_s)^2 + alpha |w|^2, with the inner value u_s = E[r + gamma V(s') | s] of the n
+    states and weights d_s that sum to one (1/n by default: the paper's problem divided by n). An outer component is a
+    state. An inner component is, with ``sampling``
+
+    - "successor": an independent successor s' ~ P(s, .) for every state; exact where transitions are deterministic;
+    - "column": the paper's literal g_j, a column: u_s = m P_sj (r_sj + gamma V(j)), m the number of columns.
+
+    Both are unbiased; columns vary far more. The Jacobian gamma P Phi does not depend on w. It is never formed: P, or a
+    batch's estimate of it, stands for it, and ``vjp`` multiplies from the left.
+
+    Parameters
+    ----------
+    transition_matrix : array-like or sparse matrix of shape (n_states, n_successors)
+        P, rows >= 0 that sum to one.
+    rewards : array-like of shape (n_states,) or (n_states, n_successors)
+        On leaving a state, or for each transition; the latter may be sparse.
+    features : array-like or sparse matrix of shape (n_states, n_features), default=None
+        The phi_s. None is one indicator for each state.
+    gamma : float, default=0.95
+        Discount, in [0, 1).
+    next_features : array-like or sparse matrix of shape (n_successors, n_features), default=None
+        Of the successors; a row of zeros is the end of an episode. None means that they are the states.
+    sample_weight : array-like of shape (n_states,), default=None
+        The d_s, up to a factor.
+    alpha : float or array-like of shape (n_features,), default=0.0
+        Weight of the squares of w, one for all or each its own.
+    sampling : {"successor", "column"}, default="successor"
+    metric : {"auto"} or None, default="auto"
+        "auto" is the inverse Hessian (its diagonal above 2000 features): steps then do not depend on how the features
+        are scaled or how near gamma is to 1. None is the plain step of the papers.
+
+    Raises
+    ------
+    ValueError
+        For rows of P that are negative or do not sum to one (the first is named), shapes that disagree, values that
+        are not finite, and parameters out of range.
+
+    References
+    ----------
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization", reinforcement learning.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import BellmanProblem
+    >>> problem = BellmanProblem([[0.0, 1.0], [0.0, 1.0]], rewards=[1.0, 0.0], gamma=0.9)
+    >>> minimize(problem, tol=1e-8, random_state=0).x.round(4) + 0.0
+    array([1., 0.])
+    """
+
+    # a full batch costs no more than a few draws of a successor for every state, and none where P is sparse
+    defaults = {"batch_size": None}
+    paper = {
+        "learning_rate": 0.1,
+        "precision": 0.1,
+        "momentum": 0.1,
+        "batch_size": (20, 20, 1),
+        "init_batch_size": (100, 100, 1),
+        "normalization": "global",
+    }
+
+    def __init__(
+        self,
+        transition_matrix,
+        rewards,
+        features=None,
+        gamma=0.95,
+        *,
+        next_features=None,
+        sample_weight=None,
+        alpha=0.0,
+        sampling="successor",
+        metric="auto",
+    ):
+        check_choice("sampling", sampling, ("successor", "column"))
+        P, self.entry_rewards = check_model(transition_matrix, rewards)
+        n, m = P.shape
+        if features is None:
+            features = sparse.eye_array(n, format="csr")
+        self.features = check_features("features", features, n)
+        d = self.features.shape[1]
+        self.next_features = self.features
+        if next_features is not None:
+            self.next_features = check_features("next_features", next_features, m, d)
+        elif n != m:
+            raise ValueError(f"transition_matrix must be square without next_features, got shape {P.shape}")
+        self._set(gamma, alpha, metric, d, sample_weight, n)
+        self.sampling, self.transition_matrix = sampling, P
+        self.n_outer, self.n_inner = n, m if sampling == "column" else n
+        # entry e of P, in the order of its data, is of state s for starts[s] <= e < starts[s + 1]
+        if sparse.issparse(P):
+            self._data, self._starts, self._columns = P.data, P.indptr.astype(np.intp), P.indices
+        else:
+            self._data, self._starts, self._columns = P.ravel(), np.arange(0, n * m + 1, m), None
+        self._expected = self._row_sums(self._data * self.entry_rewards)
+        self._up_to = None  # cumulative probabilities over all entries, when first drawn from
+
+    # draws
+
+    def draw_inner(self, rng, shape):
+        """Entries of P: of shape (*shape, n_states), one for each state's successor; with "column", indices j."""
+        if self.sampling == "column":
+            return rng.integers(self.n_inner, size=shape)
+        drawn = np.empty((*shape, self.n_outer), np.int32 if self._data.size < 2**31 else np.int64)
+        states = np.arange(self.n_outer)
+        for batch in drawn:
+            batch[:] = self.entries_of(states, rng.random(batch.shape))
+        return drawn
+
+    def entries_of(self, states, uniform):
+        """A transition for each of the states: entries of P by inversion of uniform numbers.
+
+        Parameters
+        ----------
+        states : ndarray of shape (n,)
+        uniform : ndarray of shape (..., n)
+            In [0, 1).
+
+        Returns
+        -------
+        ndarray of shape (..., n)
+            Positions in the data of P, whose rewards are ``entry_rewards`` and whose states are `successors_of` them.
+        """
+        if self._up_to is None:
+            self._tabulate()
+        number, last = self._number[states], self._last[states]
+        needle = self._low[states] + uniform * self._width[states]
+        found = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
+        for _ in range(3):  # the guide is one entry short on average
+            found += self._up_to[found] <= needle
+            np.minimum(found, last, out=found)
+        behind = (self._up_to[found] <= needle) & (found < last)
+        if behind.any():
+            found[behind] = np.searchsorted(self._up_to, needle[behind], side="right")
+        return np.minimum(found, last, out=found)
+
+    def _tabulate(self):
+        """For `entries_of`: cumulative probabilities over all entries, and where to begin looking (Chen & Asau)."""
+        total = np.append(0.0, np.cumsum(self._data))
+        self._up_to, self._low, high = total[1:], total[self._starts[:-1]], total[self._starts[1:]]
+        self._width = high - self._low
+        self._last = np.searchsorted(self._up_to, high)  # each row's last entry that is not 0
+        self._number = np.diff(self._starts)
+        rows = np.repeat(np.arange(self.n_outer), self._number)
+        part = (np.arange(len(rows)) - self._starts[rows]) / self._number[rows]
+        first = np.searchsorted(self._up_to, self._low[rows] + part * self._width[rows], side="right")
+        self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # one less, for rounding
+
+    def successors_of(self, entries):
+        """The numbers of the successors that entries of P stand for.
+
+        Parameters
+        ----------
+        entries : ndarray of int
+
+        Returns
+        -------
+        ndarray of int
+        """
+        return entries % self.transition_matrix.shape[1] if self._columns is None else self._columns.take(entries)
+
+    def draw_outer(self, rng, shape):
+        """States, with probability proportional to their weights."""
+        return self._draw_weighted(rng, shape)
+
+    def inner_batch(self, draws):
+        """(rewards, M): the estimate of E[r | s], and of P as entries (n_draws, n_states) or factors of its columns."""
+        if draws is None:
+            return self._expected, None
+        if self.sampling == "column":
+            factors = np.bincount(draws, minlength=self.n_inner) * (self.n_inner / len(draws))
+            return self._row_sums(self._data * self.entry_rewards * self._spread(factors)), factors
+        return self.entry_rewards.take(draws).sum(0) / len(draws), draws
+
+    def outer_batch(self, draws):
+        """(states, their features, their weights)."""
+        if draws is None:
+            return slice(None), self.features, self.weights
+        return draws, self.features[draws], 1 / len(draws)
+
+    # g, dg, f and its gradient
+
+    def inner(self, x, batch):
+        """u_s = E[r + gamma V(s') | s], of shape (n_states,)."""
+        rewards, M = batch
+        V = self.gamma * (self.next_features @ x)
+        if M is None:
+            return rewards + self.transition_matrix @ V
+        if self.sampling == "column":
+            return rewards + self.transition_matrix @ (M * V)
+        return rewards + V.take(self.successors_of(M)).sum(0) / len(M)
+
+    def jacobian(self, x, batch):
+        """The batch's estimate of P, in the order of P's entries: J is gamma times it times the features."""
+        M = batch[1]
+        if M is None:
+            return self._data
+        if self.sampling == "column":
+            return self._data * self._spread(M)
+        return np.bincount(M.ravel(), minlength=self._data.size) / len(M)
+
+    def vjp(self, J, v):
+        """gamma Phi^T P^T v."""
+        if self._columns is None:
+            pulled = v @ J.reshape(self.transition_matrix.shape)
+        elif J is self._data:
+            pulled = v @ self.transition_matrix
+        else:
+            P = self.transition_matrix
+            pulled = v @ sparse.csr_array((J, P.indices, P.indptr), shape=P.shape)
+        return self.gamma * (pulled @ self.next_features)
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = 2 sum_s d_s delta_s phi_s + 2 alpha w and f_u = -2 d_s delta_s, with delta_s = <phi_s, w> - u_s."""
+        states, features, weights = batch
+        slope = 2 * weights * (features @ x - u[states])
+        f_u = -slope if isinstance(states, slice) else np.bincount(states, -slope, minlength=len(u))
+        return slope @ features + 2 * self.alpha * x, f_u
+
+    def outer(self, x, u):
+        """sum_s d_s (<phi_s, w> - u_s)^2 + alpha |w|^2."""
+        return float(self.weights @ (self.features @ x - u) ** 2 + self.alpha @ x**2)
+
+    def _spread(self, factors):
+        """A number for each successor, repeated for the entries of P."""
+        return np.tile(factors, self.n_outer) if self._columns is None else factors.take(self._columns)
+
+    def _row_sums(self, entries):
+        return np.add.reduceat(entries, self._starts[:-1])  # no row is empty: each sums to one
+
+    def _least_squares(self):
+        """sqrt(d) (Phi - gamma P Phi) and sqrt(d) E[r | s]."""
+        root = np.sqrt(self.weights)
+        A = self.features - self.gamma * (self.transition_matrix @ self.next_features)
+        return scale_rows(root, A), root * self._expected
+
+
+class ProjectedBellmanProblem(LinearValue):
+    """Minimise the mean squared projected Bellman error of V(s) = <phi(s), w> on logged transitions.
+
+    Phi(w) = u^T C^+ u + alpha |w|^2 with C = sum_k d_k phi_k phi_k^T and the inner value, a mean over transitions k,
+    u = sum_k d_k phi_k ((phi_k - gamma phi'_k) . w - r_k). Its minimiser is that of LSTD. That mean is over successors
+    too, so no state has to repeat. f is one component.
+
+    Parameters
+    ----------
+    features, next_features : array-like or sparse matrix of shape (n_transitions, n_features)
+        phi_k of the state and phi'_k of its successor; zeros where an episode ends.
+    rewards : array-like of shape (n_transitions,)
+    gamma : float, default=0.95
+        Discount, in [0, 1).
+    sample_weight : array-like of shape (n_transitions,), default=None
+        The d_k, up to a factor; transitions are drawn with these probabilities.
+    alpha : float or array-like of shape (n_features,), default=0.0
+        Weight of the squares of w, one for all or each its own.
+    metric : {"auto"} or None, default="auto"
+        "auto" is the inverse Hessian (its diagonal above 2000 features), None the plain step.
+    covariance : ndarray of shape (n_features, n_features), default=None
+        C, symmetric and positive semidefinite, where it is not to be that of these transitions (of a stream, it is that
+        of the first ones). Where u = 0 has a solution it is the minimiser whatever C is.
+
+    Raises
+    ------
+    ValueError
+        For shapes that disagree, values that are not finite, and parameters out of range.
+
+    References
+    ----------
+    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
+    2009 (the objective); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import ProjectedBellmanProblem
+    >>> problem = ProjectedBellmanProblem([[1.0], [2.0]], [[2.0], [0.0]], rewards=[1.0, 0.0], gamma=0.5)
+    >>> minimize(problem, tol=1e-8, random_state=0).x.round(6)
+    array([0.25])
+    >>> problem.minimizer()
+    array([0.25])
+    """
+
+    n_outer = 1
+
+    def __init__(
+        self,
+        features,
+        next_features,
+        rewards,
+        gamma=0.95,
+        *,
+        sample_weight=None,
+        alpha=0.0,
+        metric="auto",
+        covariance=None,
+    ):
+        self.rewards = as_numbers("rewards", rewards)
+        n = len(self.rewards) if self.rewards.ndim == 1 else 0
+        if not n or not np.isfinite(self.rewards).all():
+            raise ValueError(f"rewards must be finite, one for each transition, got shape {self.rewards.shape}")
+        self.features = check_features("features", features, n)
+        d = self.features.shape[1]
+        self._set(gamma, alpha, metric, d, sample_weight, n)
+        # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
+        self._difference = self.features - self.gamma * check_features("next_features", next_features, n, d)
+        self.n_inner = n
+        self._covariance = None if covariance is None else check_features("covariance", covariance, d, d)
+
+    @cached_property
+    def covariance(self):
+        """C, of shape (n_features, n_features)."""
+        if self._covariance is not None:
+            return dense(self._covariance)
+        return dense(scale_rows(self.weights, self.features).T @ self.features)
+
+    @cached_property
+    def _root(self):
+        """root root^T = C^+, on what u can be."""
+        return root_of_inverse(self.covariance)[0]
+
+    @cached_property
+    def _full(self):
+        """J and mean r phi over all transitions."""
+        weighted = scale_rows(self.weights, self.features)
+        return dense(weighted.T @ self._difference), weighted.T @ self.rewards
+
+    def draw_inner(self, rng, shape):
+        """Transitions, with probability proportional to their weights."""
+        return self._draw_weighted(rng, shape)
+
+    def inner_batch(self, draws):
+        """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions."""
+        if draws is None:
+            return self._full
+        return self.features[draws], self._difference[draws], self.rewards[draws]
+
+    def outer_batch(self, draws):
+        """Nothing: f has one component."""
+        return None
+
+    def inner(self, x, batch):
+        """u = mean phi_k ((phi_k - gamma phi'_k) . w - r_k), of shape (n_features,)."""
+        if len(batch) == 2:
+            return batch[0] @ x - batch[1]
+        features, difference, rewards = batch
+        return (difference @ x - rewards) @ features / len(rewards)
+
+    def jacobian(self, x, batch):
+        """mean phi_k (phi_k - gamma phi'_k)^T, of shape (n_features, n_features)."""
+        if len(batch) == 2:
+            return batch[0]
+        features, difference, rewards = batch
+        return dense(features.T @ difference) / len(rewards)
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = 2 alpha w and f_u = 2 C^+ u."""
+        return 2 * self.alpha * x, self._root @ (2 * (u @ self._root))
+
+    def outer(self, x, u):
+        """u^T C^+ u + alpha |w|^2."""
+        projected = u @ self._root
+        return float(projected @ projected + self.alpha @ x**2)
+
+    def _least_squares(self):
+        """root^T J and root^T mean r phi."""
+        return tuple(self._root.T @ part for part in self._full)
+
+    def solution(self):
+        """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
+        A, b = self._full
+        return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
+
+    def expected_smoothness(self, size, metric):
+        """As the base class has it, from all transitions; 0 above 2000 features."""
+        return expected_smoothness(self, size[0], metric.root())

@@ -1,0 +1,123 @@
+"""What `partial_fit` needs besides a run: weights of rows, transitions of a chunk, and a warning."""
+
+import math
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.guards import told, warn_of_state_numbers
+from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
+from sk_stormc.values.objectives import value_stream, window_of
+from sk_stormc.values.traces import keys_of_times
+from sk_stormc.values.transitions import (
+    check_terminal,
+    check_time,
+    checked_data,
+    follow,
+    row_weights,
+    successors,
+    transform,
+    transform_next,
+)
+
+__all__ = ["go_on", "transitions", "warn_if_unsettled"]
+
+SETTLED = 0.4  # of the sampling error: how far values may be from what their transitions say
+ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
+
+
+def transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight):
+    """The rows of a chunk as a stream has them, those of weight 0 left out.
+
+    Returns
+    -------
+    rows : tuple
+        Features, features of the successors (0 where an episode ended), rewards, weights.
+    keys : tuple
+        For `goes_on`.
+    pending : tuple or None
+        The last row, where its successor has not come yet.
+    """
+    weights, pending = row_weights(sample_weight, len(y), all_zero=True), None
+    Z = transform(features, X, states, None, estimator.fit_intercept)
+    if time is not None and next_X is None:
+        ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
+        before = estimator.__dict__.get("_pending")
+        time = check_time(time, len(y))
+        rows, pending = follow(before, Z, y, ends, time, weights)
+        keys = keys_of_times(before, ends, time)
+    else:
+        source, follows, at, kept, terminal = successors(estimator, X, states, next_X, terminal, time)
+        Z = Z[kept]
+        next_Z = transform_next(features, source, follows, at[kept], terminal[kept], Z, estimator.fit_intercept)
+        rows = Z, next_Z, y[kept], weights[kept]
+        keys = states[kept], follows[at[kept]], terminal[kept]
+    known = rows[3] > 0
+    if not known.all():
+        rows, keys = (tuple(part[known] for part in parts) for parts in (rows, keys))
+    return (*rows[:2], rows[2].astype(float), rows[3]), keys, pending
+
+
+def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
+    """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
+    exact = estimator._make_solver() == "lstd"
+    check_stays(estimator, exact)
+    named = told(next_X, terminal, time, vars(estimator).get("_given"))
+    fitted = hasattr(estimator, "coef_")
+    states, y = checked_data(estimator, X, y, reset=not fitted)
+    if not fitted:
+        warn_of_state_numbers(estimator.features, states)
+    features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
+    rows, keys, pending = transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight)
+    if exact:
+        vars(estimator).update(stream_moments(estimator, rows, keys))
+    else:
+        forget(estimator)
+        d = rows[0].shape[1]
+        x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
+        x = values_on(estimator, rows, x) if len(rows[2]) else x
+        estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
+        estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
+    estimator.features_, estimator._pending, estimator._given = features, pending, named
+    vars(estimator).pop("n_states_", None)  # of a fit before
+
+
+def values_on(estimator, rows, x):
+    """The coefficients when these rows have come, x before them."""
+    window = window_of(rows[0].shape[1])
+
+    def open_stream(batches):
+        return value_stream(batches, window, estimator.gamma, estimator.alpha, estimator.fit_intercept)
+
+    result = estimator._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
+    if result is None:
+        return x
+    if result.n_iter:
+        warn_if_unsettled(estimator._stream[0], result.x)
+    return result.x
+
+
+def warn_if_unsettled(stream, x):
+    """Warn where values are farther from the solution of their transitions than sampling accounts for.
+
+    Parameters
+    ----------
+    stream : TransitionStream
+    x : ndarray of shape (n_features,)
+    """
+    moments = stream.moments
+    with np.errstate(over="ignore", invalid="ignore"):
+        way = moments.spread(moments.apply(moments.gradient(x)))
+        noise, spread = stream.noise(x), moments.spread(x)
+        near = SETTLED * moments.sampling_error(noise) + ROUNDING * spread
+    if way <= near:
+        return
+    size = f"{way:.3g}" if math.isfinite(way) else "far"
+    warn(
+        f"the values are {size} (root mean square) from the projected solution of the transitions so far, and their "
+        f"own size is {spread:.3g}. More transitions, solver='storm-c' with its automatic learning rate, or "
+        "solver='lstd', which takes that solution itself.",
+        ConvergenceWarning,
+    )

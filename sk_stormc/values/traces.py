@@ -1,0 +1,106 @@
+"""Eligibility traces of LSTD(lambda): what of earlier states of an episode a transition's error is held against."""
+
+import numpy as np
+
+from sk_stormc.utils.validation import check_number
+
+__all__ = ["check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
+
+BLOCK = 256  # rows whose traces are one matrix product
+
+
+def check_trace_decay(estimator):
+    """lambda in [0, 1], and 0 where nothing would come of it."""
+    decay = estimator.trace_decay
+    check_number("trace_decay", decay, low=0, high=1)
+    if decay and not (isinstance(estimator.solver, str) and estimator.solver == "lstd"):
+        raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {decay} with solver={estimator.solver!r}")
+    if decay and estimator.objective == "bellman":
+        raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")
+
+
+def goes_on(left, after, terminal, expected):
+    """Whether each transition begins where the one before it ended, so that its trace goes on.
+
+    Parameters
+    ----------
+    left, after : ndarrays of shape (n, n_keys)
+        What identifies the state that is left and its successor: their numbers, or times.
+    terminal : ndarray of shape (n,), bool
+    expected : ndarray of shape (n_keys,) or None
+        The successor of the row before these; None where there is none.
+
+    Returns
+    -------
+    follows : ndarray of shape (n,), bool
+    expected : ndarray of shape (n_keys,) or None
+        For the rows after these.
+    """
+    follows = np.zeros(len(left), dtype=bool)
+    if not len(left):
+        return follows, expected
+    follows[1:] = (after[:-1] == left[1:]).all(axis=1) & ~terminal[:-1]
+    follows[0] = expected is not None and np.array_equal(expected, left[0])
+    return follows, None if terminal[-1] else after[-1].copy()
+
+
+def keys_in_order(left, after, terminal, time, kept):
+    """The order of transitions in time, and the keys for `goes_on` in this order.
+
+    Parameters
+    ----------
+    left, after : ndarrays of shape (n, n_features)
+    terminal : ndarray of shape (n,), bool
+    time : array-like of shape (n_rows,) or None
+        None: the transitions are in order.
+    kept : ndarray of shape (n_rows,), bool
+        Which rows the transitions are.
+
+    Returns
+    -------
+    order : ndarray of shape (n,)
+    keys : tuple
+    """
+    if time is None:
+        return np.arange(len(left)), (left, after, terminal)
+    time = np.asarray(time)[kept, None]
+    order = np.argsort(time.ravel())
+    return order, (time[order], time[order] + 1, terminal[order])
+
+
+def keys_of_times(pending, terminal, time):
+    """The keys for `goes_on` of the transitions that `follow` makes of the same rows."""
+    if pending is not None:
+        time, terminal = np.append(pending[2], time), np.append(False, terminal)
+    kept = terminal | np.append(np.diff(time) == 1, False)
+    return time[kept, None], time[kept, None] + 1, terminal[kept]
+
+
+def trace_blocks(Z, follows, decay, trace):
+    """The traces z_k = phi_k + decay z_{k-1}, where z_{k-1} is taken for 0 at the start of an episode, block by block.
+
+    Parameters
+    ----------
+    Z : ndarray or sparse matrix of shape (n, n_features)
+    follows : ndarray of shape (n,), bool
+        From `goes_on`.
+    decay : float
+        gamma lambda.
+    trace : ndarray of shape (n_features,)
+        That of the row before these.
+
+    Yields
+    ------
+    rows : slice
+    traces : ndarray of shape (n_rows, n_features)
+    """
+    for start in range(0, Z.shape[0], BLOCK):
+        rows = slice(start, start + BLOCK)
+        episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
+        number = np.arange(len(episode))
+        lag = number[:, None] - number
+        weights = np.where((lag >= 0) & (episode[:, None] == episode), decay ** np.maximum(lag, 0.0), 0.0)
+        traces = weights @ Z[rows]
+        traces += np.outer(np.where(episode == 0, decay ** (number + 1.0), 0.0), trace)
+        trace = traces[-1]
+        yield rows, traces

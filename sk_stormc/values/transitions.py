@@ -1,0 +1,206 @@
+"""Logged transitions as a user gives them, checked, and where each one leads."""
+
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from sk_stormc.streams.problem import stack
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.validation import as_numbers, check_weights, naming
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.guards import warn_of_ranges
+from sk_stormc.values.markov import scale_rows
+
+__all__ = [
+    "check_next",
+    "check_terminal",
+    "check_time",
+    "checked_data",
+    "follow",
+    "row_weights",
+    "successors",
+    "successors_to_score",
+    "transform",
+    "transform_next",
+]
+
+
+def row_weights(sample_weight, n, all_zero=False):
+    """Weights of n rows: ones if there are none, one number for all; all of them may be 0 only if ``all_zero``."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = as_numbers("sample_weight", sample_weight)
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    nothing = all_zero and weights.shape == (n,) and not weights.any()
+    return weights if nothing else check_weights(weights, n, "in row")
+
+
+def check_terminal(terminal, n):
+    """Whether episodes end, as n booleans."""
+    given = np.asarray(terminal)
+    if given.shape != (n,):
+        raise ValueError(f"terminal must be of shape ({n},), got {given.shape}")
+    if given.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in given):
+        given = given.astype(bool)
+    if given.dtype != bool:
+        raise ValueError(f"terminal must be boolean, got {given.dtype} values such as {given[0]!r}")
+    return given
+
+
+def check_time(time, n):
+    """n distinct integers."""
+    given = np.asarray(time)
+    if given.shape != (n,):
+        raise ValueError(f"time must be of shape ({n},), got {given.shape}")
+    if not np.issubdtype(given.dtype, np.integer):
+        raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
+    values, counts = np.unique(given, return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times")
+    return given
+
+
+def checked_data(estimator, X, y, reset=True):
+    """States and rewards as numbers; dates are none."""
+    refuse_no_numbers("X", X)
+    refuse_no_numbers("y", y)
+    with naming("X"):
+        states = validate_data(estimator, X, reset=reset, dtype=np.float64)
+    with naming("y"):
+        _, y = check_X_y(states, y, dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
+    return states, y
+
+
+def check_next(estimator, next_X, states, terminal):
+    """Successors as numbers; where the episode ends, the states themselves, so that what is there does not matter."""
+    refuse_no_numbers("next_X", next_X)
+    try:
+        follows = validate_data(
+            estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False, copy=True
+        )
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"next_X must have the columns of X: {error}") from error
+    if follows.shape != states.shape:
+        raise ValueError(f"next_X must be of shape {states.shape}, as X is, got {follows.shape}")
+    follows[terminal] = states[terminal]
+    wrong = ~np.isfinite(follows).all(axis=1)
+    if wrong.any():
+        raise ValueError(f"next_X must be finite where not terminal, got NaN or infinity in row {np.argmax(wrong)}")
+    return follows
+
+
+def successors(estimator, X, states, next_X, terminal, time):
+    """Where the successors are.
+
+    Returns
+    -------
+    source, follows : the data to be transformed, and their numbers
+    rows : ndarray of shape (n,)
+        The successor of each row is this row of them.
+    kept : ndarray of shape (n,), bool
+        Rows with a successor, or terminal.
+    terminal : ndarray of shape (n,), bool
+    """
+    n = len(states)
+    rows, everything = np.arange(n), np.ones(n, dtype=bool)
+    if next_X is None and terminal is None and time is None:
+        warn(
+            "fit was given neither next_X nor terminal nor time: each row is taken as an episode of one step, whose "
+            "value is the expected reward.",
+            UserWarning,
+        )
+        return X, states, rows, everything, everything.copy()
+    terminal = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+    if next_X is not None:
+        if time is not None:
+            raise ValueError("time must be None where next_X is given, which says what follows")
+        follows = check_next(estimator, next_X, states, terminal)
+        warn_of_ranges(states, follows[~terminal])
+        return next_X, follows, rows, everything, terminal
+    if time is None:
+        if not terminal.all():
+            warn(
+                f"fit was given neither next_X nor time: {np.count_nonzero(~terminal)} rows that are not terminal have "
+                "no successor and are dropped.",
+                UserWarning,
+            )
+        return X, states, rows, terminal.copy(), terminal
+    time = check_time(time, n)
+    order = np.argsort(time)
+    rows = np.zeros(n, dtype=np.intp)
+    rows[order[:-1]] = order[1:]
+    consecutive = np.zeros(n, dtype=bool)
+    consecutive[order[:-1]] = time[order[1:]] == time[order[:-1]] + 1
+    return X, states, rows, consecutive | terminal, terminal
+
+
+def successors_to_score(estimator, X, states, next_X, terminal, time):
+    """As `successors`, for transitions that are evaluated: those without next_X and time must all be terminal."""
+    n = len(states)
+    if next_X is not None or time is not None:
+        return successors(estimator, X, states, next_X, terminal, time)
+    terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+    if not terminal.all():
+        missing = np.count_nonzero(~terminal)
+        raise ValueError(
+            f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
+        )
+    return X, states, np.arange(n), terminal, terminal
+
+
+def transform(features, X, states, rows, intercept):
+    """Features of some rows of X, whose numbers are ``states``, with a column of ones for the intercept."""
+    if features is None:
+        Z = states if rows is None else states[rows]
+    else:
+        Z = features.transform(X if rows is None else _safe_indexing(X, rows))
+        Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="features of X")
+        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+    if not intercept:
+        return Z
+    ones = np.ones((Z.shape[0], 1))
+    return sparse.csr_array(sparse.hstack([Z, ones])) if sparse.issparse(Z) else np.hstack([Z, ones])
+
+
+def transform_next(features, source, follows, rows, terminal, Z, intercept):
+    """Features of the successors of transitions with features Z; 0 where an episode ended, whatever is there."""
+    n, d = Z.shape
+    going = np.flatnonzero(~terminal)
+    if not len(going):
+        return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
+    known = transform(features, source, follows, rows[going], intercept)
+    at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
+    return at @ known
+
+
+def follow(pending, Z, y, terminal, time, weights):
+    """Transitions of rows that follow one another in time, and the row whose successor has not come yet.
+
+    Parameters
+    ----------
+    pending : tuple or None
+        Of the rows before these: features, reward, time and weight of one row.
+    Z : ndarray or sparse matrix of shape (n, n_features)
+    y, terminal, time, weights : ndarrays of shape (n,)
+
+    Returns
+    -------
+    rows : tuple of Z, next_Z, y, weights
+        next_Z is 0 where an episode ended.
+    pending : tuple or None
+    """
+    if pending is not None:
+        Z, y, time = stack([pending[0], Z]), np.append(pending[1], y), np.append(pending[2], time)
+        weights = np.append(pending[3], weights)
+        terminal = np.append(False, terminal)
+    wrong = np.diff(time) <= 0
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
+    kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
+    next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
+    waiting = None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1], weights[-1])
+    return (Z[kept], next_Z, y[kept], weights[kept]), waiting

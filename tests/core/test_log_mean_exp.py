@@ -1,0 +1,400 @@
+"""Tests of problems that are the log of a mean of exponentials: exact for exponents of any size, in any unit of u."""
+
+import copy
+import pickle
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import optimize
+from scipy.special import logsumexp
+
+from sk_stormc.core import log_mean_exp as module
+from sk_stormc.penalties import Box, Simplex
+from sk_stormc.problems import (
+    EntropicPortfolioProblem,
+    LogMeanExpProblem,
+    PortfolioProblem,
+    StreamingProblem,
+    check_problem,
+)
+from sk_stormc.streams.mapped import MappedRows
+
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+
+DTYPES = (np.float64, np.float32)
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+class RobustRegression(LogMeanExpProblem):
+    """tau log sum_j w_j exp((<a_j, x> - b_j)^2 / tau)."""
+
+    def __init__(self, A, b, tau, weights=None):
+        self.A, self.b, self.scale, self.weights = A, b, tau, weights
+        self.n_inner, self.n_variables = A.shape
+        self.inner_floor = float(np.finfo(A.dtype).tiny)
+
+    def initial_point(self, rng):
+        return np.zeros(self.n_variables, self.A.dtype)
+
+    def gather(self, draws):
+        return (self.A, self.b) if draws is None else (self.A[draws], self.b[draws])
+
+    def exponents(self, x, rows):
+        A, b = rows
+        return (A @ x - b) ** 2 / self.scale
+
+    def exponent_gradient(self, x, rows, p):
+        A, b = rows
+        return 2 / self.scale * (p * (A @ x - b)) @ A
+
+
+def regression(tau=2.0, dtype=float, weights=None, n=60):
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(n, 3))
+    b = A @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=n)
+    return RobustRegression(A.astype(dtype), b.astype(dtype), tau, weights)
+
+
+def portfolio(size, unit=1.0, dtype=float, weighted=False, n=200, **kwargs):
+    """Entropic risk with exponents of about this size at x = (1, 1, 1, 1) / 4, whatever the unit of the returns."""
+    rng = np.random.default_rng(1)
+    R = unit * (rng.standard_t(4, size=(n, 4)) + 0.3)
+    weights = rng.integers(1, 5, size=n) if weighted else None
+    return PortfolioProblem(R.astype(dtype), size / unit, risk_measure="entropic", sample_weight=weights, **kwargs)
+
+
+def exact(problem, x):
+    """Phi, its gradient and the exponents of a portfolio, in long double."""
+    R, weight = problem.returns.astype(np.longdouble), problem.weights
+    weight = np.full(len(R), 1 / np.longdouble(len(R))) if weight is None else weight.astype(np.longdouble)
+    e = -np.longdouble(problem.risk_aversion) * (R @ x.astype(np.longdouble))
+    p = weight * np.exp(e - e.max())
+    return (e.max() + np.log(p.sum())) / problem.risk_aversion, -(p @ R) / p.sum(), e
+
+
+def evaluated(problem, x):
+    """f(g(x)) and F over all components, as the engine evaluates them."""
+    everything = problem.inner_batch(None)
+    u, J = problem.inner(x, everything), problem.jacobian(x, everything)
+    assert u.dtype == J.dtype == x.dtype and u.shape == (1,) and J.shape == (1, x.size)
+    return problem.outer(x, u), problem.compositional_gradient(x, u, J, problem.outer_batch(None))
+
+
+def fitting(problem, x):
+    return problem.scaled(problem.log_scale(x, problem.inner_batch(None)))
+
+
+# exactness
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("size", [0.1, 30.0, 1e3, 1e5])
+def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
+    problem, eps = portfolio(size, unit, dtype, weighted), np.finfo(dtype).eps
+    for x in (np.full(4, 0.25, dtype), np.array([0.7, 0.1, -0.3, 0.5], dtype)):
+        Phi, gradient, e = exact(problem, x)
+        terms = problem.risk_aversion * float((np.abs(problem.returns) @ np.abs(x)).max())  # what is summed in e_j
+        rounding = 8 * eps * terms
+        assert abs(problem.objective(x) - Phi) <= rounding / problem.risk_aversion
+        # weights of relative errors up to 2 `rounding`, and the sums' own rounding
+        bound = (2 * rounding + 100 * eps) * np.abs(problem.returns).max()
+        assert np.abs(problem.gradient(x) - gradient).max() <= bound
+        value, F = evaluated(fitting(problem, x), x)
+        assert abs(value - Phi) <= (rounding + 10 * eps) / problem.risk_aversion
+        assert np.abs(F - gradient).max() <= bound
+    assert np.abs(e).max() >= size
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_are_repeated_rows(dtype):
+    R, counts = portfolio(1e3, dtype=dtype).returns, np.random.default_rng(2).integers(0, 5, size=200)
+    problem = PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=counts)
+    repeated = PortfolioProblem(np.repeat(R, counts, axis=0), 1e3, risk_measure="entropic")
+    x, eps = np.full(4, 0.25, dtype), float(np.finfo(dtype).eps)
+    assert problem.objective(x) == pytest.approx(repeated.objective(x), rel=10 * eps)
+    np.testing.assert_allclose(problem.gradient(x), repeated.gradient(x), atol=1e4 * eps)
+    assert problem.log_scale(x, problem.inner_batch(None)) == pytest.approx(
+        repeated.log_scale(x, repeated.inner_batch(None)), rel=10 * eps
+    )
+
+
+@pytest.mark.parametrize("dtype, reach", [(np.float64, 500.0), (np.float32, 50.0)])
+@pytest.mark.parametrize("size", [0.1, 1e3, 1e5])
+def test_phi_and_its_gradient_do_not_depend_on_the_unit_of_u(size, dtype, reach):
+    problem, x, eps = portfolio(size, dtype=dtype), np.full(4, 0.25, dtype), np.finfo(dtype).eps
+    near = problem.log_scale(x, problem.inner_batch(None))
+    Phi, F = evaluated(problem.scaled(near), x)
+    for way in np.linspace(-reach, reach, 11):
+        value, gradient = evaluated(problem.scaled(near + way), x)
+        rounding = 4 * eps * (abs(near) + abs(way))
+        assert abs(value - Phi) <= rounding / problem.risk_aversion
+        assert np.abs(gradient - F).max() <= (rounding + 20 * eps) * np.abs(problem.returns).max()
+
+
+def test_the_unit_divides_u_and_its_jacobian():
+    problem, x = portfolio(3.0), np.full(4, 0.25)
+    batch, e = problem.inner_batch(np.array([3, 5, 5])), problem.exponents(x, problem.returns[[3, 5, 5]])
+    np.testing.assert_allclose(problem.inner(x, batch), [np.exp(e).mean()], rtol=1e-14)
+    np.testing.assert_allclose(
+        problem.jacobian(x, batch)[0], -3.0 * np.exp(e) @ problem.returns[[3, 5, 5]] / 3, rtol=1e-13
+    )
+    for c in (-40.0, 2.5, 40.0):
+        scaled = problem.scaled(c)
+        for name in ("inner", "jacobian"):
+            np.testing.assert_allclose(
+                getattr(scaled, name)(x, batch), np.exp(-c) * getattr(problem, name)(x, batch), rtol=1e-13
+            )
+        assert scaled.log_scale(x, batch) == pytest.approx(problem.log_scale(x, batch) - c, abs=1e-12)
+        twice = scaled.scaled(3.0)
+        np.testing.assert_allclose(twice.inner(x, batch), np.exp(-3.0) * scaled.inner(x, batch), rtol=1e-13)
+        assert twice.objective(x) == problem.objective(x) and problem.shift == 0.0
+    assert problem.log_scale(x, batch) == pytest.approx(np.log(np.exp(e).mean()))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e5])
+def test_nothing_is_clipped_in_a_fitting_unit(size, dtype, monkeypatch):
+    x, found = np.full(4, 0.25, dtype), []
+    for bounds in (module.LARGEST, dict.fromkeys(module.LARGEST, np.inf)):
+        monkeypatch.setattr(module, "LARGEST", bounds)
+        problem = fitting(portfolio(size, dtype=dtype), x)
+        everything = problem.inner_batch(None)
+        assert problem.inner(x, everything)[0] == pytest.approx(1.0, abs=1e-3)
+        found.append(np.append(problem.jacobian(x, everything), problem.inner(x, everything)))
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_wild_step_stays_finite(sign, dtype):
+    problem = fitting(portfolio(1e3, unit=1e4, dtype=dtype), np.full(4, 0.25, dtype))
+    value, F = evaluated(problem, np.full(4, sign * 1e3, dtype))
+    assert np.isfinite(value) and np.isfinite(F).all() and F.any()
+
+
+# the contract
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_check_problem_in_any_unit(weighted, dtype):
+    counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
+    problem = regression(dtype=dtype, weights=counts / counts.sum() if weighted else None)
+    repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0)
+    for c in (0.0, -20.0, 20.0):
+        check_problem(problem.scaled(c), repeated=repeated.scaled(c), n_draws=200)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
+def test_check_problem_where_exponents_are_large(unit, dtype):
+    problem, x = portfolio(800.0, unit, dtype, weighted=True, metric="variance"), np.full(4, 0.25, dtype)
+    problem = fitting(problem, x)
+    assert abs(problem.shift) > 500
+    check_problem(problem, x, n_draws=200)
+
+
+def test_other_problems_need_no_unit():
+    problem = PortfolioProblem(np.random.default_rng(0).normal(size=(30, 2)))
+    assert problem.log_scale(np.zeros(2), problem.inner_batch(None)) is None
+    with pytest.raises(NotImplementedError, match="PortfolioProblem has no scaled"):
+        problem.scaled(1.0)
+
+
+def test_the_class_of_the_risk_measure():
+    R = np.random.default_rng(0).normal(size=(30, 2))
+    for cls in (PortfolioProblem, EntropicPortfolioProblem):
+        problem = cls(R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0))
+        assert type(problem) is EntropicPortfolioProblem and isinstance(problem, PortfolioProblem)
+        assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (2.0, 0.5, 29, 1)
+    assert type(EntropicPortfolioProblem(R)) is EntropicPortfolioProblem
+    assert type(PortfolioProblem(R)) is type(PortfolioProblem(R, risk_measure="semivariance")) is PortfolioProblem
+
+    class Mine(PortfolioProblem):
+        pass
+
+    class MyEntropic(EntropicPortfolioProblem):
+        pass
+
+    assert type(Mine(R)) is Mine and type(MyEntropic(R)) is MyEntropic
+    with pytest.raises(ValueError, match=r"'entropic' needs a subclass of .*EntropicPortfolioProblem, got Mine"):
+        Mine(R, risk_measure="entropic")
+    with pytest.raises(ValueError, match="risk_measure must be .*'entropic'.*got 'variance'"):
+        EntropicPortfolioProblem(R, risk_measure="variance")
+    with pytest.raises(ValueError, match="risk_measure must be .*'semivariance'"):
+        PortfolioProblem(R, risk_measure=["entropic"])
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_copies(again):
+    x = np.full(4, 0.25)
+    for problem in (portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()), regression()):
+        x = np.full(problem.n_variables, 0.25)
+        scaled = problem.scaled(7.0)
+        other = again(scaled)
+        assert type(other) is type(problem) and other.shift == 7.0 and problem.shift == 0.0
+        assert other.objective(x) == problem.objective(x)
+        assert evaluated(other, x)[0] == evaluated(scaled, x)[0]
+        draws = [p.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
+        np.testing.assert_array_equal(*draws)
+    variance = again(PortfolioProblem(np.eye(3), risk_measure="semivariance"))
+    assert type(variance) is PortfolioProblem and variance.risk_measure == "semivariance"
+
+
+def test_rows_on_disk(tmp_path, monkeypatch):
+    problem, x = portfolio(1e3, weighted=True), np.full(4, 0.25)
+    np.save(tmp_path / "returns.npy", problem.returns)
+    rows = np.load(tmp_path / "returns.npy", mmap_mode="r")
+    monkeypatch.setattr("sk_stormc.streams.mapped.BLOCK_BYTES", 1000)  # bytes
+    weights = np.where(np.arange(200) < 40, 0.0, problem.weights)  # zeros stay in a file: whole blocks without weight
+    mapped, held = (
+        PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=weights) for R in (rows, problem.returns)
+    )
+    assert isinstance(mapped.returns, MappedRows) and (mapped.n_inner, held.n_inner) == (200, 160)
+    assert mapped.objective(x) == pytest.approx(held.objective(x), rel=1e-14)
+    np.testing.assert_allclose(mapped.gradient(x), held.gradient(x), rtol=1e-10)
+    c = held.log_scale(x, held.inner_batch(None))
+    assert mapped.log_scale(x, mapped.inner_batch(None)) == pytest.approx(c, rel=1e-14)
+    np.testing.assert_allclose(evaluated(mapped.scaled(c), x)[1], held.gradient(x), rtol=1e-10)
+
+
+# streams
+
+
+def stream_of(problem, **kwargs):
+    make = partial(PortfolioProblem, risk_aversion=problem.risk_aversion, risk_measure="entropic", **kwargs)
+    return StreamingProblem([problem.returns], make, window=len(problem.returns))
+
+
+def test_a_stream_passes_the_unit_on():
+    problem, x = portfolio(1e3), np.full(4, 0.25)
+    stream, draws = stream_of(problem), np.arange(20, 60)
+    own, batch = problem.inner_batch(draws), stream.inner_batch(draws)
+    c = problem.log_scale(x, own)
+    assert stream.log_scale(x, batch) == pytest.approx(c, rel=1e-12) and c > 700
+    units = [(problem.scaled(d), stream.scaled(d)) for d in (c, c + 3.0)]
+    units.append((units[0][0], units[1][1].scaled(-3.0)))
+    for by_rows, by_stream in units + units:  # batches do not know the unit: in turns, nothing is left of the last one
+        u, J = by_rows.inner(x, own), by_rows.jacobian(x, own)
+        for b in (batch, by_stream.inner_batch(draws)):
+            np.testing.assert_array_equal(by_stream.inner(x, b), u)
+            np.testing.assert_array_equal(by_stream.jacobian(x, b), J)
+            assert by_stream.log_scale(x, b) == by_rows.log_scale(x, own)
+        F = by_stream.compositional_gradient(x, u, J, by_stream.outer_batch(np.zeros(1, int)))
+        np.testing.assert_allclose(F, by_rows.compositional_gradient(x, u, J, None), rtol=1e-14)
+        f_x, f_u = by_stream.outer_gradient(x, u, by_stream.outer_batch(np.zeros(1, int)))
+        assert f_x is None and f_u == problem.scale / u
+        assert by_stream.outer(x, u) == pytest.approx(by_rows.outer(x, u), rel=1e-14)
+        assert by_stream.objective(x) == problem.objective(x)
+        np.testing.assert_array_equal(by_stream.gradient(x), problem.gradient(x))
+    assert stream._rows.problem.shift == 0.0 and stream._first.shift == 0.0
+    loaded = pickle.loads(pickle.dumps(units[1][1]))
+    np.testing.assert_array_equal(loaded.inner(x, loaded.inner_batch(draws)), units[1][0].inner(x, own))
+
+
+def test_other_streams_need_no_unit():
+    stream = StreamingProblem([np.random.default_rng(0).normal(size=(30, 2))], PortfolioProblem)
+    assert stream.log_scale(np.zeros(2), stream.inner_batch(np.arange(4))) is None
+
+
+# runs that renew the unit as they go
+
+
+def descend(problem, n_steps, renew):
+    """Accelerated projected gradient steps over all components, in the start's unit or a renewed one."""
+    everything, penalty = problem.inner_batch(None), problem.penalty
+    dtype = problem.initial_point(None).dtype
+    x = z = penalty.project(np.full(problem.n_variables, 1 / problem.n_variables, dtype))
+    scaled, inverse, t = fitting(problem, x), 1.0, 1.0
+    for _ in range(n_steps):
+        u, J = scaled.inner(z, everything), scaled.jacobian(z, everything)
+        value, F = scaled.outer(z, u), scaled.compositional_gradient(z, u, J, None)
+        inverse = min(1.1 * inverse, 1e9)
+        for _ in range(60):  # a shorter step where the quadratic bound does not hold
+            new = penalty.prox(z - inverse * F, inverse).astype(dtype)
+            way = new - z
+            bound = value + F @ way + way @ way / (2 * inverse) + 4 * np.finfo(dtype).eps * abs(value)
+            if scaled.outer(new, scaled.inner(new, everything)) <= bound:
+                break
+            inverse /= 2
+        t, before = (1.0, 0.0) if F @ (new - x) > 0 else ((1 + np.sqrt(1 + 4 * t * t)) / 2, t - 1)
+        z, x = (new + before / t * (new - x)).astype(dtype), new
+        if renew:
+            scaled = scaled.scaled(float(np.log(u[0])))
+    return x
+
+
+def daily_returns(n=3000, d=10):
+    """A market and each asset's own noise, of heavy tails, in basis points rounded as they are published."""
+    rng = np.random.default_rng(11)
+    own = rng.uniform(60, 90, d) * rng.standard_t(3, size=(n, d))
+    return np.rint(60 * rng.standard_t(4, size=(n, 1)) * rng.uniform(0.7, 1.3, d) + own + 4)
+
+
+def least(problem, low, high):
+    """The minimum by SLSQP on a formula of this file, from two starts."""
+    R, lam = problem.returns.astype(float), problem.risk_aversion
+
+    def value(x):
+        e = -lam * (R @ x)
+        p = np.exp(e - logsumexp(e))
+        return (logsumexp(e) - np.log(len(e))) / lam, -(p @ R)
+
+    best = np.inf
+    for start in (np.full(R.shape[1], 1 / R.shape[1]), np.linspace(0, 2, R.shape[1]) / R.shape[1]):
+        with warnings.catch_warnings():  # SLSQP of scipy 1.13 steps beyond the bounds by rounding, and says so
+            warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
+            run = optimize.minimize(
+                value,
+                start,
+                jac=True,
+                method="SLSQP",
+                bounds=[(low, high)] * R.shape[1],
+                constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": np.ones_like},
+                options={"ftol": 1e-14, "maxiter": 500},
+            )
+        best = min(best, run.fun)
+    return best, value
+
+
+CASES = {  # of the issue: unit of the returns, risk aversion, dtype, bounds
+    "basis points": (1.0, 1.0, np.float64, (0, 1)),
+    "basis points, float32": (1.0, 1.0, np.float32, (0, 1)),
+    "percent, float32": (0.01, 5.0, np.float32, (0, 1)),
+    "percent, 300, box and budget": (0.01, 300.0, np.float64, (-0.1, 0.3)),
+}
+
+
+def gap(R, name, renew=True):
+    """Of the last step to the minimum, relative to it."""
+    unit, lam, dtype, (low, high) = CASES[name]
+    penalty = Simplex() if low == 0 else Box(low, high, budget=1.0)
+    problem = PortfolioProblem((unit * R).astype(dtype), lam, risk_measure="entropic", penalty=penalty)
+    best, value = least(problem, low, high)
+    x = descend(problem, 1500, renew)
+    assert x.dtype == dtype and x.min() >= low and x.max() <= high and abs(x.sum() - 1) <= 1e-6
+    return (value(x.astype(float))[0] - best) / best
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_in_a_renewed_unit_reach_the_minimum(name):
+    assert abs(gap(daily_returns(), name)) <= (1e-5 if "float32" in name else 1e-7)
+
+
+def test_steps_in_the_unit_of_the_start_do_not():
+    assert gap(daily_returns(), "basis points, float32", renew=False) > 0.01
+
+
+@pytest.mark.parametrize("region", ["Europe", "Japan"])
+@pytest.mark.parametrize("name", CASES)
+def test_steps_in_a_renewed_unit_reach_the_minimum_of_real_returns(name, region):
+    path = DATA / f"french25_{region}_OP.npz"
+    if not path.exists():
+        pytest.skip("the published return sets are not at ../shared/data")
+    with np.load(path) as data:
+        assert abs(gap(data["returns_bp"].astype(float), name)) <= (1e-5 if "float32" in name else 1e-7)

@@ -1,0 +1,207 @@
+"""Callbacks: scikit-learn's and ours, alone and within a search."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.callback import ProgressBar, ScoringMonitor
+from sklearn.datasets import load_digits
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
+
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
+from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.fitting import compat as _compat
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
+MARKET = RETURNS.mean(axis=1)
+LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(1500, random_state=0)
+DIGITS = load_digits().data[:200]
+STEPS = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+
+FITS = [
+    pytest.param(CompositionalPortfolio(STEPS, max_iter=1000, tol=0, random_state=0), (RETURNS, MARKET), {}, id="r"),
+    pytest.param(
+        BellmanValueEstimator(0.9, objective="projected", tol=1e-9, random_state=0),
+        (LOG.X, LOG.y),
+        {"next_X": LOG.next_X, "terminal": LOG.terminal},
+        id="values",
+    ),
+    pytest.param(SNEEmbedding(perplexity=10, random_state=0), (DIGITS,), {}, id="map"),
+]
+
+
+@pytest.mark.parametrize(("model", "data", "fit_params"), FITS)
+def test_a_progress_bar_counts_passes_and_changes_nothing(model, data, fit_params):
+    plain = clone(model).fit(*data, **fit_params)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        watched = clone(model).set_callbacks(ProgressBar()).fit(*data, **fit_params)
+    np.testing.assert_array_equal(watched.loss_curve_, plain.loss_curve_)
+    assert "passes" in out.getvalue()
+    assert "100%" in out.getvalue()
+
+
+@pytest.mark.parametrize(("model", "data", "fit_params"), FITS[:2])
+def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
+    monitor = ScoringMonitor(scoring="r2")
+    fitted = clone(model).set_callbacks(monitor).fit(*data, **fit_params)
+    rows = [row for row in monitor.get_logs().data if row["task_name"] == "pass"]
+    assert len(fitted.ifo_) - 2 <= len(rows) <= len(fitted.ifo_) - 1  # the last record may be at the end
+    scores = [row["r2"] for row in rows]
+    assert len(set(scores)) > 1
+    last = [row["r2"] for row in monitor.get_logs().data if row["task_name"] == "fit"]
+    assert last == [pytest.approx(r2_score(data[1], fitted.predict(data[0])))]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_within_a_search(n_jobs, tmp_path):
+    monitor = ScoringMonitor(scoring="r2")
+    model = CompositionalPortfolio(STEPS, max_iter=500, tol=0, random_state=0)
+    callbacks = monitor, EarlyStopping(patience=100), Checkpoint(tmp_path / "run.npz")
+    search = GridSearchCV(clone(model).set_callbacks(*callbacks), {"risk_aversion": [0.5, 2.0]}, cv=2, n_jobs=n_jobs)
+    with contextlib.redirect_stdout(io.StringIO()):
+        search.set_callbacks(ProgressBar()).fit(RETURNS, MARKET)
+    plain = GridSearchCV(model, {"risk_aversion": [0.5, 2.0]}, cv=2).fit(RETURNS)
+    np.testing.assert_array_equal(search.best_estimator_.weights_, plain.best_estimator_.weights_)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])
+    files = sorted(os.listdir(tmp_path))  # of four fits for scores, and of the last one
+    assert files == ["run-0-0.npz", "run-0-1.npz", "run-0-2.npz", "run-0-3.npz", "run-1.npz"]
+    paths = {row["task_id_path"][:3] for row in monitor.get_logs().data if row["task_name"] == "pass"}
+    assert len(paths) == 5
+
+
+def test_a_file_of_a_search_goes_on(tmp_path):
+    model = CompositionalPortfolio(STEPS, max_iter=300, tol=0, random_state=0)
+    search = GridSearchCV(clone(model).set_callbacks(Checkpoint(tmp_path / "run.npz")), {"risk_aversion": [2.0]}, cv=2)
+    search.fit(RETURNS)
+    whole = clone(model).set_params(max_iter=500, risk_aversion=2.0).fit(RETURNS)
+    again = clone(whole).set_callbacks(Checkpoint(tmp_path / "run-1.npz")).resume(RETURNS)
+    np.testing.assert_array_equal(again.weights_, whole.weights_)
+
+
+def test_early_stopping_by_loss_and_by_score():
+    model = CompositionalPortfolio(STEPS, max_iter=20_000, tol=0, random_state=0)
+    stopped = clone(model).set_callbacks(EarlyStopping(patience=3, min_delta=1e-3)).fit(RETURNS)
+    assert stopped.stop_reason_ == "callback"
+    curve = stopped.loss_curve_[:-1] if stopped.loss_curve_[-1] == stopped.loss_curve_[-2] else stopped.loss_curve_
+    best = np.minimum.accumulate(curve)
+    assert np.all(curve[-3:] > best[-4] - 1e-3 * abs(best[-4]))  # three passes without a gain, and no earlier three
+    assert stopped.n_iter_ < 20_000
+
+    calls = []
+
+    def score(estimator, X, y):
+        calls.append(estimator.weights_)
+        return -len(calls)
+
+    scored = clone(model).set_callbacks(EarlyStopping(score, patience=2)).fit(RETURNS)
+    assert scored.stop_reason_ == "callback"
+    assert len(calls) == 3
+    assert not np.array_equal(calls[0], calls[1])
+
+
+def test_early_stopping_does_not_look_at_the_early_stage():
+    model = SNEEmbedding(perplexity=10, random_state=0)
+    plain = clone(model).fit(DIGITS)
+    patient = clone(model).set_callbacks(EarlyStopping(patience=3, min_delta=0.0)).fit(DIGITS)
+    assert patient.n_iter_ > plain.n_iter_ // 5
+    assert patient.kl_divergence_ < 1.1 * plain.kl_divergence_
+
+
+def test_a_time_limit_is_of_each_fit():
+    limit = TimeLimit(0.3)
+    model = CompositionalPortfolio(STEPS, max_iter=10**8, tol=0, random_state=0).set_callbacks(limit)
+    for _ in range(2):
+        began = time.monotonic()
+        assert model.fit(RETURNS).stop_reason_ == "callback"
+        assert 0.3 <= time.monotonic() - began < 20
+
+
+def test_threads_share_callbacks_and_keep_their_own_state(tmp_path):
+    stopping = EarlyStopping(patience=3, min_delta=1e-3)
+    models = [
+        CompositionalPortfolio(STEPS, risk_aversion=lam, max_iter=20_000, tol=0, random_state=0).set_callbacks(stopping)
+        for lam in (0.5, 1.0, 2.0)
+    ]
+    alone = [clone(model).fit(RETURNS) for model in models]
+    threads = [threading.Thread(target=model.fit, args=(RETURNS,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for model, other in zip(models, alone, strict=True):
+        np.testing.assert_array_equal(model.weights_, other.weights_)
+        np.testing.assert_array_equal(model.ifo_, other.ifo_)
+    assert not stopping._fits
+
+
+def test_metadata_reaches_scorers_where_it_is_routed():
+    seen = {}
+
+    def score(estimator, X, y, next_X=None):
+        seen["next_X"] = next_X
+        return 0.0
+
+    model = BellmanValueEstimator(0.9, objective="projected", random_state=0)
+    with config_context(enable_metadata_routing=True):
+        model.set_callbacks(EarlyStopping(score)).fit(LOG.X, LOG.y, next_X=LOG.next_X)
+    assert seen["next_X"] is LOG.next_X
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: EarlyStopping(patience=0), "patience must be"),
+        (lambda: EarlyStopping(min_delta=-1), "min_delta must be"),
+        (lambda: EarlyStopping(monitor=3), "monitor must be 'loss', or a scorer"),
+        (lambda: TimeLimit(-1), "seconds must be"),
+        (lambda: Checkpoint(3), "path must be that of a file"),
+        (lambda: Checkpoint("nowhere/at/all.npz"), "path must be in a folder that exists"),
+        (lambda: Checkpoint("a.npz", every=0), "every must be"),
+    ],
+)
+def test_parameters_are_checked(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+HIDDEN = """
+import sys, warnings
+import sk_stormc.callbacks
+for name in [name for name in sys.modules if name.startswith("sk_stormc")]:
+    del sys.modules[name]
+sys.modules["sklearn.callback"] = None
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.callbacks import TimeLimit
+from sk_stormc.datasets import make_gaussian_returns
+X = make_gaussian_returns(200, 4, mean=0.1, random_state=0)
+with warnings.catch_warnings(record=True) as caught:
+    model = CompositionalPortfolio(random_state=0).set_callbacks(TimeLimit(0)).fit(X).fit(X)
+print(model.stop_reason_, [str(w.message) for w in caught])
+"""
+
+
+def test_without_the_experimental_module_fits_go_on_and_say_so_once():
+    done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("converged ['callbacks are off: ")
+    assert done.stdout.count("callbacks are off") == 1
+
+
+def test_a_module_that_has_changed_turns_callbacks_off(monkeypatch):
+    model = CompositionalPortfolio(random_state=0).set_callbacks(TimeLimit(0))
+    _compat.say_that_they_are_off.cache_clear()
+    monkeypatch.delattr("sklearn.callback._callback_context.CallbackContext.subcontext")
+    with pytest.warns(UserWarning, match="callbacks are off"):
+        assert model.fit(RETURNS).stop_reason_ == "converged"

@@ -1,0 +1,295 @@
+"""A fit that was ended goes on with the bits of one that was not: in memory, from a pickle, and from a file."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional, minimize
+from sk_stormc.callbacks import Checkpoint
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import state_file as state_file
+from sk_stormc.problems import PortfolioProblem
+from sk_stormc.solvers import SOLVERS
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
+LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(1500, random_state=0)
+DIGITS = load_digits().data[:200]
+KEPT = ("loss_curve_", "ifo_", "n_iter_", "stop_reason_", "n_evaluations_")
+
+
+class StopAfter:
+    """A callback that ends a fit after some passes."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    def setup(self, estimator, context):
+        self.seen = 0
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context):
+        self.seen += 1
+        return self.seen == self.passes
+
+
+def cases():
+    for name in SOLVERS:
+        for measure, constraint in (("variance", None), ("semivariance", (-0.3, 0.6)), ("entropic", None)):
+            model = CompositionalPortfolio(name, risk_measure=measure, constraint=constraint, max_iter=60)
+            yield pytest.param(model, (RETURNS,), {}, "weights_", id=f"{name}-{measure}")
+        for objective in ("bellman", "projected"):
+            model = BellmanValueEstimator(0.9, name, objective=objective, max_iter=60)
+            fit_params = {"next_X": LOG.next_X, "terminal": LOG.terminal}
+            yield pytest.param(model, (LOG.X, LOG.y), fit_params, "coef_", id=f"{name}-{objective}")
+        for kernel in ("student-t", "gaussian") if name not in ("asc-pg", "sketchy-storm") else ():
+            model = SNEEmbedding(solver=name, kernel=kernel, perplexity=10, max_iter=25)
+            yield pytest.param(model, (DIGITS,), {}, "embedding_", id=f"{name}-{kernel}")
+
+
+@pytest.mark.parametrize(("model", "data", "fit_params", "values"), list(cases()))
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_every_fit_goes_on_as_if_it_had_not_been_ended(model, data, fit_params, values, passes, tmp_path):
+    model.set_params(random_state=3)
+    saved = Checkpoint(tmp_path / "run.npz")
+    whole = clone(model).fit(*data, **fit_params)
+    part = clone(model).set_callbacks(saved, StopAfter(passes)).fit(*data, **fit_params)
+    resumed = [pickle.loads(pickle.dumps(part)).set_callbacks().resume(*data, **fit_params)]
+    if part.stop_reason_ == "callback":
+        assert part.n_iter_ <= whole.n_iter_
+        resumed.append(clone(model).set_callbacks(saved).resume(*data, **fit_params))
+    for found in resumed:
+        np.testing.assert_array_equal(getattr(found, values), getattr(whole, values))
+        for name in KEPT:
+            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+
+
+@pytest.mark.parametrize("seed", [0, np.random.RandomState(0), None])
+def test_a_budget_is_raised_and_the_seed_stays(seed):
+    portfolio = CompositionalPortfolio(STORMCompositional(batch_size=16), max_iter=40, random_state=seed)
+    portfolio.fit(RETURNS)
+    assert portfolio.stop_reason_ == "max_iter"
+    once = clone(portfolio).set_params(max_iter=90, random_state=0).fit(RETURNS)
+    state = None if seed is None else seed if isinstance(seed, int) else seed.get_state()[1].copy()
+    portfolio.set_params(max_iter=90).resume(RETURNS)
+    assert portfolio.n_iter_ == 90
+    if seed is not None:
+        np.testing.assert_array_equal(portfolio.weights_, once.weights_)
+    if isinstance(seed, np.random.RandomState):
+        np.testing.assert_array_equal(seed.get_state()[1], state)
+
+
+def test_a_converged_fit_goes_on_to_a_smaller_tol():
+    model = CompositionalPortfolio(tol=1e-2, random_state=0).fit(RETURNS)
+    before = model.weights_
+    np.testing.assert_array_equal(model.resume(RETURNS).weights_, before)
+    whole = clone(model).set_params(tol=1e-6).fit(RETURNS)
+    np.testing.assert_array_equal(model.set_params(tol=1e-6).resume(RETURNS).weights_, whole.weights_)
+
+
+def test_other_data_or_parameters_are_refused_and_named():
+    model = CompositionalPortfolio(max_iter=20, random_state=0).fit(RETURNS)
+    weights = model.weights_
+    for data in (RETURNS[::-1], RETURNS[:-1], RETURNS.astype(np.float32), RETURNS + 1e-9):
+        with pytest.raises(ValueError, match="^X must be the data of the fit to resume"):
+            model.resume(data)
+    with pytest.raises(ValueError, match="^sample_weight must be the data of the fit"):
+        model.resume(RETURNS, sample_weight=np.ones(len(RETURNS)))
+    weighted = clone(model).fit(RETURNS, sample_weight=np.arange(len(RETURNS)))
+    with pytest.raises(ValueError, match="^sample_weight must be the data of the fit to resume, .* got None"):
+        weighted.resume(RETURNS)
+    for name, value in (("risk_aversion", 2.0), ("solver", "civr"), ("constraint", (0, np.full(6, 0.3)))):
+        with pytest.raises(ValueError, match=f"^{name}.* must stay .* for resume"):
+            clone(model).set_params(**{name: value}).__class__.resume(
+                _with_progress(clone(model).set_params(**{name: value}), model), RETURNS
+            )
+    assert model.weights_ is weights
+    with pytest.raises(NotFittedError, match="no fit to resume"):
+        clone(model).resume(RETURNS)
+    embedding = SNEEmbedding(perplexity=10, max_iter=20, random_state=0).fit(DIGITS)
+    with pytest.raises(ValueError, match="^max_iter must stay 20 for resume, got 30"):
+        embedding.set_params(max_iter=30).resume(DIGITS)
+
+
+def _with_progress(model, fitted):
+    model._progress = fitted._progress
+    return model
+
+
+def test_one_changed_number_in_large_data_is_found():
+    returns = make_gaussian_returns(40_000, 6, mean=0.1, random_state=0)
+    model = CompositionalPortfolio(max_iter=3, random_state=0).fit(returns)
+    returns[1] += 5.0  # a row that the checksum leaves out
+    with pytest.raises(ValueError, match="same data: the objective at its best point is"):
+        model.set_params(max_iter=6).resume(returns)
+
+
+def test_a_state_is_refused_for_other_data():
+    result = minimize(PortfolioProblem(RETURNS), max_iter=30, random_state=0)
+    with pytest.raises(ValueError, match="state must come from a run on the same data"):
+        minimize(PortfolioProblem(RETURNS * 1.01), state=result.state, max_iter=60)
+
+
+def test_ctrl_c_and_then_on():
+    class PressCtrlC(StopAfter):
+        def on_fit_task_end(self, estimator, context):
+            if super().on_fit_task_end(estimator, context):
+                signal.raise_signal(signal.SIGINT)
+
+    model = SNEEmbedding(perplexity=10, random_state=0)
+    whole = clone(model).fit(DIGITS)
+    for passes in (1, 5, 6, 8):  # the fifth is the end of the early stage, between two runs
+        part = clone(model).set_callbacks(PressCtrlC(passes))
+        with pytest.raises(KeyboardInterrupt):
+            part.fit(DIGITS)
+        np.testing.assert_array_equal(part.set_callbacks().resume(DIGITS).embedding_, whole.embedding_)
+
+
+# files
+
+
+def halving(t):
+    return 0.1 * 0.99**t
+
+
+def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
+    path = tmp_path / "run.npz"
+    solver = STORMCompositional(learning_rate=halving, momentum=(halving, 0.1, halving), batch_size=16, anchor=None)
+    model = CompositionalPortfolio(solver, max_iter=500, tol=0, random_state=0)
+    whole = clone(model).fit(RETURNS)
+    clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[name].dtype != object for name in file.files)
+        assert json.loads(file["json"].tobytes())["format"] == 1
+    np.testing.assert_array_equal(
+        clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_
+    )
+    with pytest.raises(ValueError, match="solver__learning_rate must stay .*halving for resume, got 0.1"):
+        clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    path = tmp_path / "run.npz"
+    model = CompositionalPortfolio(max_iter=20, random_state=0).set_callbacks(Checkpoint(path))
+    with pytest.raises(NotFittedError):
+        model.resume(RETURNS)
+    path.write_bytes(b"nothing of ours")
+    with pytest.raises(ValueError, match="must be a file that a Checkpoint wrote"):
+        model.resume(RETURNS)
+    np.savez(path, a=np.arange(3))
+    with pytest.raises(ValueError, match="must be a file that a Checkpoint wrote"):
+        model.resume(RETURNS)
+
+
+def test_a_file_cannot_name_a_class_of_its_own(tmp_path):
+    path = tmp_path / "run.npz"
+    state_file.write(path, {}, partial(print, "executed"))
+    assert isinstance(state_file.read(path)[1], state_file.Missing)
+    state_file.write(path, {}, subprocess.CompletedProcess([], 0))
+    with pytest.raises(ValueError, match="classes that are imported here, got subprocess.CompletedProcess"):
+        state_file.read(path)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_last_good_one(tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    state_file.write(path, {"n": 1}, [1.0])
+
+    def full(file, **arrays):
+        file.write(b"half of it")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="no space"):
+        state_file.write(path, {"n": 2}, [2.0])
+    monkeypatch.undo()
+    assert state_file.read(path) == ({"n": 1}, [1.0])
+    assert os.listdir(tmp_path) == ["run.npz"]
+
+
+def test_values_come_back_as_they_were(tmp_path):
+    path = tmp_path / "run.npz"
+    shared = np.arange(3.0)
+    generator, legacy = np.random.default_rng(3), np.random.RandomState(3)
+    before = {
+        ("a", 1): [shared, (shared, None, True, 7, -0.0, float("inf"), "text")],
+        "scalars": (np.float32(0.1), np.float64(0.1), np.int64(3)),
+        "generators": (generator, legacy),
+    }
+    state_file.write(path, {}, before)
+    after = state_file.read(path)[1]
+    assert after["a", 1][0] is after["a", 1][1][0]
+    assert str(after["a", 1][1:]) == str(before["a", 1][1:])
+    assert [type(v) for v in after["scalars"]] == [np.float32, np.float64, np.int64]
+    assert after["generators"][0].random() == generator.random()
+    assert after["generators"][1].randint(100) == legacy.randint(100)
+
+
+CHILD = """
+import sys, warnings
+from pathlib import Path
+import numpy as np
+warnings.simplefilter("ignore")
+from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc.callbacks import Checkpoint
+from sk_stormc.datasets import make_gaussian_returns
+
+path, out = sys.argv[1:]
+solver = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+model = CompositionalPortfolio(solver, max_iter=30_000, tol=0, random_state=0).set_callbacks(Checkpoint(path))
+returns = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
+model.resume(returns) if Path(path).exists() else model.fit(returns)
+np.save(out, np.append(model.weights_, model.ifo_[-1]))
+"""
+
+
+@pytest.mark.slow
+def test_ten_kills_lose_at_most_an_interval(tmp_path):
+    path, out, rng = tmp_path / "run.npz", tmp_path / "out.npy", np.random.RandomState(0)
+    reached, kills = [], 0
+    while not out.exists():
+        child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), str(out)])
+        if kills < 10:
+            while not path.exists() and child.poll() is None:
+                time.sleep(0.01)
+            written = path.stat().st_mtime_ns
+            while path.stat().st_mtime_ns == written and child.poll() is None:  # until it has begun to write
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.05))
+            child.send_signal(signal.SIGKILL)
+            kills += 1
+        child.wait()
+        _, (_, runs) = state_file.read(path)
+        reached.append(runs[-1].state.t)
+    assert kills == 10
+    assert np.all(np.diff(reached) > 0)
+    solver = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+    whole = CompositionalPortfolio(solver, max_iter=30_000, tol=0, random_state=0).fit(RETURNS)
+    np.testing.assert_array_equal(np.load(out), np.append(whole.weights_, whole.ifo_[-1]))
+
+
+def test_a_fit_after_values_that_were_not_finite_does_not_go_on():
+    model = CompositionalPortfolio(STORMCompositional(learning_rate=1e6, anchor=None), max_iter=500, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(RETURNS)
+    assert model.stop_reason_ == "non_finite"
+    weights = model.weights_
+    with pytest.warns(ConvergenceWarning):
+        model.set_params(max_iter=600).resume(RETURNS)
+    np.testing.assert_array_equal(model.weights_, weights)

@@ -1,0 +1,74 @@
+"""The documentation's site: every public name is in its reference, and it is built without a warning."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "api" / "index.rst"
+MODULES = (
+    "sk_stormc",
+    *(
+        f"sk_stormc.{name}"
+        for name in (
+            "affinities", "callbacks", "checks", "compare", "datasets", "engine", "metrics", "penalties", "plotting",
+            "problems", "schedules", "solvers", "theory",
+        )
+    ),
+)  # fmt: skip
+
+
+def documented():
+    """What the reference has pages for, by its full name."""
+    module, names = None, []
+    for line in REFERENCE.read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif found := re.match(r"(?:   |\.\. py:data:: )(\w+)$", line):
+            names.append(f"{module}.{found[1]}")
+    return {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_in_the_reference(module):
+    module, known = importlib.import_module(module), {id(thing) for thing in documented().values()}
+    assert [name for name in module.__all__ if id(getattr(module, name)) not in known] == []
+
+
+def test_the_reference_has_public_names_only():
+    for name in documented():
+        module, _, last = name.rpartition(".")
+        assert last in importlib.import_module(module).__all__, name
+
+
+def test_every_page_of_the_gallery_ends_in_a_picture():
+    pages = sorted((ROOT / "examples").rglob("*.py"))
+    assert len(pages) > 12
+    for page in pages:
+        assert page.name.startswith("plot_"), f"{page.name}: only plot_*.py is run"
+        text = page.read_text(encoding="utf-8")
+        assert re.match(r'"""\n.+\n=+\n\n', text), f"{page.name}: a title comes first"
+        assert text.rstrip().endswith("plt.show()"), page.name
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    for name in ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme", "sphinx_gallery"):
+        pytest.importorskip(name)
+    # in a copy, since sphinx writes beside its sources
+    made = shutil.ignore_patterns("_build", "generated", "auto_examples")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    found = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-D", "plot_gallery=0", "docs", "html"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    for page in ("index", "guide/choose", "api/generated/sk_stormc.SNEEmbedding", "auto_examples/maps/plot_tsne_20000"):
+        assert (tmp_path / "html" / f"{page}.html").exists()

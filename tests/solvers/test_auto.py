@@ -1,0 +1,153 @@
+"""Defaults, no tuning: passes of "storm-c" to a relative gap, on generated, published and real returns."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sk_stormc import minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import PortfolioProblem
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+FRENCH = [
+    f"french25_{region}_OP"
+    for region in ("Europe", "Japan", "Global", "Global_ex_US", "North_America", "Asia_Pacific_ex_Japan")
+]
+SETS = ["generated", "generated, small", "gaussian_cov_4", "gaussian_cov_20", *FRENCH]
+SEEDS = range(5)
+
+
+def load(name):
+    """Returns as fractions."""
+    if name.startswith("generated"):
+        n = 500 if "small" in name else 2000
+        return make_gaussian_returns(n, 40, mean=0.3, condition_number=20, random_state=0)
+    if not DATA.is_dir():
+        pytest.skip("the published return sets are not at ../shared/data")
+    with np.load(DATA / f"{name}.npz") as file:
+        return file["returns"] if "returns" in file else file["returns_bp"] / 1e4
+
+
+def passes(problem, best, gaps, seed, **params):
+    """Passes to each of the relative gaps; inf where one is not reached."""
+    n = 2 * problem.n_inner + problem.n_outer
+    result = minimize(problem, "storm-c", random_state=seed, record_every=n // 4, **params)
+    relative = (result.loss_curve - best) / abs(best)
+    assert relative.min() > -1e-6, "the reference is not the minimum"
+    return [result.ifo[np.argmax(relative <= gap)] / n if (relative <= gap).any() else np.inf for gap in gaps]
+
+
+def closed_form(R):
+    x = np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0))
+    return PortfolioProblem(R).objective(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("metric", [None, "variance"])
+def test_passes(name, metric):
+    R = load(name)
+    problem, best = PortfolioProblem(R, metric=metric), closed_form(R)
+    for seed in SEEDS:
+        rough, fine = passes(problem, best, (1e-3, 1e-4), seed)
+        assert rough <= 20
+        assert fine <= 35
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+def test_units_do_not_matter(name):
+    R = load(name)
+    for seed in SEEDS:
+        counts = [
+            passes(PortfolioProblem(unit * R, metric="variance"), closed_form(unit * R), (1e-3,), seed)[0]
+            for unit in (1, 100, 1e4)
+        ]
+        assert max(counts) - min(counts) <= 1
+
+
+def quadratic_program(R, penalty):
+    """The minimum of -m.x + x'Sx + penalty by restarted FISTA on the covariance, from the same start."""
+    m, S = R.mean(0), np.cov(R.T, bias=True)
+    step = 0.5 / np.linalg.eigvalsh(S)[-1]
+    x = z = penalty.project(np.zeros(len(m)))
+    t = 1.0
+    for _ in range(20_000):
+        x_new = penalty.prox(z - step * (2 * S @ z - m), step)
+        if (z - x_new) @ (x_new - x) > 0:
+            t = 1.0
+        t_new = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        x, z, t = x_new, x_new + (t - 1) / t_new * (x_new - x), t_new
+    return x
+
+
+PENALTIES = {
+    "long only": lambda R: Simplex(),
+    "box": lambda R: Box(-0.1, 0.1),
+    "box and budget": lambda R: Box(0.0, 0.1, budget=1.0),
+    "l1": lambda R: L1(0.3 * np.abs(R.mean(0)).max()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("kind", PENALTIES)
+def test_constrained(name, kind):
+    R = load(name)
+    R = R * 100 if name in FRENCH else R  # percent: risk counts
+    penalty = PENALTIES[kind](R)
+    problem = PortfolioProblem(R, penalty=penalty, metric="variance")
+    reference = quadratic_program(R, penalty)
+    best = problem.objective(reference)
+    for seed in SEEDS:
+        rough, fine = passes(problem, best, (1e-3, 1e-4), seed)
+        assert rough <= 20
+        assert fine <= 35
+    x = minimize(problem, "storm-c", random_state=0, tol=1e-8).x
+    if isinstance(penalty, Box) and penalty.budget or isinstance(penalty, Simplex):
+        assert abs(x.sum() - 1) <= 1e-10
+    np.testing.assert_allclose(penalty.project(x), x, rtol=0, atol=1e-10)
+    # exact zeros where the optimum has them, but for those that a hair would move
+    slope = 2 * np.cov(R.T, bias=True) @ reference - R.mean(0)
+    held = np.abs(reference) > 1e-6
+    multiplier = slope[held].mean() if held.any() else 0.0
+    if kind == "long only":
+        clear = ~held & (slope - multiplier > 1e-2 * np.abs(slope).max())
+        assert (x[clear] == 0).all()
+    elif kind == "l1":
+        clear = ~held & (np.abs(slope) < 0.98 * penalty.alpha)
+        assert (x[clear] == 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["generated", *FRENCH])
+@pytest.mark.parametrize("measure", ["semivariance", "entropic"])
+def test_no_closed_form(name, measure):
+    R = load(name) - (0.2 if name == "generated" else 0)  # a mean of 0.1: beyond, a few periods weigh all
+    problem = PortfolioProblem(R, risk_measure=measure, metric="variance")
+    best = minimize(problem, "lbfgs", tol=1e-10, max_ifo=10**9).fun
+    for seed in SEEDS:
+        assert passes(problem, best, (1e-4,), seed)[0] <= 40
+
+
+@pytest.mark.parametrize("lam", [1.0, 2.0, 5.0])
+def test_few_periods_that_weigh_all(lam):
+    """Entropic risk of heavy tails: batches are enlarged where most of them miss what counts."""
+    R = np.random.default_rng(0).standard_t(2.5, size=(3000, 2)) + 0.1
+    problem = PortfolioProblem(R, lam, risk_measure="entropic", penalty=Simplex(), metric="variance")
+    best = min(problem.objective(np.array([w, 1 - w])) for w in np.linspace(0, 1, 2001))
+    for seed in SEEDS:
+        result = minimize(problem, "storm-c", random_state=seed)
+        assert result.fun - best < 1e-4 * abs(best)
+
+
+@pytest.mark.parametrize("n", [300, 2000])
+def test_a_far_start(n):
+    R = make_gaussian_returns(n, 40, mean=4.0, condition_number=20, random_state=0)
+    best = closed_form(R)
+    for seed in SEEDS:
+        rough, fine = passes(PortfolioProblem(R), best, (1e-3, 1e-4), seed, x0=np.ones(40), tol=1e-6)
+        assert rough <= 20
+        assert fine <= 35

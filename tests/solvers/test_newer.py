@@ -1,0 +1,339 @@
+"""The sketched preconditioner of "sketchy-storm", and the inner value that follows a constant Jacobian in "storm-c"."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sk_stormc import minimize
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import Oracle
+from sk_stormc.metrics import LowRank
+from sk_stormc.penalties import L1, Simplex
+from sk_stormc.problems import PortfolioProblem, SNEProblem
+from sk_stormc.solvers import SketchySTORM, STORMCompositional
+from sk_stormc.solvers.sketchy import cauchy_point
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+REGIONS = ("Europe", "Japan", "Global", "Global_ex_US", "North_America", "Asia_Pacific_ex_Japan")
+PROBE = 16  # minibatches of the step-size probe
+
+
+def factor_returns(n=4000, d=25, seed=0):
+    """Assets that share three factors and differ in size: the Hessian's condition number is in the thousands."""
+    rng = np.random.default_rng(seed)
+    common = rng.normal(size=(n, 3)) * [3.0, 1.0, 0.5] @ rng.normal(size=(3, d))
+    return (common + rng.normal(size=(n, d)) * rng.uniform(0.1, 1, d) + rng.normal(0.1, 0.1, d)) * rng.uniform(1, 5, d)
+
+
+@pytest.fixture(scope="module")
+def returns():
+    return factor_returns()
+
+
+def hessian(R):
+    return 2 * np.cov(R.T, bias=True)
+
+
+def minimum(R):
+    return PortfolioProblem(R).objective(np.linalg.solve(hessian(R), R.mean(0)))
+
+
+def state(problem, solver=None, **params):
+    return minimize(problem, solver or "sketchy-storm", random_state=0, **params).state.state
+
+
+# the preconditioner
+
+
+@pytest.mark.parametrize("metric", [None, "variance"])
+def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_metric(returns, metric):
+    problem = PortfolioProblem(returns[:500], metric=metric)  # full batches
+    d = problem.n_variables
+    P = state(problem, rank=d, max_iter=1).metric
+    root = np.ones(d) if metric is None else np.sqrt(problem.metric)
+    A = root[:, None] * hessian(problem.returns) * root
+    rho = np.linalg.eigvalsh(A)[0]
+    expected = root[:, None] * np.linalg.inv(A + rho * np.eye(d)) * root
+    F = np.random.default_rng(0).normal(size=d)
+    np.testing.assert_allclose(P.apply(F), expected @ F, rtol=1e-4)
+
+
+def test_the_sketch_lowers_the_condition_number(returns):
+    problem = PortfolioProblem(returns, metric="variance")
+    P = state(problem, max_iter=1).metric
+    assert isinstance(P, LowRank)
+    metric = np.array([P.apply(e) for e in np.eye(problem.n_variables)])
+    np.testing.assert_allclose(metric, metric.T, atol=1e-9 * np.abs(metric).max())
+    assert np.linalg.eigvalsh(metric)[0] > 0
+
+    def condition(M):
+        values = np.sort(np.linalg.eigvals(M @ hessian(returns)).real)
+        return values[-1] / values[0]
+
+    assert condition(metric) < condition(np.diag(problem.metric)) / 10
+
+
+def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(returns):
+    P, r = state(PortfolioProblem(returns), rank=6, max_iter=1).metric, 6
+    values = np.linalg.eigvalsh([P.apply(e) for e in np.eye(len(P.scale))])
+    np.testing.assert_allclose(values[r - 1 :], P.scale[0], rtol=1e-6)  # lambda_r + rho = 2 rho, and 2 rho elsewhere
+    assert values[r - 2] < 0.99 * P.scale[0]
+
+
+def test_curvature_is_sketched_at_the_cauchy_point():
+    """At x_0 = 0 the semivariance is not linear in any direction."""
+    R = np.random.default_rng(0).exponential(size=(600, 4)) * [1.0, 2.0, 0.5, 1.0] - 0.8
+    problem = PortfolioProblem(R, risk_measure="semivariance")  # full batches
+    x, _ = cauchy_point(problem.gradient, np.zeros(4), np.ones(4))
+    centred = R - R.mean(0)
+    below = centred[centred @ x < 0]
+    A = 2 * below.T @ below / len(R)
+    expected = np.linalg.inv(A + np.linalg.eigvalsh(A)[0] * np.eye(4))
+    P = state(problem, rank=4, max_iter=1).metric
+    np.testing.assert_allclose([P.apply(e) for e in np.eye(4)], expected, atol=0.02 * np.abs(expected).max())
+
+
+def test_the_cauchy_point_of_a_quadratic_is_the_minimum_along_its_gradient():
+    H, b, root = np.diag([100.0, 1.0, 3.0]), np.array([1.0, -2.0, 0.5]), np.array([0.1, 1.0, 2.0])
+    start = np.array([1.0, 1.0, -1.0])
+    x, h = cauchy_point(lambda x: H @ x - b, start, root)
+    way = root**2 * (H @ start - b)
+    np.testing.assert_allclose(way @ (H @ x - b), 0, atol=1e-6 * abs(way @ (H @ start - b)))
+    np.testing.assert_allclose(np.cross(x - start, way), 0, atol=1e-9)
+    assert 0 < h < 1
+
+
+def test_without_curvature_the_problem_keeps_its_metric():
+    """A linear objective: there is nothing to sketch."""
+    problem = PortfolioProblem(np.full((2000, 3), 0.5), metric=np.array([1.0, 2.0, 3.0]))
+    with pytest.warns(UserWarning, match="unbounded"):
+        found = state(problem, max_iter=3)
+    assert found.metric is None
+    np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)  # the steps are in it
+
+
+def test_the_problem_is_left_as_it_was(returns):
+    problem = PortfolioProblem(returns, metric="variance")
+    before = problem.metric
+    state(problem, max_iter=1)
+    assert problem.metric is before
+
+
+def test_a_matrix_metric_is_kept():
+    problem = make_bellman_problem(50, 5, random_state=0).problem()
+    ours, rule = (minimize(problem, name, random_state=0) for name in ("sketchy-storm", "storm-c"))
+    np.testing.assert_array_equal(ours.x, rule.x)
+    np.testing.assert_array_equal(ours.ifo, rule.ifo)
+
+
+# the inner value
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sketchy-storm"])
+@pytest.mark.parametrize("n", [500, 4000])
+def test_u_is_exact_without_further_draws_of_g(returns, n, name):
+    problem = PortfolioProblem(returns[:n], risk_measure="semivariance")
+    results = [minimize(problem, name, random_state=0, tol=0, max_iter=k) for k in (1, 700)]
+    now = results[1].state.state.now
+    np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
+    for kind in ("inner", "jacobian"):
+        assert results[0].n_evaluations[kind] == results[1].n_evaluations[kind]
+
+
+def test_charges_with_a_constant_jacobian(returns):
+    n, S, r, B, T = len(returns), 100, 4, 8, 5
+    rule = minimize(PortfolioProblem(returns), "storm-c", batch_size=(B, None, B), max_iter=T, tol=0, random_state=0)
+    # J, the probe's g and f, u and F at x_0, and f alone in T steps
+    assert rule.ifo[-1] == n + PROBE * 2 * B + 2 * n + T * B
+    solver = SketchySTORM(batch_size=(B, None, B), rank=r, sketch_batch_size=S, max_iter=T, tol=0)
+    result = minimize(PortfolioProblem(returns), solver, random_state=0)
+    # J, the sketch's g and f, the probe's, u and F at x_0, and f alone in T steps
+    assert result.ifo[-1] == n + 2 * S + PROBE * 2 * B + 2 * n + T * B
+    probe = result.n_evaluations["inner"] - S - n  # as many of g as of f
+    assert result.n_evaluations["jacobian"] == n
+    assert result.n_evaluations["outer"] == (r + 4) * S + probe + n + 2 * T * B
+
+
+def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
+    """With u exact an anchor needs no component of g, whose number n_inner would come to."""
+    n, B, counts = len(returns), 16, []
+    settings = {"batch_size": (B, None, B), "learning_rate": 2e-4, "tol": 0, "max_iter": 800, "record_every": 1}
+
+    def keep(record):
+        counts.append(record.ifo)
+
+    result = minimize(PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings)
+    assert set(np.diff(counts[1:])) == {B, n}
+    assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n  # u at x_0, and J
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sketchy-storm"])
+def test_the_rule_follows_a_jacobian_that_is_exact_only(returns, name):
+    """A sampled one, or one in batches, leaves u to step 8, whose draws are charged."""
+    B = 16
+    entropic = PortfolioProblem(returns / 50, risk_measure="entropic")
+    for problem, size, price in ((PortfolioProblem(returns), (B, B, B), 3 * B), (entropic, B, 2 * B + 1)):
+        short, long = (
+            minimize(problem, name, random_state=0, tol=0, batch_size=size, learning_rate=1e-3, max_iter=k)
+            for k in (10, 15)
+        )
+        assert long.ifo[-1] - short.ifo[-1] == 5 * price
+        assert long.state.state.origin is None
+
+
+def test_u_from_a_first_minibatch_is_corrected_at_anchors():
+    """The constant Jacobian gives the way of u, not where it begins."""
+    problem = PortfolioProblem(make_gaussian_returns(2000, 6, mean=0.3, random_state=0), risk_measure="semivariance")
+    best = minimize(problem, "lbfgs", tol=1e-10).fun
+    for size in (8, None):
+        solver = STORMCompositional(init_batch_size=size, tol=1e-6)
+        result = minimize(problem, solver, np.full(6, 0.5), random_state=0)
+        assert result.fun - best <= 1e-6 * abs(best)
+        now = result.state.state.now
+        np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
+
+
+def test_charges_with_a_sampled_jacobian():
+    R = make_gaussian_returns(2000, 6, mean=0.3, random_state=0)
+    n, S, B, T = len(R), 100, 8, 5
+    problem = PortfolioProblem(R, 0.5, risk_measure="entropic")
+    solver = SketchySTORM(batch_size=B, sketch_batch_size=S, learning_rate=0.1, max_iter=T, tol=0)
+    result = minimize(problem, solver, random_state=0)
+    # f has one component; g and dg share the sketch's draws, each charged
+    assert result.ifo[-1] == (2 * S + 1) + (2 * n + 1) + T * (2 * B + 1)
+    sketch = 1 + (6 + 4)  # gradients, and u once more
+    assert result.n_evaluations["inner"] == sketch * S + n + 2 * T * B
+    assert result.n_evaluations["jacobian"] == (sketch - 1) * S + n + 2 * T * B
+
+
+# runs
+
+
+def passes(problem, solver, best, seed):
+    """Passes to relative gaps of 1e-3 and 1e-4, of shape (2 gaps, IFO or component evaluations)."""
+    n, found, state = 2 * problem.n_inner + problem.n_outer, [], None
+    for gap in (1e-3, 1e-4):
+        result = minimize(
+            problem, solver, random_state=seed, state=state, tol=0, max_ifo=60 * n, record_every=n // 20,
+            on_record=lambda record, gap=gap: record.fun - best <= gap * abs(best),
+        )  # fmt: skip
+        state, there = result.state, result.stop_reason == "callback"
+        found.append([result.ifo[-1] / n, sum(result.n_evaluations.values()) / n] if there else [np.inf] * 2)
+    return found
+
+
+def compared(problem, best, seeds):
+    """Median and worst of "sketchy-storm" over those of "storm-c", of shape (2, 2 gaps, IFO or evaluations)."""
+    ours, rule = (
+        np.array([passes(problem, name, best, seed) for seed in range(seeds)]) for name in ("sketchy-storm", "storm-c")
+    )
+    assert np.isfinite(ours).all()
+    return np.array([np.median(ours, 0) / np.median(rule, 0), ours.max(0) / rule.max(0)])
+
+
+@pytest.mark.parametrize("metric", [None, "variance"])
+def test_fewer_passes_than_the_anchored_rule(returns, metric):
+    median, worst = compared(PortfolioProblem(returns, metric=metric), minimum(returns), seeds=3)
+    assert (median <= 0.9).all()  # of a "storm-c" that follows a constant Jacobian too
+    assert (worst <= 1.05).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("region", REGIONS)
+def test_fewer_passes_on_daily_returns(region):
+    if not DATA.is_dir():
+        pytest.skip("the published return sets are not at ../shared/data")
+    with np.load(DATA / f"french25_{region}_OP.npz") as file:
+        R = file["returns_bp"] / 1e4
+    median, worst = compared(PortfolioProblem(R, metric="variance"), minimum(R), seeds=5)
+    few = region.startswith("Asia")  # "storm-c" needs hardly more than the sketch costs there
+    assert (median <= (1.05 if few else 0.8)).all()
+    assert (worst <= (1.5 if few else 1)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["semivariance", "entropic"])
+def test_fewer_passes_where_curvature_varies(measure):
+    R = factor_returns(2000, 10)
+    problem = PortfolioProblem(R - 0.1 * R.std(0), risk_measure=measure, metric="variance")
+    best = minimize(problem, "lbfgs", tol=1e-10, max_ifo=10**9).fun
+    median, _ = compared(problem, best, seeds=5)
+    assert (median <= 0.8).all()
+
+
+@pytest.mark.parametrize("penalty", [Simplex(), L1(0.2)])
+def test_penalties_keep_the_diagonal_metric(returns, penalty):
+    problem = PortfolioProblem(returns, penalty=penalty, metric="variance")
+    result = minimize(problem, "sketchy-storm", random_state=0, tol=1e-8)
+    assert result.state.state.metric is None  # nothing was sketched
+    plain = PortfolioProblem(returns, penalty=penalty)
+    settings = {"learning_rate": 0.01, "max_iter": 1, "tol": 0, "random_state": 0}
+    steps = [minimize(one, "sketchy-storm", **settings).x for one in (problem, plain)]
+    assert not np.allclose(*steps)
+    np.testing.assert_array_equal(steps[0], minimize(problem, "storm-c", **settings).x)
+    np.testing.assert_allclose(result.x, minimize(problem, "storm-c", random_state=1, tol=1e-8).x, atol=1e-6)
+    assert (result.x == 0).any()
+
+
+def test_resume_gives_the_same_bits(returns):
+    problem = PortfolioProblem(returns, metric="variance")
+    whole = minimize(problem, "sketchy-storm", random_state=0, tol=1e-6)
+    for stop in (1, 130):
+        part = minimize(problem, "sketchy-storm", random_state=0, tol=1e-6, max_iter=stop)
+        rest = minimize(problem, "sketchy-storm", state=pickle.loads(pickle.dumps(part.state)), tol=1e-6)
+        np.testing.assert_array_equal(rest.x, whole.x)
+        np.testing.assert_array_equal(rest.ifo, whole.ifo)
+        assert rest.n_evaluations == whole.n_evaluations
+
+
+def test_float32(returns):
+    single = PortfolioProblem(returns.astype(np.float32), metric="variance")
+    result = minimize(single, "sketchy-storm", random_state=0)
+    assert result.x.dtype == result.state.state.metric.W.dtype == np.float32
+    best = minimum(returns)
+    assert PortfolioProblem(returns).objective(result.x.astype(float)) - best <= 1e-4 * abs(best)
+
+
+def test_single_precision_ends_at_its_rounding(returns):
+    """A start at the optimum has nothing to fall from, nor is there much below tol * |F_0|."""
+    problem = PortfolioProblem(returns.astype(np.float32), metric="variance")
+    best = minimize(problem, SketchySTORM(tol=1e-12), random_state=0)
+    again = minimize(problem, SketchySTORM(), best.x, random_state=0)
+    assert best.stop_reason == again.stop_reason == "converged"
+
+
+def test_length_in_the_norm_of_the_inverse():
+    rng = np.random.default_rng(0)
+    root, x = rng.uniform(0.1, 1.0, 12), rng.normal(size=12)
+    U = np.linalg.qr(rng.normal(size=(12, 4)))[0]
+    metric = LowRank(root**2 / 3, root[:, None] * U * np.sqrt(1 / 3 - 1 / np.array([1000.0, 50.0, 7.0, 3.0])))
+    P = np.linalg.inv([metric.apply(e) for e in np.eye(12)])
+    np.testing.assert_allclose(metric.size(x), np.sqrt(x @ P @ x))
+
+
+def test_draws_made_ahead_for_the_sketch_are_forgotten(returns):
+    oracle = Oracle(PortfolioProblem(returns), 0)
+    oracle.draw("outer", 256)
+    kept = len(pickle.dumps(oracle.snapshot()))
+    oracle.forget("outer", 256)
+    assert len(pickle.dumps(oracle.snapshot())) < kept - 63 * 256 * 8
+
+
+# what is refused
+
+
+@pytest.mark.parametrize("name", ["rank", "sketch_batch_size"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, None, "all"])
+def test_bad_parameters(returns, name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be an integer >= 1, got {value!r}"):
+        minimize(PortfolioProblem(returns), "sketchy-storm", **{name: value})
+
+
+@pytest.mark.parametrize("jacobian", ["operator", "dense"])
+def test_neighbour_embedding_is_refused(jacobian):
+    P = perplexity_affinities(np.random.default_rng(0).normal(size=(40, 3)), 5)
+    with pytest.raises(ValueError, match="got SNEProblem, .* use 'storm-c'"):
+        minimize(SNEProblem(P, 2, jacobian=jacobian), "sketchy-storm")
