@@ -52,7 +52,7 @@ def check_solver(
     Examples
     --------
     >>> from sk_stormc import SCGD
-    >>> from sk_stormc.solvers import check_solver
+    >>> from sk_stormc.checks import check_solver
     >>> check_solver(SCGD())
     >>> class Careless(SCGD):
     ...     def step(self, oracle, s):

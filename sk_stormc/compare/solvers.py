@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc.compare.table import ComparedRun, SolverComparison, warn_of_an_optimum
+from sk_stormc.compare.table import ComparedRun, SolverComparison
 from sk_stormc.compare.watch import Watch
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.estimator import SNEEmbedding
@@ -15,6 +15,7 @@ from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
+from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
 

@@ -8,18 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
-from sk_stormc.utils.warnings import warn
 
-__all__ = ["ComparedRun", "SolverComparison", "stop_reasons", "warn_of_an_optimum"]
+__all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
 QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
-
-
-def warn_of_an_optimum(given, best, seen):
-    """Warn where what gaps are taken to is above an objective that ``seen``, such as "was seen"."""
-    if best < given - 1e-9 * max(abs(given), abs(best)):
-        warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.lines import Line2D
 
-from sk_stormc.compare.table import warn_of_an_optimum
 from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, check_text, short
+from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ConvergenceDisplay"]
 

@@ -23,8 +23,7 @@ from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool
-from sk_stormc.values.transitions import row_weights
+from sk_stormc.utils.validation import check_bool, row_weights
 
 __all__ = ["CompositionalPortfolio"]
 

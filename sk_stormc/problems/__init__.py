@@ -1,4 +1,4 @@
-"""What is minimised: one file a problem."""
+"""Public names of the problems, which live in the rooms of their applications, and their check."""
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.composition import FiniteSumComposition

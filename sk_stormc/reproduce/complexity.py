@@ -19,7 +19,8 @@ from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.runner import check_methods, format_table
 from sk_stormc.reproduce.valley import FallingValley
-from sk_stormc.solvers import StopReason, minimize, storm_parameters
+from sk_stormc.solvers import StopReason, minimize
+from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int, check_number
 
 __all__ = [

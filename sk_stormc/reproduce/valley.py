@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import hadamard
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.solvers import ProblemConstants
+from sk_stormc.theory import ProblemConstants
 
 __all__ = ["FallingValley"]
 

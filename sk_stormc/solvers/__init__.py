@@ -1,4 +1,8 @@
-"""The methods, by name, and `minimize`."""
+"""How a problem is minimised: one file a method, the registry of their names, and `minimize`.
+
+A method sees a problem through the oracle only, which draws batches and counts calls. The engine has the parts that
+methods are made of.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc.checks.solver import check_solver
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
@@ -21,14 +24,6 @@ from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
-from sk_stormc.theory import (
-    ProblemConstants,
-    StormParameters,
-    equipartition,
-    estimate_constants,
-    storm_parameters,
-    theorem_condition,
-)
 from sk_stormc.utils.types import ArrayLike, RandomState
 
 __all__ = [
@@ -41,20 +36,13 @@ __all__ = [
     "VRSCPG",
     "AcceleratedSCGD",
     "CompositionalSolver",
-    "ProblemConstants",
     "SARAHCompositional",
     "STORMCompositional",
     "SketchySTORM",
     "SolverResult",
     "StopReason",
-    "StormParameters",
-    "check_solver",
-    "equipartition",
-    "estimate_constants",
     "get_solver",
     "minimize",
-    "storm_parameters",
-    "theorem_condition",
 ]
 
 SOLVERS = {

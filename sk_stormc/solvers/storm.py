@@ -147,7 +147,7 @@ class STORMCompositional(CompositionalSolver):
         Examples
         --------
         >>> from sk_stormc import STORMCompositional
-        >>> from sk_stormc.solvers import ProblemConstants
+        >>> from sk_stormc.theory import ProblemConstants
         >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
         >>> solver = STORMCompositional.from_theory(k, epsilon=0.1)
         >>> solver.learning_rate, solver.max_iter, solver.output

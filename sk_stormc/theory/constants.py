@@ -62,7 +62,7 @@ def estimate_constants(
     >>> import numpy as np
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> from sk_stormc.solvers import estimate_constants
+    >>> from sk_stormc.theory import estimate_constants
     >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, random_state=0))
     >>> k = estimate_constants(problem, np.zeros(3), radius=1.0, random_state=0)
     >>> bool(k.L_f <= 2 * (1 + (problem.returns**2).sum(axis=1).max()))

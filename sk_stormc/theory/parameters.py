@@ -60,7 +60,7 @@ class ProblemConstants:
 
     Examples
     --------
-    >>> from sk_stormc.solvers import ProblemConstants
+    >>> from sk_stormc.theory import ProblemConstants
     >>> ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=0)
     Traceback (most recent call last):
         ...
@@ -108,7 +108,7 @@ class StormParameters:
 
     Examples
     --------
-    >>> from sk_stormc.solvers import StormParameters
+    >>> from sk_stormc.theory import StormParameters
     >>> StormParameters(0.1, 0.1, 0.1, 2, 3, 4, 20, 30, 40, eta=0.5, T=10, K_0=1.0).ifo
     180
     """
@@ -172,7 +172,7 @@ def storm_parameters(
 
     Examples
     --------
-    >>> from sk_stormc.solvers import ProblemConstants, storm_parameters
+    >>> from sk_stormc.theory import ProblemConstants, storm_parameters
     >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
     >>> p = storm_parameters(k, 0.1)
     >>> p.a_g, p.B_g, p.T
@@ -261,7 +261,7 @@ def equipartition(
 
     Examples
     --------
-    >>> from sk_stormc.solvers import ProblemConstants, equipartition, storm_parameters
+    >>> from sk_stormc.theory import ProblemConstants, equipartition, storm_parameters
     >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
     >>> equipartition(k, 0.1, storm_parameters(k, 0.1, round_up=False)).round(9)
     array([1., 1., 1.])
@@ -305,7 +305,7 @@ def theorem_condition(
 
     Examples
     --------
-    >>> from sk_stormc.solvers import ProblemConstants, storm_parameters, theorem_condition
+    >>> from sk_stormc.theory import ProblemConstants, storm_parameters, theorem_condition
     >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
     >>> theorem_condition(k, 0.1, storm_parameters(k, 0.1)) <= 1 / 16
     True

@@ -22,6 +22,7 @@ __all__ = [
     "check_weights",
     "naming",
     "plain",
+    "row_weights",
     "seeded",
     "short",
 ]
@@ -218,3 +219,13 @@ def check_weights(sample_weight, n, where):
     if not weights.any():
         raise ValueError("sample_weight must have a positive entry, got only zeros")
     return weights
+
+
+def row_weights(sample_weight, n, all_zero=False):
+    """Weights of n rows: ones if there are none, one number for all; all of them may be 0 only if ``all_zero``."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = as_numbers("sample_weight", sample_weight)
+    weights = np.full(n, weights) if weights.ndim == 0 else weights
+    nothing = all_zero and weights.shape == (n,) and not weights.any()
+    return weights if nothing else check_weights(weights, n, "in row")

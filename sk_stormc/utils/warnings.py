@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-__all__ = ["warn"]
+__all__ = ["warn", "warn_of_an_optimum"]
 
 OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context managers stand between a fit and its caller
 
@@ -20,3 +20,9 @@ def warn(message, category=UserWarning):
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_of_an_optimum(given, best, seen):
+    """Warn where what gaps are taken to is above an objective that ``seen``, such as "was seen"."""
+    if best < given - 1e-9 * max(abs(given), abs(best)):
+        warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")

@@ -15,7 +15,7 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming
+from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
 from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
@@ -24,7 +24,6 @@ from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
     checked_data,
-    row_weights,
     successors,
     successors_to_score,
     transform,

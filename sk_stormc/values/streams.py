@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.utils.validation import row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import told, warn_of_state_numbers
 from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
@@ -16,7 +17,6 @@ from sk_stormc.values.transitions import (
     check_time,
     checked_data,
     follow,
-    row_weights,
     successors,
     transform,
     transform_next,

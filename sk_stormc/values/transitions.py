@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import as_numbers, check_weights, naming
+from sk_stormc.utils.validation import naming
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_ranges
 from sk_stormc.values.markov import scale_rows
@@ -19,22 +19,11 @@ __all__ = [
     "check_time",
     "checked_data",
     "follow",
-    "row_weights",
     "successors",
     "successors_to_score",
     "transform",
     "transform_next",
 ]
-
-
-def row_weights(sample_weight, n, all_zero=False):
-    """Weights of n rows: ones if there are none, one number for all; all of them may be 0 only if ``all_zero``."""
-    if sample_weight is None:
-        return np.ones(n)
-    weights = as_numbers("sample_weight", sample_weight)
-    weights = np.full(n, weights) if weights.ndim == 0 else weights
-    nothing = all_zero and weights.shape == (n,) and not weights.any()
-    return weights if nothing else check_weights(weights, n, "in row")
 
 
 def check_terminal(terminal, n):

@@ -14,6 +14,7 @@ import pytest
 from helpers import composition, regression
 
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.checks import check_solver
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import (
@@ -24,7 +25,7 @@ from sk_stormc.problems import (
     SNEProblem,
     check_problem,
 )
-from sk_stormc.solvers import SCGD, SOLVERS, check_solver, minimize
+from sk_stormc.solvers import SCGD, SOLVERS, minimize
 
 RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)  # more than are batches of all components
 

@@ -12,14 +12,8 @@ from sk_stormc import STORMCompositional, minimize
 from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
-from sk_stormc.solvers import (
-    ProblemConstants,
-    equipartition,
-    estimate_constants,
-    storm_parameters,
-    theorem_condition,
-)
 from sk_stormc.solvers.storm import PaperSTORMCompositional
+from sk_stormc.theory import ProblemConstants, equipartition, estimate_constants, storm_parameters, theorem_condition
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
 ONES = ProblemConstants(**dict.fromkeys(NAMES, 1.0))

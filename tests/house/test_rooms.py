@@ -1,0 +1,87 @@
+"""The house: imports run one way, a wing knows no other wing, and each room says what it is for."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import sk_stormc
+
+PACKAGE = Path(sk_stormc.__file__).parent
+# from the bottom up: a room imports from the rows below its own, and from itself
+ROWS = (
+    ("utils",),
+    ("core",),
+    ("engine",),
+    ("theory", "streams"),
+    ("solvers",),
+    ("fitting",),
+    ("portfolio", "embedding", "values"),
+    ("affinities", "datasets", "estimators", "metrics", "penalties", "schedules"),  # public names only
+    ("callbacks", "checks", "plotting"),
+    ("compare",),
+    ("problems",),  # public names only
+    ("__init__",),
+    ("reproduce",),
+    ("__main__",),
+)
+LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
+NAMES_ONLY = ("affinities", "datasets", "estimators", "metrics", "penalties", "problems", "schedules")
+
+
+def room_of(path):
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path):
+    """The modules of the package that a file imports, with those within functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "sk_stormc")
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "sk_stormc":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_run_downwards(path):
+    here = room_of(path)
+    for name in imports(path):
+        parts = name.split(".")
+        there = parts[1] if parts[1] in LEVEL else "__init__"
+        if there == "__init__" and parts[1] == "__version__":
+            continue
+        assert there == here or LEVEL[there] < LEVEL[here], f"{here} imports {name}"
+
+
+def test_every_file_is_in_a_room_of_the_list():
+    assert {room_of(path) for path in FILES} == set(LEVEL)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name == "__init__.py"], ids=lambda path: path.parent.name
+)
+def test_each_room_says_its_idea(path):
+    assert len(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))) > 40
+
+
+@pytest.mark.parametrize("room", NAMES_ONLY)
+def test_public_rooms_have_names_only(room):
+    path = PACKAGE / f"{room}.py"
+    path = path if path.exists() else PACKAGE / room / "__init__.py"
+    assert path.name != "__init__.py" or [file.name for file in path.parent.glob("*.py")] == ["__init__.py"]
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        kinds = (ast.Expr, ast.ImportFrom, ast.Assign)
+        assert isinstance(node, kinds), f"{path}: line {node.lineno} is more than an import"
+
+
+@pytest.mark.parametrize("place", ["docs", "examples", "benchmarks"])
+def test_who_is_outside_imports_no_module_with_an_underscore(place):
+    for path in (PACKAGE.parent / place).rglob("*.py"):
+        for name in imports(path):
+            assert not any(part.startswith("_") and part != "__version__" for part in name.split(".")), (
+                f"{path}: {name}"
+            )
