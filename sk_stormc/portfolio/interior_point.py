@@ -1,0 +1,415 @@
+"""A primal-dual interior-point method for convex functions, hinges and linear constraints of few variables."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+
+SHORTER = 0.95  # of the way to the boundary
+ITERATIONS = 100
+EXACT = 1e-9  # complementarity and residuals, relative to the size of the objective, that end the iterations
+STUCK = 1e-10  # steps that are shorter lead nowhere
+
+
+@dataclass
+class Hinges:
+    """sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_hinges, n_variables), or ndarray of int of shape (n_hinges,)
+        As integers: the one variable that each hinge is of.
+    shift, cost, quadratic : ndarray of shape (n_hinges,)
+        Costs and quadratic costs >= 0.
+    """
+
+    rows: np.ndarray
+    shift: np.ndarray
+    cost: np.ndarray
+    quadratic: np.ndarray
+
+    def at(self, x):
+        """a, where x is."""
+        return (x[self.rows] if self.rows.ndim == 1 else self.rows @ x) + self.shift
+
+    def along(self, dx):
+        """The change of a."""
+        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx
+
+    def transposed(self, v, n):
+        """rows.T @ v, of shape (n,)."""
+        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+
+    def add_square(self, H, weight):
+        """Add rows.T @ diag(weight) @ rows to H."""
+        if self.rows.ndim == 1:
+            H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
+        else:
+            scaled = np.sqrt(weight)[:, None] * self.rows
+            H += scaled.T @ scaled
+
+
+@dataclass
+class Program:
+    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e.
+
+    Attributes
+    ----------
+    smooth : callable
+        ``smooth(x)`` gives value, gradient and Hessian of a convex function; its value is infinite outside its domain.
+    hinges : list of Hinges
+    low, high : ndarray of shape (n_variables,)
+        Infinite where there is no bound. Equal ones are allowed.
+    A, lower, upper : ndarray
+        Of shapes (m, n_variables), (m,), (m,).
+    E, e : ndarray
+        Of shapes (k, n_variables), (k,); rows are independent.
+    """
+
+    smooth: object
+    hinges: list
+    low: np.ndarray
+    high: np.ndarray
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    E: np.ndarray
+    e: np.ndarray
+
+
+@dataclass
+class Solution:
+    """Where the iterations ended.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n_variables,)
+    slope : list of ndarray
+        For each of the hinges, what their costs are multiplied with: the slope of each hinge in a.
+    of_A, of_E : ndarray
+        Multipliers of A x (positive at an upper limit) and of E x = e.
+    n_iter : int
+    done : bool
+        Whether residuals and complementarity are as small as asked for.
+    """
+
+    x: np.ndarray
+    slope: list
+    of_A: np.ndarray
+    of_E: np.ndarray
+    n_iter: int
+    done: bool
+
+
+def interior_point(program, x):
+    """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
+
+    Mehrotra's predictor and corrector. Slacks of all inequalities are variables of their own, so that no feasible
+    start is needed; hinges are inequalities on one more variable each, which is eliminated in closed form.
+
+    Parameters
+    ----------
+    program : Program
+    x : ndarray of shape (n_variables,)
+
+    Returns
+    -------
+    Solution
+    """
+    n, E = len(x), program.E
+    f, g, H0 = program.smooth(x)
+    sides = _sides(program, x, 0.1 + np.abs(g).max())
+    nu = np.zeros(len(E))
+    hinges = [_HingeState.begin(h, x) for h in program.hinges]
+    total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
+    best, done, k, least = None, False, 0, 1e-8  # least: of the centring
+    for k in range(1, ITERATIONS + 1):  # noqa: B007
+        of_x = g + E.T @ nu
+        for side in sides:
+            of_x = of_x + side.transposed(side.dual, n)
+        for h in hinges:
+            of_x = of_x + h.hinge.transposed(h.up, n)
+        off = E @ x - program.e
+        gap = sum(float(side.slack @ side.dual) for side in sides) + sum(h.complementarity() for h in hinges)
+        mu = gap / total if total else 0.0
+        unit = 1.0 + abs(f)
+        infeasible = max([np.abs(off).max(initial=0.0)] + [np.abs(side.residual(x)).max(initial=0.0) for side in sides]
+                         + [h.infeasibility(x) for h in hinges])
+        size = 1.0 + np.abs(x).max(initial=0.0)
+        error = max(gap / unit, np.abs(of_x).max() / (1.0 + np.abs(g).max()), infeasible / size,
+                    max((h.dual_residual() for h in hinges), default=0.0))
+        if best is None or error < best[0]:
+            best = error, x, [h.slope() for h in hinges], _duals(program, sides), nu
+        if error <= EXACT:
+            done = True
+            break
+        K = H0.copy()
+        for side in sides:
+            side.add(K)
+        for h in hinges:
+            h.add(K)
+        solve = _factor(K, E)
+        # predictor
+        step = _direction(program, sides, hinges, solve, of_x, off, x, 0.0, None)
+        a_p, a_d = _lengths(sides, hinges, step)
+        after = sum(side.after(s, a_p, a_d) for side, s in zip(sides, step.sides, strict=True))
+        after += sum(h.after(s, a_p, a_d) for h, s in zip(hinges, step.hinges, strict=True))
+        sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
+        step = _direction(program, sides, hinges, solve, of_x, off, x, sigma * mu, step)
+        a_p, a_d = _lengths(sides, hinges, step)
+        a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        # the smooth part may leave its domain, and a step along which its gradient turns round is too long
+        curved = a_p
+        while curved > STUCK:
+            f_new, g_new, H_new = program.smooth(x + curved * step.x)
+            if np.isfinite(f_new) and np.isfinite(g_new).all():
+                linear = g + curved * (H0 @ step.x)
+                miss = np.abs(g_new - linear).max()
+                if miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4:
+                    break
+            curved *= 0.5
+        else:
+            break
+        # where the smooth part bends, the way to the solution is followed more closely
+        least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
+        a_d = a_d if curved == a_p else min(a_d, curved)
+        a_p = curved
+        if max(a_p, a_d) < STUCK:
+            break
+        x = x + a_p * step.x
+        f, g, H0 = f_new, g_new, H_new
+        nu = nu + a_d * step.nu
+        for side, s in zip(sides, step.sides, strict=True):
+            side.slack, side.dual = side.slack + a_p * s[0], side.dual + a_d * s[1]
+        for h, s in zip(hinges, step.hinges, strict=True):
+            h.move(s, a_p, a_d)
+    _, x, slope, of_A, nu = best
+    return Solution(x, slope, of_A, nu, k, done)
+
+
+@dataclass
+class _Step:
+    x: np.ndarray
+    nu: np.ndarray
+    sides: list
+    hinges: list
+
+
+def _direction(program, sides, hinges, solve, of_x, off, x, target, before):
+    """Newton's step to complementarity ``target``, corrected by the products of the step ``before``."""
+    n = len(x)
+    right = -of_x
+    rs = []
+    for i, side in enumerate(sides):
+        cross = 0.0 if before is None else before.sides[i][0] * before.sides[i][1]
+        comp = side.slack * side.dual - target + cross
+        miss = side.residual(x)
+        rs.append((comp, miss))
+        right = right + side.transposed((comp - side.dual * miss) / side.slack, n)
+    hs = []
+    for i, h in enumerate(hinges):
+        r, rest = h.right(x, target, None if before is None else before.hinges[i])
+        hs.append(rest)
+        right = right + h.hinge.transposed(r, n)
+    dx, dnu = solve(right, -off)
+    found = []
+    for side, (comp, miss) in zip(sides, rs, strict=True):
+        ds = -miss - side.along(dx)
+        found.append((ds, -(comp + side.dual * ds) / side.slack))
+    of_hinges = [h.step(dx, rest) for h, rest in zip(hinges, hs, strict=True)]
+    return _Step(dx, dnu, found, of_hinges)
+
+
+def _lengths(sides, hinges, step):
+    """The longest steps in slacks and in multipliers that keep all of them positive."""
+    a_p = a_d = 1.0 / SHORTER
+    for side, (ds, dz) in zip(sides, step.sides, strict=True):
+        a_p, a_d = min(a_p, _longest(side.slack, ds)), min(a_d, _longest(side.dual, dz))
+    for h, s in zip(hinges, step.hinges, strict=True):
+        p, d = h.longest(s)
+        a_p, a_d = min(a_p, p), min(a_d, d)
+    return a_p, a_d
+
+
+def _longest(value, change):
+    falling = change < 0
+    return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
+
+
+def _factor(K, E):
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b), with K made positive definite where it is not."""
+    # what E x = e decides needs no curvature: with this on both sides the solution is the same
+    weight = float(np.mean(np.diag(K))) or 1.0
+    K = K + np.finfo(float).eps * weight * np.eye(len(K))
+    K = K + weight * E.T @ E
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(K), 1e-16 * np.diag(K).max()))
+    scaled = K * scale[:, None] * scale
+    ridge = 1e-14
+    while True:
+        try:
+            factor = cho_factor(scaled + ridge * np.eye(len(K)), lower=True, check_finite=False)
+            break
+        except np.linalg.LinAlgError:
+            ridge *= 100
+
+    def apply(v):
+        first = scale * cho_solve(factor, scale * v, check_finite=False)
+        # once more, on what the ridge and rounding have left
+        return first + scale * cho_solve(factor, scale * (v - K @ first), check_finite=False)
+
+    if not len(E):
+        return lambda a, b: (apply(a), np.zeros(0))
+    KE = np.column_stack([apply(row) for row in E])
+    S = E @ KE
+
+    def solve(a, b):
+        a = a + weight * E.T @ b
+        first = apply(a)
+        dnu = np.linalg.lstsq(S, E @ first - b, rcond=1e-13)[0]
+        return first - KE @ dnu, dnu
+
+    return solve
+
+
+class _Side:
+    """Inequalities sign * (rows x) + slack = bound with slack > 0: one side of the bounds, or of A x."""
+
+    def __init__(self, rows, sign, bound, x, price, which):
+        self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
+        room = bound - sign * self._product(x)
+        self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
+        self.dual = np.full(len(bound), price)
+
+    def _product(self, x):
+        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
+
+    def along(self, dx):
+        return self.sign * self._product(dx)
+
+    def residual(self, x):
+        return self.along(x) + self.slack - self.bound
+
+    def transposed(self, v, n):
+        v = self.sign * v
+        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+
+    def add(self, K):
+        weight = self.dual / self.slack
+        if self.rows.ndim == 1:
+            K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
+        else:
+            K += self.rows.T @ (weight[:, None] * self.rows)
+
+    def after(self, s, a_p, a_d):
+        return float((self.slack + a_p * s[0]) @ (self.dual + a_d * s[1]))
+
+
+def _sides(program, x, price):
+    """The inequalities of a program; those without a limit are left out."""
+    found = []
+    for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
+        there = np.flatnonzero(np.isfinite(limit))
+        if there.size:
+            found.append(_Side(there, sign, sign * limit[there], x, price, (name, there)))
+    for name, limit, sign in (("lower", program.lower, -1.0), ("upper", program.upper, 1.0)):
+        there = np.flatnonzero(np.isfinite(limit))
+        if there.size:
+            found.append(_Side(program.A[there], sign, sign * limit[there], x, price, (name, there)))
+    return found
+
+
+def _duals(program, sides):
+    of_A = np.zeros(len(program.A))
+    for side in sides:
+        name, there = side.which
+        if name in ("lower", "upper"):
+            of_A[there] += side.sign * side.dual
+    return of_A
+
+
+@dataclass
+class _HingeState:
+    """z >= a, z >= 0 with costs on z: slacks s = z - a and z itself, multipliers ``up`` and ``down``."""
+
+    hinge: Hinges
+    z: np.ndarray
+    s: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
+
+    @classmethod
+    def begin(cls, hinge, x):
+        a = hinge.at(x)
+        room = max(float(np.abs(a).mean()), 0.1)
+        z = np.maximum(a, 0) + room
+        price = hinge.cost + 2 * hinge.quadratic * z
+        return cls(hinge, z, z - a, 0.5 * price + 1e-300, 0.5 * price + 1e-300)
+
+    def price(self):
+        return self.hinge.cost + 2 * self.hinge.quadratic * self.z
+
+    def complementarity(self):
+        return float(self.s @ self.up + self.z @ self.down)
+
+    def infeasibility(self, x):
+        return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
+
+    def dual_residual(self):
+        p = self.price()
+        return float(np.abs(p - self.up - self.down).max(initial=0.0) / max(p.max(initial=0.0), 1e-300))
+
+    def slope(self):
+        return self.up
+
+    def _weights(self):
+        d1, d2 = self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
+        return d1, d2
+
+    def add(self, K):
+        d1, d2 = self._weights()
+        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
+
+    def right(self, x, target, before):
+        """What the elimination of z puts on the right, in units of a, and what `step` needs."""
+        d1, d2 = self._weights()
+        cross_s = 0.0 if before is None else before[1] * before[2]
+        cross_z = 0.0 if before is None else before[0] * before[3]
+        comp_s = self.s * self.up - target + cross_s
+        comp_z = self.z * self.down - target + cross_z
+        miss = self.z - self.hinge.at(x) - self.s  # s = z - a is to hold: ds = dz - da + miss
+        of_z = self.price() - self.up - self.down
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
+        # dup = -(comp_s + up (dz - da + miss)) / s
+        const_up = -(comp_s + self.up * miss) / self.s
+        const_down = -comp_z / self.z
+        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
+        c = -of_z + const_up + const_down
+        # dup = const_up - d1 dz + d1 da
+        r = const_up - d1 * c / (d1 + d2)
+        return -r, (d1, d2, c, const_up, const_down, miss)
+
+    def step(self, dx, rest):
+        d1, d2, c, const_up, const_down, miss = rest
+        da = self.hinge.along(dx)
+        dz = (c + d1 * da) / (d1 + d2)
+        dup = const_up - d1 * dz + d1 * da
+        ddown = const_down - self.down / self.z * dz
+        return dz, dz - da + miss, dup, ddown
+
+    def longest(self, step):
+        dz, ds, dup, ddown = step
+        return (
+            min(_longest(self.z, dz), _longest(self.s, ds)),
+            min(_longest(self.up, dup), _longest(self.down, ddown)),
+        )
+
+    def after(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        return float((self.s + a_p * ds) @ (self.up + a_d * dup) + (self.z + a_p * dz) @ (self.down + a_d * ddown))
+
+    def move(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        self.z, self.s = self.z + a_p * dz, self.s + a_p * ds
+        self.up, self.down = self.up + a_d * dup, self.down + a_d * ddown

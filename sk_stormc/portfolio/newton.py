@@ -1,0 +1,359 @@
+"""The second-order method of the portfolios, ``solver="newton"``: for few assets whose returns are in memory.
+
+A risk is written as a smooth function, or by hinges, of the centred returns, and the mean return as a linear term. So a
+shift of all returns changes the linear term alone. Returns and weights are measured in units of their own, so that the
+program is about numbers of size one whatever the unit of the returns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import xlogy
+
+from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.interior_point import Hinges, Program, interior_point
+from sk_stormc.portfolio.turnover import Turnover
+
+__all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
+
+LARGEST = 500  # assets, beyond which Hessians are dear
+MEMORY = 2**26  # entries of the returns, half a gigabyte
+COLDEST = 1e-7  # the smallest temperature of EVaR, in deviations of the portfolio's return
+ON_BOUND = 1e-8  # weights nearer to a bound than this, relative to the largest weight, are put on it
+AROUND = 2.0  # radius within which a gap holds where weights have no bounds, relative to the largest weight
+
+
+@dataclass
+class NewtonFit:
+    """What the method found.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_assets,)
+    value : float
+        The objective there.
+    gap : float
+        The objective is above its minimum by this much at most. Where bounds and budget leave weights free, this holds
+        among weights up to three times the largest.
+    n_iter : int
+    """
+
+    weights: np.ndarray
+    value: float
+    gap: float
+    n_iter: int
+
+
+def can_solve(returns, penalty):
+    """Whether the assets are few, the returns in memory, and the penalty one of this library."""
+    known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover))
+    return known and isinstance(returns, np.ndarray) and returns.shape[1] <= LARGEST and returns.size <= MEMORY
+
+
+def solve_portfolio(problem, penalty, start):
+    """Minimise a portfolio's objective.
+
+    Parameters
+    ----------
+    problem : PortfolioProblem
+        Of any risk measure.
+    penalty : object of `sk_stormc.penalties`, Turnover or None
+        On the weights.
+    start : ndarray of shape (n_assets,)
+        Feasible weights. They are returned where nothing better is found.
+
+    Returns
+    -------
+    NewtonFit
+    """
+    limits = Limits.of(penalty, problem.returns.shape[1])
+    before = problem.value_at(start)
+    forced = limits.forced()
+    if forced is not None:
+        return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
+    scaled = Scaled.of(problem, limits)
+    found = None
+    if problem.risk_measure == "evar":
+        program, x = scaled.program(start, _largest_loss)
+        found = interior_point(program, x)
+        found = found if _is_allowed(found.of_A, scaled.p, problem.allowed) else None
+    if found is None:
+        program, x = scaled.program(start, MEASURES[problem.risk_measure])
+        found = interior_point(program, x)
+    w = limits.land(found.x[: limits.n] * scaled.size, penalty)
+    value = problem.value_at(w)
+    if not value <= before:
+        w, value = np.asarray(start, float), before
+    gap = scaled.gap(program, found, w, value)
+    return NewtonFit(w, value, gap, found.n_iter)
+
+
+@dataclass
+class Limits:
+    """Bounds, budget, l1 norm and cost of trades of a penalty, for n weights."""
+
+    n: int
+    low: np.ndarray
+    high: np.ndarray
+    budget: float | None
+    l1: float
+    previous: np.ndarray
+    cost: np.ndarray
+
+    @classmethod
+    def of(cls, penalty, n):
+        """Those of a penalty or of None."""
+        previous, cost = np.zeros(n), np.zeros(n)
+        if isinstance(penalty, Turnover):
+            previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, n), penalty.box
+        if isinstance(penalty, Simplex):
+            return cls(n, np.zeros(n), np.full(n, np.inf), penalty.total, 0.0, previous, cost)
+        if isinstance(penalty, Box):
+            low, high = (np.broadcast_to(bound, n).astype(float) for bound in (penalty.low, penalty.high))
+            return cls(n, low, high, penalty.budget, penalty.alpha, previous, cost)
+        l1 = 0.0 if penalty is None else penalty.alpha
+        return cls(n, np.full(n, -np.inf), np.full(n, np.inf), None, l1, previous, cost)
+
+    def forced(self):
+        """The only weights that are allowed, where there is no choice; else None."""
+        if self.n == 1 and self.budget is not None:
+            return np.array([self.budget])
+        if (self.low == self.high).all():
+            return self.low.copy()
+        for bound in (self.low, self.high) if self.budget is not None else ():
+            total = bound.sum()
+            if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(1.0, np.abs(bound).sum()):
+                return bound.copy()
+        return None
+
+    def size(self):
+        """A typical weight, as bounds and budget say; None where they do not."""
+        finite = np.concatenate([bound[np.isfinite(bound)] for bound in (self.low, self.high)])
+        largest = np.abs(finite).max(initial=0.0)
+        if self.budget:
+            bounded = largest and np.isfinite(self.low + self.high).all()
+            return min(abs(self.budget), largest) if bounded else abs(self.budget)
+        return largest or None
+
+    def land(self, w, penalty):
+        """Feasible weights beside w, on the bounds and the kinks that they are at but for rounding."""
+        near = ON_BOUND * max(np.abs(w).max(), 1e-300)
+        kinks = [self.low, self.high] + [np.zeros(self.n)] * bool(self.l1) + [self.previous] * bool(self.cost.any())
+        for kink in kinks:
+            w = np.where(np.abs(w - kink) <= near, kink, w)
+        return w if penalty is None else penalty.project(w)
+
+
+@dataclass
+class Scaled:
+    """A portfolio's objective over ``unit_of_value``, in v = w / size and returns over their typical deviation.
+
+    Attributes
+    ----------
+    Q : ndarray of shape (n_periods, n_assets)
+        The centred returns over their unit.
+    p : ndarray of shape (n_periods,)
+        Weights of the periods, of sum 1.
+    drift : ndarray of shape (n_assets,)
+        What a unit of v earns.
+    price : float
+        Of the risk of Q v.
+    """
+
+    problem: object
+    limits: Limits
+    Q: np.ndarray
+    p: np.ndarray
+    drift: np.ndarray
+    price: float
+    rate: float  # of the exponents of entropic risk
+    size: float
+    unit_of_value: float
+    offset: float  # of the objective, which all feasible weights have
+
+    @classmethod
+    def of(cls, problem, limits):
+        """The objective of a problem."""
+        R = np.asarray(problem.returns, float)
+        p = np.full(len(R), 1 / len(R)) if problem.weights is None else np.asarray(problem.weights, float)
+        mean = p @ R
+        Q = R - mean
+        deviation = np.sqrt(p @ Q**2)
+        varying = deviation > 1e-13 * np.abs(R).max(axis=0)
+        Q[:, ~varying] = 0.0
+        unit = float(np.median(deviation[varying])) if varying.any() else float(np.abs(mean).max()) or 1.0
+        Q /= unit
+        measure, price = problem.risk_measure, problem._price
+        size = limits.size() or np.inf
+        if limits.budget is None and measure in ("variance", "semivariance", "entropic"):
+            # where the risk alone sets the size of the weights, it may be far below the bounds
+            reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
+            size = min(size, reward / (unit * price)) if ((limits.low <= 0) & (limits.high >= 0)).all() else size
+        of_return = unit * size
+        # a risk that is quadratic in the weights counts by its size
+        ratio = price * of_return if measure in ("variance", "semivariance", "entropic") else price
+        earned = 1.0 if measure == "entropic" else problem._gain + price * (measure in ("cvar", "evar"))
+        offset = 0.0
+        if limits.budget is not None:
+            middle = float(np.median(mean))
+            offset, mean = -earned * middle * limits.budget, mean - middle
+        drift = earned * mean / unit
+        rate, ratio = ratio, 1.0 if measure == "entropic" else ratio
+        norm = max(1.0, ratio, float(np.abs(drift).max()))
+        return cls(problem, limits, Q, p, drift / norm, ratio / norm, rate, size, of_return * norm, offset)
+
+    def program(self, start, measure):
+        """The `Program` of one of the measures below, and where it begins."""
+        limits, n = self.limits, self.limits.n
+        v = start / self.size
+        smooth, hinges, level, least, rows = measure(self, v)
+        each, kinks = np.arange(n), []
+        of_l1 = limits.l1 * self.size / self.unit_of_value
+        of_trade = limits.cost * self.size / self.unit_of_value
+        slope = np.zeros(n)
+        for cost, at in ((np.full(n, of_l1), np.zeros(n)), (of_trade, limits.previous / self.size)):
+            if cost.any():  # |v - at| = 2 max(v - at, 0) - (v - at)
+                kinks.append(Hinges(each, -at, 2 * cost, np.zeros(n)))
+                slope = slope - cost
+        low, high = limits.low / self.size, limits.high / self.size
+        fixed = np.flatnonzero(low == high)
+        E = [np.eye(n)[fixed]] if fixed.size else []
+        e = [low[fixed]] if fixed.size else []
+        low, high = np.where(low == high, -np.inf, low), np.where(limits.low == limits.high, np.inf, high)
+        if limits.budget is not None:
+            E.append(np.ones((1, n)))
+            e.append([limits.budget / self.size])
+        E, e = np.concatenate([*E, np.zeros((0, n))]), np.concatenate([*e, np.zeros(0)])
+        x, m = v, n
+        if level is not None:
+            x, m, slope = np.append(v, level), n + 1, np.append(slope, 0.0)
+            low, high, E = np.append(low, least), np.append(high, np.inf), np.pad(E, ((0, 0), (0, 1)))
+
+        def whole(x):
+            f, g, H = smooth(x)
+            return f + slope @ x, g + slope, H
+
+        A = np.zeros((0, m)) if rows is None else rows
+        return Program(whole, hinges + kinks, low, high, A, np.full(len(A), -np.inf), np.zeros(len(A)), E, e), x
+
+    def gap(self, program, found, w, value):
+        """An upper bound of value - minimum, from the multipliers that were found."""
+        x = found.x
+        f, g, _ = program.smooth(x)
+        bound, c = f - g @ x, g + program.E.T @ found.of_E
+        c = c + program.A.T @ found.of_A  # whose limits are 0
+        bound -= found.of_E @ program.e
+        for hinge, slope in zip(program.hinges, found.slope, strict=True):
+            over = np.maximum(slope - hinge.cost, 0)
+            slope = np.where((over > 0) & (hinge.quadratic == 0), hinge.cost, slope)
+            over = np.where(hinge.quadratic > 0, over, 0)
+            bound += slope @ hinge.shift - (over**2 / np.maximum(4 * hinge.quadratic, 1e-300)).sum()
+            c = c + hinge.transposed(slope, len(x))
+        largest = AROUND * np.abs(x).max()
+        low, high = (np.where(np.isfinite(b), b, x + s * largest) for b, s in ((program.low, -1), (program.high, 1)))
+        low[self.limits.n :] = np.where(np.isfinite(program.low[self.limits.n :]), 0.0, low[self.limits.n :])
+        bound += np.minimum(c * low, c * high).sum()
+        constant = self.limits.l1 * 0.0 + float(
+            np.sum(self.limits.cost * self.limits.previous)
+        )  # of |v - at| = 2 max(v - at, 0) - (v - at)
+        return value - (bound * self.unit_of_value + constant + self.offset)
+
+
+# the measures: value, gradient and Hessian of what is smooth, hinges, where the level begins, and its least value
+
+
+def _linear(c):
+    H = np.zeros((len(c), len(c)))
+    return lambda x: (float(c @ x), c, H)
+
+
+def _variance(scaled, v):
+    H = 2 * scaled.price * (scaled.Q.T * scaled.p) @ scaled.Q
+
+    def smooth(v):
+        Hv = H @ v
+        return float(0.5 * v @ Hv - scaled.drift @ v), Hv - scaled.drift, H
+
+    return smooth, [], None, None, None
+
+
+def _semivariance(scaled, v):
+    n = len(scaled.p)
+    return _linear(-scaled.drift), [Hinges(-scaled.Q, np.zeros(n), np.zeros(n), scaled.price * scaled.p)], None, None, None
+
+
+def _entropic(scaled, v):
+    rate = scaled.rate
+
+    def smooth(v):
+        e = -rate * (scaled.Q @ v)
+        top = e.max()
+        q = scaled.p * np.exp(e - top)
+        total = q.sum()
+        q /= total
+        G = q @ scaled.Q
+        H = rate * ((scaled.Q.T * q) @ scaled.Q - np.outer(G, G))
+        value = scaled.price * (np.log(total) + top) / rate - scaled.drift @ v
+        return float(value), -scaled.price * G - scaled.drift, scaled.price * H
+
+    return smooth, [], None, None, None
+
+
+def _cvar(scaled, v):
+    n, tail = len(scaled.p), 1 - scaled.problem.confidence
+    rows = np.column_stack([-scaled.Q, -np.ones(n)])
+    level = float(np.quantile(-(scaled.Q @ v), scaled.problem.confidence))
+    hinges = [Hinges(rows, np.zeros(n), scaled.price * scaled.p / tail, np.zeros(n))]
+    return _linear(np.append(-scaled.drift, scaled.price)), hinges, level, -np.inf, None
+
+
+def _evar(scaled, v):
+    Q, p, allowed = scaled.Q, scaled.p, scaled.problem.allowed
+    n = Q.shape[1]
+
+    def smooth(x):
+        v, t = x[:-1], x[-1]
+        if t <= 0:
+            return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
+        e = -(Q @ v) / t
+        top = e.max()
+        q = p * np.exp(e - top)
+        total = q.sum()
+        q /= total
+        log_mean, G, middle = np.log(total) + top, q @ Q, q @ e
+        value = -scaled.drift @ v + scaled.price * t * (log_mean + allowed)
+        g = np.append(-scaled.drift - scaled.price * G, scaled.price * (log_mean + allowed - middle))
+        H = np.empty((n + 1, n + 1))
+        H[:n, :n] = (Q.T * q) @ Q - np.outer(G, G)
+        H[:n, n] = H[n, :n] = (q * (e - middle)) @ Q
+        H[n, n] = q @ (e - middle) ** 2
+        return float(value), g, scaled.price / t * H
+
+    deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
+    return smooth, [], deviation, COLDEST, None
+
+
+def _largest_loss(scaled, v):
+    """What EVaR is where its temperature is 0: the level is the largest loss."""
+    losses = -(scaled.Q @ v)
+    rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
+    level = float(losses.max() + 0.1 * np.ptp(losses))
+    return _linear(np.append(-scaled.drift, scaled.price)), [], level, -np.inf, rows
+
+
+def _is_allowed(q, p, allowed):
+    """Whether a reweighting of the periods is one of those over which EVaR is the largest mean loss."""
+    total = q.sum()
+    if not total > 0:
+        return False
+    q = np.maximum(q / total, 0)
+    return float(xlogy(q, q / np.maximum(p, 1e-300)).sum()) <= allowed
+
+
+MEASURES = {
+    "variance": _variance,
+    "semivariance": _semivariance,
+    "entropic": _entropic,
+    "cvar": _cvar,
+    "evar": _evar,
+}
