@@ -99,8 +99,8 @@ class GraphLaplacian(Metric):
     iterations : int
         Of the conjugate gradients.
     near : NearField, default=None
-        That of a run: its ``attraction(x)`` gives the weights c of the edges and their sums for each point. None takes a
-        new one each time.
+        That of a run: its ``attraction(x)`` gives the weights c of the edges and their sums for each point. None takes
+        a new one each time.
 
     Notes
     -----
