@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -14,18 +17,30 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
+from sk_stormc.portfolio.handover import (
+    PATIENCE,
+    by_newton,
+    finish_by_newton,
+    hands_over,
+    in_memory,
+    slope_gap,
+    warn_of_newton,
+)
 from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
-from sk_stormc.solvers import StopReason
+from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool, row_weights
+from sk_stormc.utils.validation import check_bool, check_choice, row_weights
+from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
+
+TOL = 1e-4  # of solver="newton", as of the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -195,6 +210,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         problem = self._problem(returns, sample_weight, penalty, metric="variance")
+        if solver == "newton":
+            in_memory(returns, penalty)
+            result, gap = by_newton(problem, penalty, TOL if self.tol is None else self.tol)
+            validate_data(self, X, skip_check_array=True)
+            self.weights_, self.dual_gap_ = problem.weights_of(result.x).astype(dtype, copy=False), gap
+            self._keep(solver, result)
+            warn_of_newton(result, gap, TOL if self.tol is None else self.tol)
+            return self
         solver.accept(problem)
         x0 = None
         if self.warm_start and hasattr(self, "weights_"):
@@ -213,17 +236,28 @@ class CompositionalPortfolio(CompositionalEstimator):
             verbose=self.verbose,
             attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
         )
-        staged = isinstance(problem, TailRiskProblem)
-        if staged:
-            result, self.dual_gap_ = run_in_stages(run, solver, problem, x0)
-        else:
-            result = run(solver, problem, x0, first_residual=first_residual)
-            vars(self).pop("dual_gap_", None)
+        staged, ends_well = isinstance(problem, TailRiskProblem), False
+        handing = hands_over(solver, returns, penalty)
+        running = clone(solver).set_params(max_iter=PATIENCE) if handing else solver
+        with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
+            if staged:
+                result, gap = run_in_stages(run, running, problem, x0)
+            else:
+                result = run(running, problem, x0, first_residual=first_residual)
+                gap = slope_gap(problem, penalty, result.x)
+        first_residual = result.state.first_residual
+        if handing:
+            result, gap, ends_well = finish_by_newton(result, gap, problem, penalty, solver.tol)
+        for warning in () if ends_well else said:
+            warn(str(warning.message), warning.category)
+        self.dual_gap_ = gap
         validate_data(self, X, skip_check_array=True)  # names and number of the assets
         self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
-        self._tol_is_of = fit.progress, result.state.first_residual
+        self._tol_is_of = fit.progress, first_residual
         self._keep(solver, result, fit)
         fit.end()
+        if ends_well:
+            return self
         if staged and result.stop_reason != StopReason.INTERRUPTED:
             warn_of_a_gap(result, self.dual_gap_, solver.tol)
             return self
@@ -397,6 +431,15 @@ class CompositionalPortfolio(CompositionalEstimator):
             metric=metric,
             **tail,
         )
+
+    def _make_solver(self):
+        """The solver to run; the name "newton" stands for itself."""
+        if isinstance(self.solver, str):
+            check_choice("solver", self.solver, (*SOLVERS, "newton"))
+        if not isinstance(self.solver, str) or self.solver != "newton":
+            return super()._make_solver()
+        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
+        return "newton"
 
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost

@@ -11,6 +11,7 @@ SHORTER = 0.95  # of the way to the boundary
 ITERATIONS = 100
 EXACT = 1e-9  # complementarity and residuals, relative to the size of the objective, that end the iterations
 STUCK = 1e-10  # steps that are shorter lead nowhere
+PATIENCE = 30  # iterations without a smaller error, after which rounding is all that is left
 
 
 @dataclass
@@ -125,7 +126,7 @@ def interior_point(program, x):
     hinges = [_HingeState.begin(h, x) for h in program.hinges]
     total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
     best, done, k, least = None, False, 0, 1e-8  # least: of the centring
-    for k in range(1, ITERATIONS + 1):  # noqa: B007
+    for k in range(1, ITERATIONS + 1):
         of_x = g + E.T @ nu
         for side in sides:
             of_x = of_x + side.transposed(side.dual, n)
@@ -135,15 +136,24 @@ def interior_point(program, x):
         gap = sum(float(side.slack @ side.dual) for side in sides) + sum(h.complementarity() for h in hinges)
         mu = gap / total if total else 0.0
         unit = 1.0 + abs(f)
-        infeasible = max([np.abs(off).max(initial=0.0)] + [np.abs(side.residual(x)).max(initial=0.0) for side in sides]
-                         + [h.infeasibility(x) for h in hinges])
+        infeasible = max(
+            [np.abs(off).max(initial=0.0)]
+            + [np.abs(side.residual(x)).max(initial=0.0) for side in sides]
+            + [h.infeasibility(x) for h in hinges]
+        )
         size = 1.0 + np.abs(x).max(initial=0.0)
-        error = max(gap / unit, np.abs(of_x).max() / (1.0 + np.abs(g).max()), infeasible / size,
-                    max((h.dual_residual() for h in hinges), default=0.0))
+        error = max(
+            gap / unit,
+            np.abs(of_x).max() / (1.0 + np.abs(g).max()),
+            float(np.abs(of_x) @ np.abs(x)) / unit,
+            infeasible / size,
+            max((h.dual_residual() for h in hinges), default=0.0),
+        )
         if best is None or error < best[0]:
+            since = k
             best = error, x, [h.slope() for h in hinges], _duals(program, sides), nu
-        if error <= EXACT:
-            done = True
+        if error <= EXACT or k - since > PATIENCE:
+            done = error <= EXACT
             break
         K = H0.copy()
         for side in sides:
@@ -167,7 +177,10 @@ def interior_point(program, x):
             if np.isfinite(f_new) and np.isfinite(g_new).all():
                 linear = g + curved * (H0 @ step.x)
                 miss = np.abs(g_new - linear).max()
-                if miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4:
+                straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
+                # without inequalities the value itself falls along Newton's step
+                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ step.x), 0.0) + EXACT * 1e-4 * unit
+                if straight and lower:
                     break
             curved *= 0.5
         else:

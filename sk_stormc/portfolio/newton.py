@@ -279,7 +279,13 @@ def _variance(scaled, v):
 
 def _semivariance(scaled, v):
     n = len(scaled.p)
-    return _linear(-scaled.drift), [Hinges(-scaled.Q, np.zeros(n), np.zeros(n), scaled.price * scaled.p)], None, None, None
+    return (
+        _linear(-scaled.drift),
+        [Hinges(-scaled.Q, np.zeros(n), np.zeros(n), scaled.price * scaled.p)],
+        None,
+        None,
+        None,
+    )
 
 
 def _entropic(scaled, v):

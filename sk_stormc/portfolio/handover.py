@@ -1,0 +1,148 @@
+"""When a fit of few assets goes on by the second-order method, and what is known of how far the minimum is."""
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.engine.results import SolverResult, changed, outcome
+from sk_stormc.portfolio.newton import can_solve, solve_portfolio
+from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
+from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["PATIENCE", "by_newton", "finish_by_newton", "hands_over", "in_memory", "slope_gap", "spread", "warn_of_newton"]
+
+PATIENCE = 200  # iterations of "storm-c" before a fit of few assets goes on by Newton's method
+ROUNDING = 1e-9  # of the objective's size: no smaller gap can be told from 0
+OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
+
+
+def hands_over(solver, returns, penalty):
+    """Whether a fit is one that goes on by Newton's method where the solver has not come to an end.
+
+    The solver is "storm-c" with no budget of the user's and a tolerance above 0; the assets are few and the returns in
+    memory.
+    """
+    free = type(solver) is SOLVERS["storm-c"] and solver.max_iter is None and solver.max_ifo is None and solver.tol
+    return bool(free) and can_solve(returns, penalty)
+
+
+def in_memory(returns, penalty):
+    """Raise a ValueError where ``solver="newton"`` cannot take the data or the penalty."""
+    if not can_solve(returns, penalty):
+        raise ValueError(
+            "solver='newton' takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "
+            f"got {type(returns).__name__} of shape {returns.shape}: use solver='storm-c'"
+        )
+
+
+def spread(problem, penalty, w):
+    """What gaps are measured by: the risk of w about its mean, or that of equal weights where w has none.
+
+    It depends neither on a shift of the returns nor on assets that do not vary.
+    """
+    equal = np.full(len(w), 1 / len(w))
+    if penalty is not None:
+        equal = penalty.project(equal)
+    for weights in (w, equal):
+        y = np.asarray(problem.returns @ weights, float)
+        p = problem.weights
+        middle = float(np.average(y, weights=p))
+        deviation = float(np.sqrt(np.average((y - middle) ** 2, weights=p)))
+        if deviation > 1e-12 * max(abs(middle), 1e-300):
+            quadratic = problem.risk_measure in ("variance", "semivariance")
+            return problem._price * deviation**2 if quadratic else deviation
+    return abs(float(problem.value_at(w)))
+
+
+def slope_gap(problem, penalty, w):
+    """By how much the objective of a smooth risk is above its minimum at most: c @ (w - s) + R(w) - R(s) over all s.
+
+    c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
+    """
+    c = np.asarray(problem.gradient(w), float)
+    w = np.asarray(w, float)
+    scale = np.asarray(problem._inverse_variance(), float)
+    finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
+    if finite is None:
+        return np.nan
+    step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
+    best = finite.prox(-step * c, step)
+    value = 0.0 if penalty is None else penalty.value(w)
+    return float(c @ (w - best)) + value - finite.value(best)
+
+
+def by_newton(problem, penalty, tol):
+    """The fit of ``solver="newton"``: the result of a run, and the gap."""
+    start = np.full(problem.returns.shape[1], 1 / problem.returns.shape[1])
+    start = np.zeros_like(start) if penalty is None else penalty.project(start)
+    found = solve_portfolio(problem, penalty, start)
+    ifo, evaluations = _charged(problem, found.n_iter)
+    reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
+    result = SolverResult(
+        x=problem.start_at(found.weights),
+        fun=found.value,
+        loss_curve=np.array([problem.value_at(start), found.value]),
+        ifo=np.array([0, ifo]),
+        record_iterations=np.array([0, found.n_iter]),
+        n_evaluations=evaluations,
+        residual=np.nan,
+        n_guarded=0,
+        state=None,
+        **outcome(found.n_iter, reason),
+    )
+    return result, found.gap
+
+
+def finish_by_newton(result, gap, problem, penalty, tol):
+    """A result that goes on by Newton's method where it has not converged or its gap is not small.
+
+    Returns
+    -------
+    result : SolverResult
+    gap : float
+    done : bool
+        Whether the gap is small now, which leaves nothing to warn of.
+    """
+    w = problem.weights_of(result.x)
+    size = spread(problem, penalty, w)
+    converged = result.stop_reason == StopReason.CONVERGED
+    if result.stop_reason in OVER or (converged and _reason(gap, tol, size, result.fun) == StopReason.CONVERGED):
+        return result, gap, False
+    start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
+    found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))
+    ifo, evaluations = _charged(problem, found.n_iter)
+    n_iter = result.n_iter + found.n_iter
+    result = changed(
+        result,
+        x=problem.start_at(found.weights),
+        fun=found.value,
+        n_iter=n_iter,
+        loss_curve=np.append(result.loss_curve, found.value),
+        ifo=np.append(result.ifo, result.ifo[-1] + ifo),
+        record_iterations=np.append(result.record_iterations, n_iter),
+        n_evaluations={kind: count + evaluations[kind] for kind, count in result.n_evaluations.items()},
+        stop_reason=_reason(found.gap, tol, spread(problem, penalty, found.weights), found.value),
+    )
+    return result, found.gap, result.stop_reason == StopReason.CONVERGED
+
+
+def warn_of_newton(result, gap, tol):
+    """Warn where Newton's method, too, has ended with a gap above tol."""
+    if result.stop_reason == StopReason.MAX_ITER:
+        warn(
+            f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective "
+            f"{result.fun:.6g} may be above its minimum by up to {gap:.2g}, where tol={tol:g} of its spread was asked "
+            "for. Add bounds or a budget, or raise tol.",
+            ConvergenceWarning,
+        )
+
+
+def _reason(gap, tol, size, value):
+    small = abs(gap) <= max(tol, 1e-7) * size + ROUNDING * abs(value) * 1e-3
+    return StopReason.CONVERGED if small else StopReason.MAX_ITER
+
+
+def _charged(problem, n_iter):
+    """IFO and evaluations of iterations that take all components twice, for the gradient and for the Hessian."""
+    m, n = problem.n_inner, problem.n_outer
+    return 2 * n_iter * (2 * m + n), {"inner": 2 * n_iter * m, "jacobian": 2 * n_iter * m, "outer": 2 * n_iter * n}
