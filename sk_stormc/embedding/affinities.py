@@ -10,7 +10,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
-from sk_stormc.embedding.neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
+from sk_stormc.embedding.neighbors import (
+    as_search,
+    fewest_neighbors,
+    fit_search,
+    neighbors_of_each,
+    warn_of_long_search,
+)
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
@@ -233,8 +239,7 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     ValueError
         For a search that is not a fitted one, and a perplexity below 1.
     """
-    if not hasattr(search, "_fit_X"):
-        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
+    search = as_search(search)
     check_number("perplexity", perplexity, low=1)
     if search.metric == "precomputed" and sparse.issparse(search._fit_X):
         graph = search._fit_X

@@ -73,6 +73,8 @@ def place(X, search, embedding, perplexity):
 
 def _found(X, search, k):
     """Some rows at a time, their distances to their k nearest training samples, and which these are."""
+    from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
+
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:
         _check_size(X)
@@ -85,6 +87,8 @@ def _found(X, search, k):
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():
         raise ValueError(f"distances to the training data must be finite, got inf or NaN in row {np.argmin(finite)}")
+    if isinstance(search, NeighborSearch):
+        X = search.moved(X)
     for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
         D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:

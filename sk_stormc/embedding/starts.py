@@ -4,6 +4,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
+from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
@@ -102,6 +103,8 @@ def _principal(X, n_components, rng):
     from sklearn.decomposition import PCA  # here, because it loads much that only some embeddings need
 
     found = min(n_components, *X.shape)
+    if not sparse.issparse(X):
+        X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
     with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
         components = PCA(found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))
