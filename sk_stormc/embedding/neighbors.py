@@ -16,6 +16,7 @@ __all__ = [
     "fewest_neighbors",
     "fit_search",
     "largest_of_columns",
+    "neighbor_graph",
     "neighbors_of_each",
     "warn_of_long_search",
 ]
@@ -25,6 +26,10 @@ LONG_SECONDS = 10.0  # a search that takes less needs no warning
 TIMED_ROWS = 8, 256  # the more only where the few were quick
 BLOCK = 2**22  # entries of a matrix looked at together
 ASYMMETRY = 1e-3  # of the mean distance
+NEEDED = (  # metrics, their parameters, and what these are
+    ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
+    ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
+)
 ROUNDED = 0.01  # of a squared distance, from where on its rounding is told
 
 
@@ -155,6 +160,12 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
     from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
 
     k = min(n_neighbors, X.shape[0] - 1)
+    for name, key, what in NEEDED:
+        if metric == name and key not in (metric_params or {}):
+            raise ValueError(
+                f"metric={name!r} needs metric_params={{{key!r}: ...}} with the {what}, got metric_params="
+                f"{short(metric_params)}"
+            )
     params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
@@ -232,6 +243,28 @@ def warn_of_long_search(search, n_neighbors):
             f"metric={search.metric!r}), SNEEmbedding(metric='precomputed'))",
             UserWarning,
         )
+
+
+def neighbor_graph(search):
+    """The distances of each point to its neighbours, itself left out.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+
+    Returns
+    -------
+    CSR array of shape (n_points, n_points)
+        The entries of each row by distance, not by column.
+    """
+    X = search._fit_X
+    if search.metric == "precomputed" and sparse.issparse(X):
+        return X
+    distances, neighbors = neighbors_of_each(search)
+    n, k = distances.shape
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
+    return sparse.csr_array((distances.astype(float, copy=False).ravel(), columns.ravel(), starts), shape=(n, n))
 
 
 def neighbors_of_each(search):
