@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.brute_force import nearest_by_products
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import check_instance, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -160,6 +160,8 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
     from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
 
     k = min(n_neighbors, X.shape[0] - 1)
+    if metric_params is not None:
+        check_instance("metric_params", metric_params, dict)
     for name, key, what in NEEDED:
         if metric == name and key not in (metric_params or {}):
             raise ValueError(

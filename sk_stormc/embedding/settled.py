@@ -36,21 +36,22 @@ def warn_if_unsettled(model, problem, result):
         )
     elif model.solver_.tol != 0 or result.stop_reason != StopReason.MAX_ITER:
         return
-    elif start - last <= WORSE * start and last > NOTHING:
-        said = (
-            f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
-            f"{model.n_iter_} iterations, in which the points moved to a standard deviation of "
-            f"{model.embedding_.std(axis=0).max():.2g}. Steps of {type(model.solver_).__name__} as set are too short "
-            "for a map: use solver='storm-c', or a larger learning_rate."
-        )
     else:
         before, after = _further(problem, result)
-        if before - after <= max(MOVING * before, NOTHING):
+        if before - after > max(MOVING * before, NOTHING):
+            said = (
+                f"the map was still moving after {model.n_iter_} iterations: {PROBE} more would lower its divergence, "
+                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
+            )
+        elif start - last <= WORSE * start and last > NOTHING:
+            said = (
+                f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
+                f"{model.n_iter_} iterations, and its points have a standard deviation of "
+                f"{model.embedding_.std(axis=0).max():.2g}. Steps of {type(model.solver_).__name__} as set are too "
+                "short or too few: use solver='storm-c', a larger learning_rate or a larger max_iter."
+            )
+        else:
             return
-        said = (
-            f"the map was still moving after {model.n_iter_} iterations: {PROBE} more would lower its divergence, "
-            f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
-        )
     warn(said, ConvergenceWarning)
 
 
