@@ -590,6 +590,8 @@ def test_early_exaggeration():
     assert plain.ifo_[-1] + 3 * 200 == early.ifo_[-1]  # a second start
     assert plain.loss_curve_[0] == early.loss_curve_[0]  # without the exaggeration
     assert not np.array_equal(plain.embedding_, early.embedding_)
+    # the first fifth of the iterations, in which there are no records
+    assert early.record_iterations_[:2].tolist() == [0, 20] and 0 < plain.record_iterations_[1] < 20
     budget = SNEEmbedding(
         perplexity=10, kernel="student-t", solver=STORMCompositional(max_ifo=20_000), random_state=0
     ).fit(X)
