@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine.base import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
@@ -238,7 +239,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         )
         staged, ends_well = isinstance(problem, TailRiskProblem), False
         handing = hands_over(solver, returns, penalty)
-        running = clone(solver).set_params(max_iter=PATIENCE) if handing else solver
+        few = handing and (staged or len(returns) <= SMALL)  # periods, so that batches are all of them
+        running = clone(solver).set_params(max_iter=PATIENCE) if few else solver
         with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
             if staged:
                 result, gap = run_in_stages(run, running, problem, x0)

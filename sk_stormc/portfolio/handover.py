@@ -9,9 +9,18 @@ from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["PATIENCE", "by_newton", "finish_by_newton", "hands_over", "in_memory", "slope_gap", "spread", "warn_of_newton"]
+__all__ = [
+    "PATIENCE",
+    "by_newton",
+    "finish_by_newton",
+    "hands_over",
+    "in_memory",
+    "slope_gap",
+    "spread",
+    "warn_of_newton",
+]
 
-PATIENCE = 200  # iterations of "storm-c" before a fit of few assets goes on by Newton's method
+PATIENCE = 200  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
 ROUNDING = 1e-9  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
@@ -36,22 +45,18 @@ def in_memory(returns, penalty):
 
 
 def spread(problem, penalty, w):
-    """What gaps are measured by: the risk of w about its mean, or that of equal weights where w has none.
+    """What gaps are measured by: how far equal weights are above w, or the risk of w about its mean if that is more.
 
-    It depends neither on a shift of the returns nor on assets that do not vary.
+    It depends on neither the unit of the returns nor a shift of them, nor on assets that do not vary.
     """
     equal = np.full(len(w), 1 / len(w))
     if penalty is not None:
         equal = penalty.project(equal)
-    for weights in (w, equal):
-        y = np.asarray(problem.returns @ weights, float)
-        p = problem.weights
-        middle = float(np.average(y, weights=p))
-        deviation = float(np.sqrt(np.average((y - middle) ** 2, weights=p)))
-        if deviation > 1e-12 * max(abs(middle), 1e-300):
-            quadratic = problem.risk_measure in ("variance", "semivariance")
-            return problem._price * deviation**2 if quadratic else deviation
-    return abs(float(problem.value_at(w)))
+    y = np.asarray(problem.returns @ w, float)
+    deviation = float(np.sqrt(np.average((y - np.average(y, weights=problem.weights)) ** 2, weights=problem.weights)))
+    quadratic = problem.risk_measure in ("variance", "semivariance")
+    risk = problem._price * deviation**2 if quadratic else deviation
+    return max(problem.value_at(equal) - problem.value_at(w), risk)
 
 
 def slope_gap(problem, penalty, w):

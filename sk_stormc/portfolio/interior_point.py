@@ -91,6 +91,10 @@ class Solution:
         For each of the hinges, what their costs are multiplied with: the slope of each hinge in a.
     of_A, of_E : ndarray
         Multipliers of A x (positive at an upper limit) and of E x = e.
+    at_bound : ndarray of bool of shape (n_variables,)
+        The variables that are at one of their bounds.
+    at_kink : list of ndarray of bool
+        For each of the hinges, where a is 0.
     n_iter : int
     done : bool
         Whether residuals and complementarity are as small as asked for.
@@ -99,9 +103,11 @@ class Solution:
     x: np.ndarray
     slope: list
     of_A: np.ndarray
+    at_bound: np.ndarray
+    at_kink: list
     of_E: np.ndarray
-    n_iter: int
-    done: bool
+    n_iter: int = 0
+    done: bool = False
 
 
 def interior_point(program, x):
@@ -151,7 +157,8 @@ def interior_point(program, x):
         )
         if best is None or error < best[0]:
             since = k
-            best = error, x, [h.slope() for h in hinges], _duals(program, sides), nu
+            slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
+            best = error, Solution(x, slopes, *_duals(program, sides), kinks, nu)
         if error <= EXACT or k - since > PATIENCE:
             done = error <= EXACT
             break
@@ -198,8 +205,8 @@ def interior_point(program, x):
             side.slack, side.dual = side.slack + a_p * s[0], side.dual + a_d * s[1]
         for h, s in zip(hinges, step.hinges, strict=True):
             h.move(s, a_p, a_d)
-    _, x, slope, of_A, nu = best
-    return Solution(x, slope, of_A, nu, k, done)
+    best[1].n_iter, best[1].done = k, done
+    return best[1]
 
 
 @dataclass
@@ -334,12 +341,15 @@ def _sides(program, x, price):
 
 
 def _duals(program, sides):
-    of_A = np.zeros(len(program.A))
+    """Multipliers of A x, and for each variable whether it is at a bound: its slack is then below its multiplier."""
+    of_A, at_bound = np.zeros(len(program.A)), np.zeros(len(program.low), dtype=bool)
     for side in sides:
         name, there = side.which
         if name in ("lower", "upper"):
             of_A[there] += side.sign * side.dual
-    return of_A
+        else:
+            at_bound[there] |= side.slack < side.dual
+    return of_A, at_bound
 
 
 @dataclass
@@ -373,8 +383,8 @@ class _HingeState:
         p = self.price()
         return float(np.abs(p - self.up - self.down).max(initial=0.0) / max(p.max(initial=0.0), 1e-300))
 
-    def slope(self):
-        return self.up
+    def at_kink(self):
+        return self.z + self.s < np.minimum(self.up, self.down)
 
     def _weights(self):
         d1, d2 = self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic

@@ -5,7 +5,7 @@ shift of all returns changes the linear term alone. Returns and weights are meas
 program is about numbers of size one whatever the unit of the returns.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import xlogy
@@ -19,7 +19,6 @@ __all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
 LARGEST = 500  # assets, beyond which Hessians are dear
 MEMORY = 2**26  # entries of the returns, half a gigabyte
 COLDEST = 1e-7  # the smallest temperature of EVaR, in deviations of the portfolio's return
-ON_BOUND = 1e-8  # weights nearer to a bound than this, relative to the largest weight, are put on it
 AROUND = 2.0  # radius within which a gap holds where weights have no bounds, relative to the largest weight
 
 
@@ -67,25 +66,37 @@ def solve_portfolio(problem, penalty, start):
     NewtonFit
     """
     limits = Limits.of(penalty, problem.returns.shape[1])
-    before = problem.value_at(start)
     forced = limits.forced()
     if forced is not None:
         return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
-    scaled = Scaled.of(problem, limits)
-    found = None
+    scaled, measure, found = Scaled.of(problem, limits), MEASURES[problem.risk_measure], None
     if problem.risk_measure == "evar":
         program, x = scaled.program(start, _largest_loss)
         found = interior_point(program, x)
-        found = found if _is_allowed(found.of_A, scaled.p, problem.allowed) else None
+        if _is_allowed(found.of_A, scaled.p, problem.allowed):
+            measure = _largest_loss
+        else:
+            found = None
     if found is None:
-        program, x = scaled.program(start, MEASURES[problem.risk_measure])
+        program, x = scaled.program(start, measure)
         found = interior_point(program, x)
-    w = limits.land(found.x[: limits.n] * scaled.size, penalty)
-    value = problem.value_at(w)
-    if not value <= before:
-        w, value = np.asarray(start, float), before
-    gap = scaled.gap(program, found, w, value)
-    return NewtonFit(w, value, gap, found.n_iter)
+    w = found.x[: limits.n] * scaled.size
+    n_iter = found.n_iter
+    held = limits.held(found, scaled.size, len(program.hinges))
+    if np.isfinite(held).any():
+        # the method stays inside: what is at a bound or a kink is put there, and the other weights follow
+        w = np.where(np.isfinite(held), held, w)
+        if np.isnan(held).any():
+            inner = replace(scaled, limits=limits.with_held(held))
+            again = interior_point(*inner.program(w, measure))
+            w, n_iter = np.where(np.isfinite(held), held, again.x[: limits.n] * scaled.size), n_iter + again.n_iter
+    candidates = [w if penalty is None else penalty.project(w), found.x[: limits.n] * scaled.size, start]
+    candidates[1] = candidates[1] if penalty is None else penalty.project(candidates[1])
+    values = [problem.value_at(candidate) for candidate in candidates]
+    rounding = 1e-9 * scaled.unit_of_value
+    best = next((k for k in range(3) if values[k] <= min(v for v in values if np.isfinite(v)) + rounding), 2)
+    w, value = np.asarray(candidates[best], float), values[best]
+    return NewtonFit(w, value, scaled.gap(program, found, w, value), n_iter)
 
 
 @dataclass
@@ -135,13 +146,20 @@ class Limits:
             return min(abs(self.budget), largest) if bounded else abs(self.budget)
         return largest or None
 
-    def land(self, w, penalty):
-        """Feasible weights beside w, on the bounds and the kinks that they are at but for rounding."""
-        near = ON_BOUND * max(np.abs(w).max(), 1e-300)
-        kinks = [self.low, self.high] + [np.zeros(self.n)] * bool(self.l1) + [self.previous] * bool(self.cost.any())
-        for kink in kinks:
-            w = np.where(np.abs(w - kink) <= near, kink, w)
-        return w if penalty is None else penalty.project(w)
+    def held(self, found, size, n_hinges):
+        """The weights that a solution has at a bound, at 0 or at what is held now; NaN for the others."""
+        w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
+        at = found.at_bound[: self.n]
+        held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
+        kinks = [np.zeros(self.n)] * bool(self.l1) + [self.previous] * bool(self.cost.any())
+        for kink, at in zip(kinks, found.at_kink[n_hinges - len(kinks) :], strict=True):
+            held[at] = kink[at]
+        return held
+
+    def with_held(self, held):
+        """The same limits, with some weights fixed."""
+        there = np.isfinite(held)
+        return replace(self, low=np.where(there, held, self.low), high=np.where(there, held, self.high))
 
 
 @dataclass
@@ -199,7 +217,7 @@ class Scaled:
             offset, mean = -earned * middle * limits.budget, mean - middle
         drift = earned * mean / unit
         rate, ratio = ratio, 1.0 if measure == "entropic" else ratio
-        norm = max(1.0, ratio, float(np.abs(drift).max()))
+        norm = max(1.0, ratio, float(np.abs(drift).max()), limits.l1 / unit, float(limits.cost.max()) / unit)
         return cls(problem, limits, Q, p, drift / norm, ratio / norm, rate, size, of_return * norm, offset)
 
     def program(self, start, measure):
@@ -236,6 +254,21 @@ class Scaled:
         A = np.zeros((0, m)) if rows is None else rows
         return Program(whole, hinges + kinks, low, high, A, np.full(len(A), -np.inf), np.zeros(len(A)), E, e), x
 
+    def _within(self, x, program):
+        """Finite bounds: those that follow from bounds and budget, else twice the largest weight around x."""
+        n, far = self.limits.n, AROUND * np.abs(x).max()
+        low, high = self.limits.low / self.size, self.limits.high / self.size
+        if self.limits.budget is not None:
+            total = self.limits.budget / self.size
+            least = total - high.sum() + high if np.isfinite(high).all() else low
+            most = total - low.sum() + low if np.isfinite(low).all() else high
+            low, high = np.maximum(low, least), np.minimum(high, most)
+        low, high = np.where(np.isfinite(low), low, x[:n] - far), np.where(np.isfinite(high), high, x[:n] + far)
+        for k in range(n, len(x)):  # a level, which EVaR bounds by 0
+            low = np.append(low, 0.0 if np.isfinite(program.low[k]) else x[k] - far)
+            high = np.append(high, x[k] + far)
+        return low, high
+
     def gap(self, program, found, w, value):
         """An upper bound of value - minimum, from the multipliers that were found."""
         x = found.x
@@ -249,9 +282,7 @@ class Scaled:
             over = np.where(hinge.quadratic > 0, over, 0)
             bound += slope @ hinge.shift - (over**2 / np.maximum(4 * hinge.quadratic, 1e-300)).sum()
             c = c + hinge.transposed(slope, len(x))
-        largest = AROUND * np.abs(x).max()
-        low, high = (np.where(np.isfinite(b), b, x + s * largest) for b, s in ((program.low, -1), (program.high, 1)))
-        low[self.limits.n :] = np.where(np.isfinite(program.low[self.limits.n :]), 0.0, low[self.limits.n :])
+        low, high = self._within(x, program)
         bound += np.minimum(c * low, c * high).sum()
         constant = self.limits.l1 * 0.0 + float(
             np.sum(self.limits.cost * self.limits.previous)
