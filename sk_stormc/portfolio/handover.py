@@ -20,7 +20,7 @@ __all__ = [
     "warn_of_newton",
 ]
 
-PATIENCE = 200  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
+PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
 ROUNDING = 1e-9  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 

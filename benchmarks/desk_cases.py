@@ -1,0 +1,202 @@
+"""Random portfolios, as ugly as real ones are, beside Clarabel: right, warned, wrong in silence, and how long.
+
+A case is drawn from its seed: 3 to 2,500 periods, 1 to 60 assets, one of thirteen kinds of returns, a risk measure, a
+risk aversion and constraints. Clarabel is given the problem as a cone program (by cvxpy) whose returns are centred and
+of size one, since it fails on many of these as they are, and its time is that of its solver alone. An answer is right
+if its objective is within 1e-4 of the spread above the best that was found, the spread being from equal weights to the
+best. The seeds are those of the benchmark only.
+"""
+
+import importlib.util
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks._tables import markdown
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem
+
+DURATION = "5 minutes"
+NEEDS_DATA = False
+PACKAGES = ("skfolio", "clarabel")
+FIRST, CASES = 10_000, 400
+KINDS = (
+    "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit", "large unit", "heavy tails",
+    "skewed", "regimes", "constant asset", "changing volatility",
+)  # fmt: skip
+MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
+RIGHT = 1e-4
+SMALL = 1e-6  # of the objective's typical size: a smaller spread is rounding
+
+
+def draw(seed):
+    """The kind, the returns and the estimator's parameters of a case."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.choice([3, 8, 20, 60, 250, 500, 1000, 2500])), int(rng.choice([1, 2, 5, 10, 25, 60]))
+    kind, mixed = KINDS[seed % len(KINDS)], np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    R = 0.01 * rng.normal(size=(n, d)) @ mixed + rng.normal(0.0004, 0.0005, d)
+    if kind == "cash":
+        R[:, -1] = 0.0
+    elif kind in ("two copies", "near copies"):
+        R[:, -1] = R[:, 0] + (kind == "near copies") * 1e-7 * rng.normal(size=n)
+    elif kind in ("shifted", "gross"):
+        R += 100 if kind == "shifted" else 1
+    elif kind in ("tiny unit", "large unit"):
+        R *= 1e-5 if kind == "tiny unit" else 1e5
+    elif kind == "heavy tails":
+        R = 0.01 * rng.standard_t(2.5, size=(n, d)) @ mixed
+    elif kind == "skewed":
+        R = -0.01 * (rng.exponential(size=(n, d)) - 1) @ mixed + 0.0005
+    elif kind == "regimes":
+        R[n // 2 :] *= 5
+    elif kind == "constant asset":
+        R[:, 0] = 0.0003
+    elif kind == "changing volatility":
+        R *= rng.lognormal(0, 1, (n, 1))
+    measure, unit = str(rng.choice(MEASURES)), float(np.median(R.std(axis=0))) or 1.0
+    aversion = float(rng.choice([0.1, 1, 3, 10, 100]))
+    if measure in ("variance", "semivariance", "entropic"):
+        aversion /= 10 * unit
+    chosen = str(rng.choice(["long only", "bounds", "bounds and budget", "l1", "cost", "budget", "free"]))
+    if (chosen in ("budget", "free")) and (n <= 2 * d or measure in ("cvar", "evar")):
+        chosen = "bounds and budget"  # without more periods than assets there is no minimum
+    constraints = {
+        "long only": {"constraint": "long_only"},
+        "bounds": {"constraint": (-0.3, 0.6)},
+        "bounds and budget": {"constraint": (-1.0, 1.0), "budget": 1.0 if d > 1 else 0.5},
+        "l1": {"constraint": (-0.5, 0.5), "l1": 0.05 * unit},
+        "cost": {"constraint": "long_only", "previous_weights": np.full(d, 1 / d), "transaction_cost": 0.02 * unit},
+        "budget": {"budget": 1.0},
+        "free": {},
+    }[chosen]
+    confidence = float(rng.choice([0.9, 0.95, 0.99]))
+    return kind, R, {"risk_measure": measure, "risk_aversion": aversion, "confidence": confidence, **constraints}
+
+
+def ours(params, R, solver="storm-c"):
+    """A fit: weights, seconds, whether it warned, the gap that it states."""
+    portfolio = CompositionalPortfolio(solver, random_state=0, **params)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        began = time.process_time()
+        portfolio.fit(R)
+        seconds = time.process_time() - began
+    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in said)
+    return portfolio.weights_, seconds, warned, float(portfolio.dual_gap_)
+
+
+def clarabel(params, R):
+    """Clarabel's weights and seconds; None where it fails."""
+    import cvxpy as cp
+
+    n, d = R.shape
+    mean = R.mean(axis=0)
+    unit = float(np.median((R - mean).std(axis=0))) or 1.0
+    Q, w, aversion, measure = (R - mean) / unit, cp.Variable(d), params["risk_aversion"], params["risk_measure"]
+    constraints, constraint = [], params.get("constraint")
+    if isinstance(constraint, str):
+        constraints = [w >= 0, cp.sum(w) == 1]
+    elif constraint is not None:
+        constraints = [w >= constraint[0], w <= constraint[1]]
+    if "budget" in params:
+        constraints.append(cp.sum(w) == params["budget"])
+    earned = 1 + aversion if measure in ("cvar", "evar") else 1
+    objective, tail = -earned * (mean / unit) @ w, 1 - params["confidence"]
+    if measure == "variance":
+        objective += aversion * unit * cp.sum_squares(Q @ w) / n
+    elif measure == "semivariance":
+        objective += aversion * unit * cp.sum_squares(cp.neg(Q @ w)) / n
+    elif measure == "entropic":
+        rate = aversion * unit
+        objective += (cp.log_sum_exp(-rate * (Q @ w)) - np.log(n)) / rate
+    elif measure == "cvar":
+        level = cp.Variable()
+        objective += aversion * (level + cp.sum(cp.pos(-Q @ w - level)) / n / tail)
+    else:
+        t, level, u = cp.Variable(), cp.Variable(), cp.Variable(n)
+        constraints += [cp.sum(u) <= n * t, cp.constraints.ExpCone(-Q @ w - level, t * np.ones(n), u)]
+        objective += aversion * (level - t * np.log(tail))
+    if "l1" in params:
+        objective += params["l1"] / unit * cp.norm1(w)
+    if "transaction_cost" in params:
+        objective += params["transaction_cost"] / unit * cp.norm1(w - params["previous_weights"])
+    program = cp.Problem(cp.Minimize(objective), constraints)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program.solve(solver="CLARABEL")
+    except cp.SolverError:
+        return None, None
+    return w.value, program.solver_stats.solve_time
+
+
+def judge(params, R, weights):
+    """The objective of each of some weights, and of equal ones, by the library's exact formulas in float64."""
+    estimator = CompositionalPortfolio(**params)
+    penalty = estimator._penalty(R.shape[1])
+    tail = {"confidence": params["confidence"]} if params["risk_measure"] in ("cvar", "evar") else {}
+    centre = float(np.median(R)) if "budget" in params or params.get("constraint") == "long_only" else 0.0
+    problem = PortfolioProblem(
+        R - centre, params["risk_aversion"], risk_measure=params["risk_measure"], penalty=penalty, **tail
+    )
+    places = [np.full(R.shape[1], 1 / R.shape[1]), *weights]
+    return [problem.value_at(w if penalty is None else penalty.project(w)) for w in places]
+
+
+def measure_case(seed, with_clarabel):
+    """What became of one case."""
+    kind, R, params = draw(seed)
+    found = {"seed": seed, "kind": kind, "risk": params["risk_measure"], "n": len(R), "d": R.shape[1]}
+    w, seconds, warned, gap = ours(params, R)
+    newton, newton_seconds, _, _ = ours(params, R, "newton")
+    their, their_seconds = clarabel(params, R) if with_clarabel else (None, None)
+    equal, own, *others = judge(params, R, [w, newton] + [their] * (their is not None))
+    best = min(own, *others)
+    size = max(equal - best, SMALL * abs(equal), 1e-300)
+    right = own - best <= RIGHT * size
+    return found | {
+        "gap": (own - best) / size, "right": right, "warned": warned, "seconds": seconds, "newton": newton_seconds,
+        "clarabel": their_seconds, "clarabel_right": None if their is None else others[-1] - best <= RIGHT * size,
+        "stated": gap / size, "valid": gap >= own - best - 1e-9 * max(size, abs(own)),
+    }  # fmt: skip
+
+
+def run(quick, data):
+    """Measure all cases."""
+    there = importlib.util.find_spec("cvxpy") is not None and importlib.util.find_spec("clarabel") is not None
+    if not (there or quick):
+        raise ImportError("Clarabel is what this library is compared with: pip install 'sk_stormc[benchmarks]'")
+    make_gaussian_returns(10, 2)  # loads what a first call loads
+    results = [measure_case(seed, there and not quick) for seed in range(FIRST, FIRST + (13 if quick else CASES))]
+    return {"settings": {"first": FIRST, "cases": len(results)}, "results": results}
+
+
+def tables(stored):
+    """Counts by risk measure, and the kinds that were slow or wrong."""
+    rows = stored["results"]
+    header = [
+        "risk", "cases", "right", "warned", "wrong in silence", "gap not valid", "seconds, median", "largest",
+        "slower than .1 s + 5 Clarabel", "Clarabel, median", "Clarabel not right",
+    ]  # fmt: skip
+    lines = []
+    for name in (*MEASURES, "all"):
+        chosen = [row for row in rows if name in (row["risk"], "all")]
+        if not chosen:
+            continue
+        theirs = [row["clarabel"] for row in chosen if row["clarabel"]]
+        seconds = [row["seconds"] for row in chosen]
+        counts = [
+            sum(row["right"] for row in chosen),
+            sum(row["warned"] for row in chosen),
+            sum(not (row["right"] or row["warned"]) for row in chosen),
+            sum(not row["valid"] for row in chosen),
+        ]
+        slow = sum(row["seconds"] > 0.1 + 5 * (row["clarabel"] or 0) for row in chosen)
+        failed = sum(not row["clarabel_right"] for row in chosen)
+        times = [f"{np.median(seconds):.3f}", f"{max(seconds):.2f}", str(slow)]
+        their = [f"{np.median(theirs):.3f}" if theirs else "", str(failed) if theirs else ""]
+        lines.append([name, str(len(chosen)), *map(str, counts), *times, *their])
+    return {"counts": markdown(header, lines)}
