@@ -57,7 +57,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         and "sketchy-storm", or an instance. "storm-c" needs no tuning. "sketchy-storm" needs none either, and takes
         fewer passes where assets are correlated. ``set_params(solver__learning_rate=...)`` works for names and
         instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
-        "storm-c-paper" steps as the paper does.
+        "storm-c-paper" steps as the paper does. "newton" is an exact second-order method for at most 500 assets whose
+        returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
     risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
         only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
@@ -110,8 +111,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     solver_ : CompositionalSolver
         The solver that was run.
     dual_gap_ : float
-        The objective is above its minimum by this much at most. It exists only for "cvar" and "evar". Where bounds and
-        budget leave weights free, it holds among portfolios with weights up to three times the largest.
+        The objective is above its minimum by this much at most, as all periods tell. Where bounds and budget leave
+        weights free, it holds among portfolios with weights up to three times the largest. `fit` sets it.
     n_features_in_ : int
         Number of assets.
     feature_names_in_ : ndarray of shape (n_assets,)
@@ -123,8 +124,7 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     Notes
     -----
-    While the data fit in memory, `solver="lbfgs"` solves the variance problem faster. With constraints, a QP solver
-    does. "semivariance" and "entropic" have no closed form.
+    While the data fit in memory and assets are few, `solver="newton"` is the fastest, and exact to many digits.
 
     References
     ----------
