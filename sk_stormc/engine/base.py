@@ -15,9 +15,10 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
+from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.run import run, warn_if_unconverged
+from sk_stormc.engine.run import run
 from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
@@ -37,11 +38,11 @@ class CompositionalSolver(BaseEstimator, ABC):
 
     Attributes
     ----------
-    confirms : bool
-        Whether a stop that rests on estimates is confirmed by one full gradient, which is charged.
+    instead : str
+        What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
     """
 
-    confirms = True
+    instead = "solver='storm-c'"
 
     # for methods that do not have the parameter; else __init__ stores the user's
     learning_rate = "auto"
@@ -346,6 +347,11 @@ class CompositionalSolver(BaseEstimator, ABC):
         s.velocity = way.q, way.p
         x = land(problem, metric, x, replace(way, target=None), eta, rule.normalization, precision)
         return x if problem.penalty is None else problem.penalty.project(x)
+
+    def length(self, oracle, s, x, F):
+        """|x~ - x| / eta at x along F, in the norm of the metric's inverse: what the stopping rule compares."""
+        eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5: where a step from ``s.x`` along F would end if it were not shortened."""

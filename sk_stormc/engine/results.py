@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
+from sk_stormc.engine.stopping import Stopping
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
@@ -57,9 +58,8 @@ class MethodState:
     velocity : tuple of ndarray or None
         The average of earlier directions, where the steps have inertia.
     residual : float or None
-        |x~ - x| / eta where it was last measured, for the stopping rule.
-    at_anchor : bool or None
-        Whether ``residual`` was measured with full gradients; None for a method that never takes them.
+        |x~ - x| / eta by the method's own F where it was last measured: a hint to the stopping rule, which believes
+        full gradients only.
     log_scale : float or None
         The unit of ``u`` and ``J``, which the loop keeps.
     """
@@ -69,7 +69,6 @@ class MethodState:
     rule: StepRule | None = None
     velocity: tuple | None = None
     residual: float | None = None
-    at_anchor: bool | None = None
     log_scale: float | None = None
 
     def to_unit(self, log_scale):
@@ -115,13 +114,8 @@ class RunState:
     milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
     next_record: float = 0
     last_checked: int = -1  # the last iteration that the loop took stock of
-    measured: tuple = None  # (iteration, residual) as last compared with tol
-    first_residual: float | None = None  # what tol is relative to
     first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
-    window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
-    ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
-    denied: float | None = None  # what the full gradient said instead, over the first residual
-    confirmed: int = -1  # the iteration at which it agreed
+    stopping: Stopping = field(default_factory=Stopping)  # what is known of whether it has converged
     overflowed: bool = False  # nothing is left to go on from
     start: np.ndarray = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
@@ -132,6 +126,18 @@ class RunState:
     def t(self):
         """Iterations made."""
         return self.t_before + self.state.t
+
+    @property
+    def first_residual(self):
+        """|x~ - x| / eta at x_0 by a full gradient, which tol is relative to; None where none was taken there."""
+        return self.stopping.first
+
+    def copy(self):
+        """The run as it is now, without its oracle: nothing in it changes when the run goes on."""
+        run = copy.copy(self)  # arrays are never written into, so a copy of what is bound anew is enough
+        run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
+        run.records = list(self.records)
+        return run
 
     def __repr__(self):
         return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
@@ -163,7 +169,7 @@ class SolverResult(OptimizeResult):
         The stop reason in words.
     residual : float
         What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
-        was.
+        was. Of a run that has converged it is that of x over that of x_0, both by full gradients.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back.
     state : RunState

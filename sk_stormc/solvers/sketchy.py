@@ -66,6 +66,7 @@ class SketchySTORM(STORMCompositional):
     'converged'
     """
 
+    instead = "solver='storm-c'"
     # the anchored rule's, not to be set
     anchor = "auto"
     precision = momentum = "auto"

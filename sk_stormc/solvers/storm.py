@@ -30,6 +30,7 @@ class StormState(MethodState):
     anchor: int | None = None
     anchoring: AnchorRule | None = None  # of anchor="auto"
     origin: tuple | None = None  # (x_0, u_0), where u follows a constant Jacobian
+    at_anchor: bool = False  # u, J and F are those of an anchor
     since_anchor: int = 0  # iterations
     refresh: bool = False  # the coming iteration ends in an anchor
     x_hat: np.ndarray = None
@@ -92,7 +93,7 @@ class STORMCompositional(CompositionalSolver):
     'converged'
     """
 
-    confirms = False  # the IFO of Algorithm 1 are those of Lemma 3.1, and anchors need no confirmation
+    instead = ""
 
     def __init__(
         self,
@@ -258,7 +259,6 @@ class STORMCompositional(CompositionalSolver):
             x = self.move(oracle, s, s.now.F)
             s.now = self._estimate(oracle, s, x)
             if s.anchor is not None:
-                s.at_anchor = s.since_anchor == 0
                 s.since_anchor = 0 if s.refresh else s.since_anchor + 1
                 s.refresh = s.since_anchor == s.anchor - 1
         s.x = s.now.x
@@ -268,7 +268,7 @@ class STORMCompositional(CompositionalSolver):
     def _estimate(self, oracle, s, x):
         if s.origin is not None:
             x_0, u_0 = s.origin
-            u = guard(oracle, u_0 + oracle.exact_jacobian(x) @ (x - x_0), None)
+            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
             return advance_outer(oracle, s.now, x, u, None, None, 0, None if s.refresh else s.batch_size[2])
         if s.refresh:
             return start(oracle, x, oracle.all_like(s.batch_size))
@@ -302,6 +302,8 @@ class PaperSTORMCompositional(STORMCompositional):
     "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
     Parameters are those of `STORMCompositional`.
     """
+
+    instead = "solver='storm-c'"
 
     def __init__(
         self,

@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import Estimate, MethodState, Oracle, RunState, StepRule
-from sk_stormc.engine.loop import Loop
 from sk_stormc.engine.results import changed, joined
+from sk_stormc.engine.run import Loop
+from sk_stormc.engine.stopping import Stopping
 from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix, Metric, as_metric
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem
@@ -337,13 +338,15 @@ def test_a_unit_taken_for_a_confirmation_is_the_states(returns):
     problem = PortfolioProblem(returns, 1.0, risk_measure="entropic")
     solver, oracle = SCGD(0.01, 0.5, 16, tol=1e-4), Oracle(problem, 0)
     s = solver.init_state(oracle, np.full(D, -20.0))
-    loop = Loop(solver, oracle, RunState("SCGD", state=s, first_residual=1.0), None, None)
+    run = RunState("SCGD", state=s, stopping=Stopping(first=1.0, began=1.0), start=s.x)
+    loop = Loop(solver, oracle, run)
     solver.step(oracle, s)
     s.t += 1
     loop.take_stock()
     value, unit = s.u.copy(), s.log_scale
     s.x = np.full(D, 0.5)
-    assert not loop._confirmed(s)
+    run.stopping.value, run.stopping.measured = 0.0, s.t
+    assert not loop.rule.converged(s)
     assert s.log_scale == oracle.log_scale < unit - 20
     np.testing.assert_allclose(np.log(s.u) + s.log_scale, np.log(value) + unit, rtol=1e-12)
 
@@ -386,8 +389,8 @@ def small_batches(name):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
     """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
-    monkeypatch.setattr("sk_stormc.engine.loop.SAVE_EVERY", every)
-    monkeypatch.setattr("sk_stormc.engine.loop.SAVE_AT", 1)
+    monkeypatch.setattr("sk_stormc.engine.interrupts.SAVE_EVERY", every)
+    monkeypatch.setattr("sk_stormc.engine.run.KEEP_AT", 1)
     problem = problem_of(kind, returns)
     settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)
     counted, calls = interrupting(problem)
