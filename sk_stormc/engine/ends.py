@@ -14,18 +14,18 @@ NOTABLE = 1e-4  # part of the way down by which an end above a recorded value is
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
-def warn_of_the_end(solver, problem, result, unlimited):
+def warn_of_the_end(solver, oracle, result, unlimited):
     """Warn of an end that leaves something to be changed, and say what.
 
     Parameters
     ----------
     solver : CompositionalSolver
-    problem : CompositionalProblem
+    oracle : Oracle
     result : SolverResult
     unlimited : bool
         Whether the budget was not the user's.
     """
-    reason, streaming = result.stop_reason, math.isinf(problem.n_inner)
+    reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
         _warn(
             solver,
@@ -36,17 +36,17 @@ def warn_of_the_end(solver, problem, result, unlimited):
         _warn(
             solver,
             f"went up on this stream, with shorter steps too: it ends at iteration {result.n_iter}, and the best point "
-            f"recorded is kept (objective {result.fun:.6g}). {_for_streams(solver, problem)}",
+            f"recorded is kept (objective {result.fun:.6g}). {_for_streams(solver, oracle.source)}",
         )
-    elif reason in BUDGETS and falls_for_ever(problem, result.state, result.x, result.fun):
+    elif reason in BUDGETS and falls_for_ever(oracle.problem, result.state, result.x, result.fun):
         _warn(
             solver,
             f"stops at {result.fun:.6g} after {result.ifo[-1]} IFO, while the objective still falls: it seems "
             "unbounded below. Add a constraint or a penalty, or more samples than variables.",
         )
     else:
-        if streaming:
-            _warn_if_uphill(solver, problem, result)
+        if oracle.streaming:
+            _warn_if_uphill(solver, oracle, result)
         elif result.n_iter:
             _warn_if_above(solver, result)
         if unlimited:
@@ -70,20 +70,20 @@ def _warn_if_above(solver, result):
     )
 
 
-def _warn_if_uphill(solver, stream, result):
+def _warn_if_uphill(solver, oracle, result):
     """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
     start = result.state.start
-    if result.n_iter and stream.uphill(result.x, start):
+    if result.n_iter and oracle.source.uphill(result.x, start):
         _warn(
             solver,
             f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "
-            f"{stream.objective(start):.6g}. {_for_streams(solver, stream)}",
+            f"{oracle.problem.objective(start):.6g}. {_for_streams(solver, oracle.source)}",
         )
 
 
-def _for_streams(solver, stream):
+def _for_streams(solver, source):
     """What to change."""
-    return f"Use {_instead(solver)}a smaller learning_rate or larger batches, or {stream.instead}."
+    return f"Use {_instead(solver)}a smaller learning_rate or larger batches, or {source.instead}."
 
 
 def _instead(solver):

@@ -37,8 +37,7 @@ class Interrupts:
         if due:
             run = self.loop.snapshot()
             self._kept, self._at, self._ifo = (run, lambda: run.oracle), now, ifo
-            if self.oracle.streaming:
-                self.oracle.hold()
+            self.oracle.hold()
 
     def go_back(self):
         """The run as it was last kept: an iteration was left half done."""

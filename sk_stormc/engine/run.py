@@ -47,8 +47,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
             loop.interrupts = Interrupts(loop, oracle, state.copy(), lambda: state.oracle)
-        if oracle.streaming:
-            oracle.hold()
+        oracle.hold()
         with loop.interrupts.listening():
             try:
                 _iterate(solver, oracle, loop)
@@ -57,7 +56,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
                     loop.run.oracle = oracle.snapshot(last=True)
                     problem.state = loop.run
         result = _result(solver, oracle, loop)
-        warn_of_the_end(solver, problem, result, loop.unlimited)
+        warn_of_the_end(solver, oracle, result, loop.unlimited)
     return result
 
 
@@ -112,7 +111,7 @@ def _iterate(solver, oracle, loop):
     except KeyboardInterrupt:
         loop.go_back()
     except Exception as error:
-        if oracle.streaming and oracle.problem.broke(error):
+        if oracle.source.broke(error):
             loop.go_back()
         raise
     if loop.interrupts.pressed and loop.reason == StopReason.EXHAUSTED:
@@ -198,7 +197,7 @@ class Loop:
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
-        elif self.oracle.streaming and not self.oracle.lasts(ifo):
+        elif not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
     def _look(self, s):
@@ -256,8 +255,7 @@ class Loop:
 def _result(solver, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
-    if oracle.streaming:
-        oracle.hold()
+    oracle.hold()
     records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if whole.overflowed:
