@@ -21,7 +21,7 @@ from sk_stormc.embedding.starts import check_init, make_start
 from sk_stormc.engine.results import joined
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import FREE, Fit, with_fit
-from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_choice, check_int, check_number, naming, short
@@ -389,7 +389,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             )
         elif solver.tol == 0 and result.stop_reason == StopReason.MAX_ITER:
             with _quiet():
-                probe = STORMCompositional(max_iter=PROBE, tol=0)
+                probe = get_solver("storm-c").set_params(max_iter=PROBE, tol=0)
                 found = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
             before, after = problem.divergence_of(found.loss_curve[[0, -1]])
             if before - after <= MOVING * before:

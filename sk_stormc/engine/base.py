@@ -237,8 +237,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         name : str
             Of the parameter.
         oracle : Oracle
-        rule : int or None
-            What "auto" is above 1024 components.
+        rule : int, None or tuple
+            What "auto" is above 1024 components; a triple is what it is in any case.
         like : tuple, default=None
             The sizes of the steps, for batches of another size: whether the Jacobian is exact follows the steps.
 
@@ -250,6 +250,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         problem = oracle.problem
         value = self.auto(name, problem, "auto")
         if isinstance(value, str):
+            if isinstance(rule, tuple):
+                return rule
             inner = None if problem.n_inner <= SMALL else rule
             value = (inner, inner, None if problem.n_outer <= SMALL else rule)
             value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
@@ -305,7 +307,7 @@ class CompositionalSolver(BaseEstimator, ABC):
                 eta = Slowed(eta, known)
         elif not callable(eta):
             eta = float(eta)
-        own = {name: defaults.get(name) for name in ("normalization", "precision")}
+        own = {"normalization": defaults.get("normalization"), "precision": defaults.get("precision", 0.1)}
         return StepRule(eta, **own | limits, inertia=defaults.get("inertia", 0.0))
 
     # what the methods' step goes with

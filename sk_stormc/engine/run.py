@@ -197,7 +197,7 @@ def _warn_if_above(solver, result):
         found = f"above one that it had recorded, {best:.6g}"
     else:
         return
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
+    advice = "" if type(solver).__name__ == "AutomaticSTORM" else "solver='storm-c', "
     _warn(
         solver,
         f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {advice}a smaller learning_rate "
@@ -217,7 +217,7 @@ def _warn_if_uphill(solver, stream, result, start):
 
 def _for_streams(solver, stream):
     """What to change."""
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
+    advice = "" if type(solver).__name__ == "AutomaticSTORM" else "solver='storm-c', "
     return f"Use {advice}a smaller learning_rate or larger batches, or {stream.instead}."
 
 

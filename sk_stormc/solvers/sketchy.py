@@ -7,23 +7,24 @@ import numpy as np
 
 from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine.estimates import guard
-from sk_stormc.solvers.storm import STORMCompositional, StormState, exact_slope
+from sk_stormc.solvers.anchored import exact_slope
+from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.validation import check_int
 
 __all__ = ["SketchySTORM"]
 
 
 @dataclass
-class SketchyState(StormState):
+class SketchyState(AnchoredState):
     """The anchored rule's state, and the metric of its steps."""
 
     metric: object = None
 
 
-class SketchySTORM(STORMCompositional):
+class SketchySTORM(AutomaticSTORM):
     """STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule of ``STORMCompositional(anchor="auto")`` with steps in another metric, which is not in the paper: P^-1 with
+    The rule of `AutomaticSTORM` with steps in another metric, which is not in the paper: P^-1 with
     P = U (Lambda + rho) U^T + 2 rho (I - U U^T), where U Lambda U^T is the Nystrom approximation
     (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random orthonormal basis of r
     directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the minibatch's gradient, in the
@@ -39,7 +40,7 @@ class SketchySTORM(STORMCompositional):
         0.25 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
         minibatches in that metric.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f), as for `STORMCompositional`.
+        B, or (B_g, B_dg, B_f), as for `AutomaticSTORM`.
     rank : int, default=10
         r. Not more than the number of variables are used.
     sketch_batch_size : int, default=256
@@ -65,12 +66,6 @@ class SketchySTORM(STORMCompositional):
     >>> result.stop_reason
     'converged'
     """
-
-    # the anchored rule's, not to be set
-    anchor = "auto"
-    precision = momentum = "auto"
-    init_batch_size = normalization = None
-    output = "last"
 
     def __init__(
         self,
