@@ -309,7 +309,7 @@ SOLVER_PARAMETERS = [
     (EVERY, "max_iter", [0, -1, 2.0, "many"], ["integer >= 1", "None"]),
     (EVERY, "max_ifo", [0, -1, 1e5, "many"], ["integer >= 1", "None"]),
     (EVERY, "tol", [-1e-3, NAN, INF, None, "tight"], [">= 0"]),
-    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None", "'auto'"]),
+    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None"]),
     (STORM, "normalization", ["each", 1, True], ["'global'", "'block'", "None"]),
     (STORM, "output", ["best", None, 1], ["'last'", "'random'"]),
 ]

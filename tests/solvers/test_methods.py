@@ -250,7 +250,7 @@ def test_storm_c_is_storm(curved, a):
     eta, T = 0.2, 40
     result = minimize(
         curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
-        anchor=None, max_iter=T, tol=0), np.ones(D), random_state=SEED
+        max_iter=T, tol=0), np.ones(D), random_state=SEED
     )  # fmt: skip
     gradient, oracle = single_level(curved), draws_of(curved)
     x = np.ones(D)
@@ -317,7 +317,7 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
         # Wang, Liu & Fang 2017, the same
         ("asc-pg", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
         # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
-        ("storm-c", {"anchor": None}, 2 / 3),
+        (STORMCompositional(), {}, 2 / 3),
     ],
 )
 def test_polynomial_rates(portfolio, name, params, order):
@@ -336,7 +336,7 @@ LINEAR = [
     ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
     ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
     ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
-    ("storm-c", {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
+    (STORMCompositional(), {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
     ("storm-c", {}),  # Anderson's combination: often faster
     ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
 ]
