@@ -343,7 +343,7 @@ LINEAR = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "params"), LINEAR, ids=lambda value: value if isinstance(value, str) else len(value))
+@pytest.mark.parametrize(("name", "params"), LINEAR, ids=[str(name) for name, _ in LINEAR])
 @pytest.mark.parametrize("which", ["portfolio", "curved"])
 def test_linear_rates(portfolio, curved, name, params, which):
     problem = {"portfolio": portfolio, "curved": curved}[which]
