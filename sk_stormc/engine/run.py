@@ -31,7 +31,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
     # overflow is looked for by value and reported once, with what to change
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             whole.first_residual = first_residual
@@ -44,7 +44,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         else:
             whole = _check_state(solver, problem, state)
             oracle.restore(whole.oracle)
-            solver.prepare(oracle, whole.state)
+            oracle.metric = solver.run_metric(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
             first = copy.copy(whole)

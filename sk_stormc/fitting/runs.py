@@ -222,7 +222,7 @@ def completed(state, solver, problem):
     if has_missing(state.state):
         with np.errstate(all="ignore"):
             oracle = Oracle(problem, 0)
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             fresh = solver.init_state(oracle, problem.initial_point(oracle.rng))
         state = copy.copy(state)
         state.state = fill(state.state, fresh)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sk_stormc.engine import advance, at, start
 from sk_stormc.engine.estimates import advance_outer, guard
-from sk_stormc.engine.steps import Direction, direction, land
+from sk_stormc.engine.steps import Direction, direction
 from sk_stormc.solvers.anchored import Anchor, balance, distance, enlarge, exact_slope, extrapolate, settle
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 
@@ -169,7 +169,7 @@ class AutomaticSTORM(STORMCompositional):
                 s.way = direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
         if not s.stay:
-            x = land(problem, metric, x, s.way, eta, rule.normalization, at(rule.precision, s.t))
+            x = rule.land(problem, metric, x, s.way, eta, s.t)
         s.now = self._estimate(oracle, s, x)
         s.way = direction(problem, metric, x, s.now.F, eta)
         if s.refresh:
@@ -227,11 +227,11 @@ class AutomaticSTORM(STORMCompositional):
         """IFO of the coming `step`."""
         return self._price(oracle, s, s.refresh) if isinstance(s, AnchoredState) else super().cost(oracle, s)
 
-    def safety_net(self, oracle, s):
+    def default_budget(self, oracle, s):
         """10,000 iterations where batches are full, which cost little and need not many; else 100 passes."""
         if isinstance(s, AnchoredState) and oracle.is_full(s.batch_size):
             return FULL_ITERATIONS, math.inf
-        return super().safety_net(oracle, s)
+        return super().default_budget(oracle, s)
 
     def finish(self, oracle, s):
         """The best anchor, or x_T where its Phi, known for the record, is lower; without anchors x_T."""

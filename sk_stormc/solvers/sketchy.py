@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -39,16 +40,10 @@ class SketchySTORM(AutomaticSTORM):
         eta, in the preconditioned metric: near the minimum of a quadratic, 1 is about a Newton step. "auto" is
         0.25 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
         minibatches in that metric.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f), as for `AutomaticSTORM`.
     rank : int, default=10
         r. Not more than the number of variables are used.
     sketch_batch_size : int, default=256
         Components in the minibatch of the sketch; all where batches are full.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes, with full batches and automatic anchors 10,000 iterations.
-    tol : float, default=1e-4
-        Stop when |x~ - x| / eta, in the metric, has fallen to tol times its first value at an anchor.
 
     References
     ----------
@@ -66,6 +61,8 @@ class SketchySTORM(AutomaticSTORM):
     >>> result.stop_reason
     'converged'
     """
+
+    checks = {"rank": partial(check_int, low=1), "sketch_batch_size": partial(check_int, low=1)}
 
     def __init__(
         self,
@@ -85,12 +82,6 @@ class SketchySTORM(AutomaticSTORM):
         self.max_ifo = max_ifo
         self.tol = tol
 
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_int("rank", self.rank, low=1)
-        check_int("sketch_batch_size", self.sketch_batch_size, low=1)
-
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
@@ -105,10 +96,10 @@ class SketchySTORM(AutomaticSTORM):
         """What to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
-    def prepare(self, oracle, s):
-        """Take the state's metric, which a resumed run has not sketched itself."""
-        if isinstance(s, SketchyState) and s.metric is not None:  # a run may have ended at x_0
-            oracle.metric = s.metric
+    def run_metric(self, oracle, s):
+        """The state's, which a resumed run has not sketched itself."""
+        sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended at x_0
+        return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
         """The sketch, then the anchored rule's start in its metric."""

@@ -1,6 +1,7 @@
 """STORM-Compositional: Algorithm 1 of Yuan & Hu."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,14 @@ from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
+
+
+def check_momentum(name, value):
+    """A number or a schedule in [0, 1], "auto", or three of them."""
+    for a in value if isinstance(value, (tuple, list)) else (value,):
+        check_schedule(name, a, first=1, low=0, high=1, words=("auto",))
+    if isinstance(value, (tuple, list)) and len(value) != 3:
+        raise ValueError(f"{name} must be one value or (a_g, a_dg, a_Phi), got {value!r}")
 
 
 @dataclass
@@ -52,8 +61,6 @@ class STORMCompositional(CompositionalSolver):
         gamma_t of step 6: one for all x, one for each of the problem's blocks, or 1. "auto" is None.
     anchor : int or None, default=None
         A full refresh of (u, J, F) every so many iterations in place of steps 7 to 10; None, the paper's, for never.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its first value, at an anchor where there are
         anchors, else on its average over one pass. 0 means never.
@@ -74,6 +81,14 @@ class STORMCompositional(CompositionalSolver):
     'max_ifo'
     """
 
+    checks = {
+        "precision": partial(check_schedule, low=0, inclusive=False, words=("auto",)),
+        "momentum": check_momentum,
+        "init_batch_size": check_batch_size,
+        "normalization": partial(check_choice, choices=("global", "block", None, "auto")),
+        "anchor": partial(check_int, low=1, words=(None,)),
+        "output": partial(check_choice, choices=("last", "random")),
+    }
     confirms = False  # the IFO of Algorithm 1 are those of Lemma 3.1
 
     def __init__(
@@ -139,19 +154,6 @@ class STORMCompositional(CompositionalSolver):
         a, B, S = (p.a_g, p.a_dg, p.a_phi), (p.B_g, p.B_dg, p.B_f), (p.S_g, p.S_dg, p.S_f)
         return cls(p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random")
 
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_schedule("precision", self.precision, low=0, inclusive=False, words=("auto",))
-        for a in self.momentum if isinstance(self.momentum, (tuple, list)) else (self.momentum,):
-            check_schedule("momentum", a, first=1, low=0, high=1, words=("auto",))
-        if isinstance(self.momentum, (tuple, list)) and len(self.momentum) != 3:
-            raise ValueError(f"momentum must be one value or (a_g, a_dg, a_Phi), got {self.momentum!r}")
-        check_batch_size("init_batch_size", self.init_batch_size)
-        check_choice("normalization", self.normalization, ("global", "block", None, "auto"))
-        check_int("anchor", self.anchor, low=1, words=(None,))
-        check_choice("output", self.output, ("last", "random"))
-
     def needed_to_stream(self):
         """What to set so that the method can run on a stream."""
         return "" if self.anchor is None else "anchor=None"
@@ -161,13 +163,9 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         momentum = self.auto("momentum", oracle.problem, inverse())
-        limits = {
-            "normalization": self.auto("normalization", oracle.problem, None),
-            "precision": self.auto("precision", oracle.problem, 0.1),
-        }
         return StormState(
             x,
-            rule=self.step_rule(oracle, x, size, 0.5, **limits),
+            rule=self.step_rule(oracle, x, size, 0.5),
             now=start(oracle, x, first),
             batch_size=size,
             momentum=tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3,
@@ -199,7 +197,7 @@ class STORMCompositional(CompositionalSolver):
         if s.x_hat is not None:
             return s.x_hat
         ahead = oracle.streaming and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
-        between = oracle.problem.penalty is not None and s.rule.normalization is not None  # x~ has exact zeros
+        between = oracle.problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros
         return self.proximal_point(oracle, s, s.now.F) if ahead or between else s.x
 
 
@@ -207,7 +205,6 @@ class PaperSTORMCompositional(STORMCompositional):
     """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
 
     "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
-    Parameters are those of `STORMCompositional`.
     """
 
     def auto(self, name, problem, rule):
@@ -215,6 +212,6 @@ class PaperSTORMCompositional(STORMCompositional):
         value = getattr(self, name)
         return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
 
-    def prepare(self, oracle, s):
-        """Leave the problem's metric out."""
-        oracle.metric = Identity()
+    def run_metric(self, oracle, s):
+        """The identity: the problem's metric is left out."""
+        return Identity()

@@ -256,7 +256,8 @@ def test_one_batch_size_leaves_f_exact():
 
 def test_guard_is_counted():
     problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
-    tracked = minimize(problem, STORMCompositional(momentum=0.1), batch_size=(20, 20, None), max_iter=60, random_state=0)
+    solver = STORMCompositional(momentum=0.1, batch_size=(20, 20, None), max_iter=60)
+    tracked = minimize(problem, solver, random_state=0)
     assert tracked.n_guarded > 0
     assert minimize(problem, STORMCompositional(), momentum=1.0, max_iter=60, random_state=0).n_guarded == 0
 

@@ -161,14 +161,14 @@ def test_civr(curved, eps, S):
 def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
-    assert state.rule.normalization == "global"
-    assert state.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
+    assert not state.rule.limit.by_block
+    assert state.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
     assert later.t == 8 and later.since_checkpoint == 3  # the checkpoint is three steps behind
-    assert later.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
+    assert later.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
-    assert (plain.rule.normalization, plain.rule.precision) == (None, None)
+    assert plain.rule.limit is None
     assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.rule.learning_rate == sarah.rule.learning_rate

@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.engine import StepRule
+from sk_stormc.engine import Limit, StepRule
 from sk_stormc.engine.loop import SAVE_IFO
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
@@ -433,7 +433,7 @@ def test_steps_of_the_problem_are_kept_and_sizes_are_not():
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, "global", 0.5) and s.momentum == (0.1,) * 3
+    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (0.1,) * 3
     assert s.batch_size == (32, 32, 32)
 
 
