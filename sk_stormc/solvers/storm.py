@@ -173,9 +173,10 @@ class STORMCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """Steps 5 to 10."""
-        s.at_anchor = None if self.anchor is None else s.t % self.anchor == 0
+        if self.anchor is not None:
+            s.at_anchor = s.t % self.anchor == 0
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
-        if self._refreshes(s):
+        if self.anchor is not None and self._refreshes(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
         else:
             a_g, a_dg, a_phi = s.momentum

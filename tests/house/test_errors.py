@@ -289,7 +289,7 @@ EVERY = tuple(SOLVERS.values())
 STORM = (STORMCompositional, SOLVERS["storm-c-paper"])
 EPOCHS = (SARAHCompositional, CIVR, VRSCPG, SCVR)
 AVERAGING = (SCGD, AcceleratedSCGD, ASCPG)
-SAMPLING = STORM + EPOCHS + AVERAGING
+SAMPLING = (SOLVERS["storm-c"], *STORM) + EPOCHS + AVERAGING
 
 SOLVER_PARAMETERS = [
     (SAMPLING, "learning_rate", [0, -1.0, NAN, INF, "fast", None, True, [0.1]], ["> 0", "'auto'"]),
@@ -346,7 +346,7 @@ def test_parameters_of_the_solvers(no_work, solver, name, value, words):
 )
 def test_one_wrong_value_of_three(no_work, name, value, wrong, words):
     with no_work(), pytest.raises(ValueError) as error:
-        minimize(PortfolioProblem(make_returns()), **{name: value})
+        minimize(PortfolioProblem(make_returns()), STORMCompositional(), **{name: value})
     check_message(error, name, f"got {wrong}", *words)
 
 
