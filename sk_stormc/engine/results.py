@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
@@ -40,7 +41,7 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 
 
 @dataclass
-class MethodState:
+class MethodState(Kept):
     """What every method's state has. Arrays are bound anew, never written into.
 
     Fields named ``u`` and ``J``, and `Estimate` objects, are rescaled by the loop where the problem's inner value
@@ -102,14 +103,14 @@ def _in_unit(value, log_scale, known):
 
 
 @dataclass(repr=False)
-class RunState:
+class RunState(Kept):
     """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
 
     method: str
     problem: str = ""  # what it is a run on
     state: MethodState = None
     oracle: dict = None
-    records: list = field(default_factory=list)  # (iteration, ifo, fun)
+    records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
     best_x: np.ndarray = None
     best_fun: float = math.inf
     milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
