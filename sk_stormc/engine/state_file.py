@@ -30,7 +30,8 @@ FORMAT = 2
 DEEPEST = 50  # nodes within nodes; those of a run are below 20
 DIGEST = 64  # letters
 PLAIN = (type(None), bool, int, float, str)
-DTYPES = {np.dtype(code).str: np.dtype(code) for code in "?bhilqBHILQefdFD"}
+KINDS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+DTYPES = {np.dtype(name).str: np.dtype(name) for name in KINDS.split()}
 
 # what the states of generators are: an int is a bound
 PCG64 = {"bit_generator": "PCG64", "state": {"state": 2**128, "inc": 2**128}, "has_uint32": 2, "uinteger": 2**32}

@@ -15,9 +15,10 @@ from sk_stormc.engine.state_file import fill
 from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.validation import seeded
+from sk_stormc.utils.validation import seeded, short
 
 __all__ = ["Fit", "with_fit"]
+
 
 class Fit:
     """The runs of one fit, one behind the other.
@@ -185,15 +186,30 @@ def completed(state, solver, problem, file):
     ValueError
         Where the state is of another kind than the fresh one.
     """
-    if type(state.state) is MethodState:  # the run had only its start
-        return state
-    with np.errstate(all="ignore"):
-        oracle = Oracle(problem, 0)
-        solver.prepare(oracle, None)
-        fresh = solver.init_state(oracle, problem.initial_point(oracle.rng))
-    found, expected = ((type(s), s.x.shape, s.x.dtype) for s in (state.state, fresh))
-    if found != expected:
-        raise ValueError(f"{file} must have a {expected[0].__name__} of {expected[1:]}, got {found}")
+    oracle = Oracle(problem, 0)
+    fresh = MethodState(problem.initial_point(oracle.rng))
+    if type(state.state) is not MethodState:  # it has more than its start
+        with np.errstate(all="ignore"):
+            solver.prepare(oracle, None)
+            fresh = solver.init_state(oracle, fresh.x)
+    if type(state.state) is not type(fresh):
+        raise ValueError(f"{file} must have a {type(fresh).__name__}, got a {type(state.state).__name__}")
+    for name, x in (("x", state.state.x), ("best_x", state.best_x), ("start", state.start)):
+        if np.shape(x) != fresh.x.shape or x.dtype != fresh.x.dtype:
+            raise ValueError(f"{file} must have {name} of {fresh.x.dtype} of shape {fresh.x.shape}, got {short(x)}")
+    if not _is_like(state.oracle, oracle.snapshot()):
+        raise ValueError(f"{file} must have an oracle's generators and counts, got {short(state.oracle)}")
     state = copy.copy(state)
     state.state = fill(state.state, fresh)
     return state
+
+
+def _is_like(found, fresh):
+    """Whether two snapshots of oracles have the same parts of the same types; draws ahead are of any kind and size."""
+    if not isinstance(fresh, dict):
+        return type(found) is type(fresh)
+    return (
+        isinstance(found, dict)
+        and found.keys() == fresh.keys()
+        and all(name in ("_ahead", "log_scale") or _is_like(found[name], part) for name, part in fresh.items())
+    )
