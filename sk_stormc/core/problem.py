@@ -168,6 +168,18 @@ class CompositionalProblem(ABC):
         """
         return True
 
+    def in_run(self):
+        """The problem as one run sees it: itself, unless it remembers between evaluations what it computed at a point.
+
+        Such memory belongs to the run, so that any sequence of calls on a problem is right and runs on one problem do
+        not disturb each other. A problem that needs it returns a shallow copy which has it.
+
+        Returns
+        -------
+        CompositionalProblem
+        """
+        return self
+
     @abstractmethod
     def inner_batch(self, draws: Array | None, weights: FloatArray | None = None) -> Any:
         """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
