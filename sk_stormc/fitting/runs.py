@@ -3,18 +3,19 @@
 import copy
 import math
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.oracle import KINDS, Oracle
 from sk_stormc.engine.results import MethodState
 from sk_stormc.engine.state_file import fill
 from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.kept import Kept, declared
 from sk_stormc.utils.validation import seeded, short
 
 __all__ = ["Fit", "with_fit"]
@@ -192,24 +193,41 @@ def completed(state, solver, problem, file):
         with np.errstate(all="ignore"):
             solver.prepare(oracle, None)
             fresh = solver.init_state(oracle, fresh.x)
-    if type(state.state) is not type(fresh):
-        raise ValueError(f"{file} must have a {type(fresh).__name__}, got a {type(state.state).__name__}")
-    for name, x in (("x", state.state.x), ("best_x", state.best_x), ("start", state.start)):
-        if np.shape(x) != fresh.x.shape or x.dtype != fresh.x.dtype:
-            raise ValueError(f"{file} must have {name} of {fresh.x.dtype} of shape {fresh.x.shape}, got {short(x)}")
-    if not _is_like(state.oracle, oracle.snapshot()):
-        raise ValueError(f"{file} must have an oracle's generators and counts, got {short(state.oracle)}")
+    pairs = {"state": fresh, "best_x": fresh.x, "start": fresh.x, "oracle": oracle.snapshot()}
+    for name, like in pairs.items():
+        _check_kind(
+            f"{file} must have a run of {solver!r} on {problem.description()}, got", name, vars(state)[name], like
+        )
+    for key, draws in state.oracle["_ahead"].items():
+        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)):
+            raise ValueError(f"{file} must have draws by kind and size, got {short({key: draws})}")
     state = copy.copy(state)
     state.state = fill(state.state, fresh)
     return state
 
 
-def _is_like(found, fresh):
-    """Whether two snapshots of oracles have the same parts of the same types; draws ahead are of any kind and size."""
-    if not isinstance(fresh, dict):
-        return type(found) is type(fresh)
-    return (
-        isinstance(found, dict)
-        and found.keys() == fresh.keys()
-        and all(name in ("_ahead", "log_scale") or _is_like(found[name], part) for name, part in fresh.items())
-    )
+def _check_kind(message, name, found, like):
+    """Raise a ValueError where something is of another kind than what it should be like, or one of its parts is."""
+    if isinstance(like, np.ndarray):
+        same = isinstance(found, np.ndarray) and (found.dtype, found.ndim) == (like.dtype, like.ndim)
+    elif isinstance(like, Real):
+        same = isinstance(found, Real)
+    else:
+        same = type(found) is type(like)
+    if same and isinstance(like, (dict, tuple)):
+        same = len(found) == len(like) and (isinstance(like, tuple) or found.keys() == like.keys())
+    if not same or (name in ("x", "best_x", "start") and found.shape != like.shape):
+        raise ValueError(f"{message} {name}={short(found)}")
+    if isinstance(like, tuple):
+        parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
+    elif isinstance(like, dict):
+        parts = {key: (found[key], like[key]) for key in like if key not in ("_ahead", "log_scale")}
+    elif isinstance(like, Kept):
+        parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
+    else:
+        return
+    for key, (part, other) in parts.items():
+        # of the fields of states, what is None may become something, numbers are as declared, and rates may be slowed
+        compared = part is not None and isinstance(other, (np.ndarray, tuple, Kept)) and not callable(other)
+        if compared or isinstance(like, dict):
+            _check_kind(message, key, part, other)

@@ -1,13 +1,11 @@
 """A fit that was ended goes on with the bits of one that was not: in memory, from a pickle, and from a file."""
 
 import json
-import os
 import pickle
 import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pytest
@@ -169,7 +167,7 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
     whole = clone(model).fit(RETURNS)
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
     with np.load(path, allow_pickle=False) as file:
-        assert all(file[name].dtype != object for name in file.files)
+        assert all(file[name].dtype != object for name in file.files if name != "run.json")
         assert json.loads(file["run.json"])["format"] == 2
     np.testing.assert_array_equal(
         clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_
