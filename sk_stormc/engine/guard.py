@@ -27,11 +27,11 @@ def look(oracle, run, x):
     bool
         Whether it has.
     """
-    fun, stream = run.records[-1][2], oracle.problem
-    gain = stream.objective(run.start) - fun
+    fun = run.records[-1][2]
+    gain = oracle.problem.objective(run.start) - fun
     if gain > run.best_gain:
         run.best_x, run.best_fun, run.best_gain = x, fun, gain
-    return gain < 0 and stream.uphill(x, run.start)
+    return gain < 0 and oracle.source.uphill(x, run.start)
 
 
 def begins_again(solver, oracle, run, reason):

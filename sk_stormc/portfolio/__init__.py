@@ -4,4 +4,7 @@ The wing has the problem of each measure (variance, semivariance, entropic risk,
 of trades, returns with labels and from files, scorers, data sets, and the estimator `CompositionalPortfolio`.
 """
 
-from sk_stormc.portfolio import cvar, entropic, evar  # noqa: F401 - which declare the risk measures that they have
+# each class of a risk measure makes itself known to PortfolioProblem when it is imported
+from sk_stormc.portfolio import cvar, entropic, evar
+
+__all__ = ["cvar", "entropic", "evar"]
