@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import source_of
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run
 from sk_stormc.engine.tools import Tools, check_prox
@@ -160,7 +161,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
-        if math.isinf(problem.n_inner) and self.needed_to_stream():
+        if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )

@@ -5,17 +5,19 @@ step. A `StepRule` holds those of a run.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from sk_stormc.core.schedules import at
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["Direction", "Inertia", "Limit", "StepRule", "direction", "proximal_point"]
 
 
 @dataclass(slots=True)
-class Direction:
+class Direction(Kept):
     """Where a step leads: q = (x - x~) / eta.
 
     Attributes
@@ -58,7 +60,7 @@ def direction(problem, metric, x, F, eta):
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Kept):
     """Step 6 of Algorithm 1: steps are shortened by gamma = min(eta eps / |x~ - x|, 1/2).
 
     Parameters
@@ -69,7 +71,7 @@ class Limit:
         Whether each of the problem's blocks has a gamma of its own; else one serves all x.
     """
 
-    precision: object
+    precision: float | Callable
     by_block: bool = False
 
     def land(self, problem, metric, x, way, eta, t):
@@ -83,7 +85,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Inertia:
+class Inertia(Kept):
     """A heavy-ball average of the directions.
 
     Parameters
@@ -103,7 +105,7 @@ class Inertia:
 
 
 @dataclass
-class StepRule:
+class StepRule(Kept):
     """What a run's steps are made of, resolved for its problem.
 
     Attributes
@@ -116,7 +118,7 @@ class StepRule:
         None takes each direction by itself.
     """
 
-    learning_rate: object
+    learning_rate: float | Callable
     limit: Limit | None = None
     inertia: Inertia | None = None
 

@@ -60,8 +60,8 @@ class Tools:
             inner = None if problem.n_inner <= SMALL else rule
             value = (inner, inner, None if problem.n_outer <= SMALL else rule)
             value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
-        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else problem.batch_sizes(value)
-        problem.accept_batch_sizes(name, (B_g, B_dg, B_f))
+        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else oracle.source.sizes(value)
+        oracle.source.accept(name, (B_g, B_dg, B_f))
 
         def all_or(size, n):
             return None if size is None or size >= n else int(size)

@@ -10,6 +10,7 @@ from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import curvatures
 from sk_stormc.engine.steps import Direction
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["Anchor", "balance", "distance", "enlarge", "exact_slope", "extrapolate", "settle"]
 
@@ -18,7 +19,7 @@ FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |
 
 
 @dataclass
-class Anchor:
+class Anchor(Kept):
     """A point where u, J and F were taken on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate
