@@ -214,7 +214,7 @@ def test_the_mesh_stands_for_all_pairs():
     in_float32 = SNEProblem(P, 2, kernel="student-t")
     assert in_float32.divergence(x) == pytest.approx(expected, abs=3e-4)
     assert in_float32.objective(x) == pytest.approx(problem.objective(x), abs=5e-3)
-    batch, near = problem.inner_batch(np.arange(1797)), problem.price("inner", 1797) - 1797
+    batch, near = problem.inner_batch(np.arange(1797)), problem.source.price("inner", 1797) - 1797
     assert problem.inner(x, batch)[0] == pytest.approx(Z, rel=1e-12) and near == problem.n_near  # all columns, drawn
 
 
@@ -306,7 +306,7 @@ def test_tracked_jacobian_is_refused_where_memory_is_short(monkeypatch):
     [
         (lambda P: P.toarray(), "square sparse"),
         (lambda P: P[:10], "square sparse"),
-        (lambda P: 2 * P, "row . sums to 2"),
+        (lambda P: 2 * P, r"row \d+ sums to 2"),
         (lambda P: P + sparse.eye_array(50), "sum to 1"),
         (lambda P: 0.5 * P + 0.5 * sparse.eye_array(50), "diagonal"),
         (lambda P: -P, "not negative"),
@@ -590,6 +590,8 @@ def test_early_exaggeration():
     assert plain.ifo_[-1] + 3 * 200 == early.ifo_[-1]  # a second start
     assert plain.loss_curve_[0] == early.loss_curve_[0]  # without the exaggeration
     assert not np.array_equal(plain.embedding_, early.embedding_)
+    # the first fifth of the iterations, in which there are no records
+    assert early.record_iterations_[:2].tolist() == [0, 20] and 0 < plain.record_iterations_[1] < 20
     budget = SNEEmbedding(
         perplexity=10, kernel="student-t", solver=STORMCompositional(max_ifo=20_000), random_state=0
     ).fit(X)
