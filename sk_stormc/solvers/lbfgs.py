@@ -79,10 +79,10 @@ class LBFGS(CompositionalSolver):
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return
-        found = type(penalty).__name__ + (" with a budget" if isinstance(penalty, Box) else "")
         raise ValueError(
-            "solver='lbfgs' takes bounds and an l1 norm, not a budget, the simplex or the cost of trades, "
-            f"got {found}; use 'storm-c'"
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
+            "constraint='long_only' is), no cost of trades and, with a tail risk, no l1 norm; got the penalty "
+            f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
         )
 
     def init_state(self, oracle, x):
