@@ -31,7 +31,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         if state is None:
             seed = seeded(random_state).randint(np.iinfo(np.int32).max)
             oracle = Oracle(problem, seed)
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             whole.stopping.first = first_residual
@@ -43,7 +43,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             _check_state(solver, problem, state)
             oracle, whole = Oracle(problem, 0), state.copy()
             oracle.restore(state.oracle)
-            solver.prepare(oracle, whole.state)
+            oracle.metric = solver.run_metric(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
             loop.interrupts = Interrupts(loop, oracle, state.copy(), lambda: state.oracle)
@@ -183,7 +183,7 @@ class Loop:
         if self.reason is None and self.interrupts.pressed:
             self.reason = StopReason.INTERRUPTED
         if self.unlimited:
-            self.max_iter, passes = self.solver.safety_net(self.oracle, s)
+            self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.a_pass
             if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
                 self.max_iter = IN_VAIN

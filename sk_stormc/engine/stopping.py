@@ -17,6 +17,7 @@ import numpy as np
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.estimates import start
 from sk_stormc.engine.steps import direction
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["Stopping", "StoppingRule"]
 
@@ -25,7 +26,7 @@ NEAR = 16  # roundings by which two points may differ that are meant to be one
 
 
 @dataclass
-class Stopping:
+class Stopping(Kept):
     """All that the rule knows of a run; plain data.
 
     Attributes
