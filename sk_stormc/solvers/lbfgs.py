@@ -90,10 +90,6 @@ class LBFGS(CompositionalSolver):
             f"got {found}; use 'storm-c'"
         )
 
-    def prepare(self, oracle, s):
-        """A resumed run repeats the way from its start, in the units of then."""
-        oracle.forget_unit()
-
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
         return LBFGSState(x, x_start=x, at_anchor=True)

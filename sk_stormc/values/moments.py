@@ -282,10 +282,6 @@ class TransitionStream(StreamingProblem):
         """f_x = 2 alpha x and f_u = 2 u."""
         return 2 * self._alpha * x, 2 * u
 
-    def log_scale(self, x, batch):
-        """None."""
-        return None
-
     def look_at(self, sources):
         """Take the objective from where a run is."""
         super().look_at(sources)
