@@ -19,7 +19,7 @@ from sk_stormc.solvers import (
 )
 from sk_stormc.values.estimator import BellmanValueEstimator
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "ASCPG",

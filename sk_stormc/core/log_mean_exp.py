@@ -124,15 +124,11 @@ class LogMeanExpProblem(WeightedComponents):
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
 
-    def weighted_inner_batch(self, draws, factors):
-        """The same with factors."""
-        return self.inner_batch(draws, factors)
-
     def draw_outer(self, rng, shape):
         """Zeros: f has one component."""
         return np.zeros(shape, dtype=np.intp)
 
-    def outer_batch(self, draws):
+    def outer_batch(self, draws, weights=None):
         """None: f needs no data."""
         return None
 

@@ -87,7 +87,7 @@ class Oracle:
     """
 
     def __init__(self, problem, seed):
-        self.problem = problem
+        self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
