@@ -18,7 +18,7 @@ class CompositionalProblem(ABC):
 
     A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
     oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
-    Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.core.unit.InUnit`.
+    Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
 
     Attributes
     ----------

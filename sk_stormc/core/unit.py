@@ -41,7 +41,7 @@ class InUnit:
     Examples
     --------
     >>> import numpy as np
-    >>> from sk_stormc.core.unit import InUnit
+    >>> from sk_stormc.problems import InUnit
     >>> u = InUnit.exp(np.array([2000.0, 1999.0]))
     >>> u / u[0]
     InUnit(array([1.        , 0.36787944]), 0)
@@ -268,6 +268,8 @@ def _in_larger(a, b):
     (x, p), (y, q) = _parts(a), _parts(b)
     if p == q:
         return x, y, p
+    if type(a) is type(b) and abs(p - q) == STEP:  # as of two batches: no need to look at their sizes
+        return (x, y * 2.0**-STEP, p) if p > q else (x * 2.0**-STEP, y, q)
     if type(b) is float and not b:
         return x, b, p
     values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
