@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.checks.ledger import Ledger
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
-from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, Oracle, StopReason, at
 from sk_stormc.utils.validation import check_instance, check_int
 
@@ -86,8 +85,6 @@ def _arrays(value):
     """All arrays within a state: in its fields, and in lists, tuples and dicts there."""
     if isinstance(value, np.ndarray):
         return [value]
-    if isinstance(value, InUnit):
-        return [value.array]
     if isinstance(value, (list, tuple)):
         return [array for part in value for array in _arrays(part)]
     if isinstance(value, dict) or hasattr(value, "__dataclass_fields__"):

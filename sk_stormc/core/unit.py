@@ -1,8 +1,11 @@
 """Numbers beyond the range of floats: arrays that carry their own unit."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["InUnit", "in_one_unit"]
 
@@ -12,7 +15,8 @@ LOG_2 = math.log(2.0)
 FURTHEST = 10_000  # a power of two that takes any float to 0 or to infinity
 
 
-class InUnit:
+@dataclass(slots=True, eq=False, repr=False)
+class InUnit(Kept):
     """An array in a unit: it stands for ``array * 2**power``.
 
     Exponentials leave the range of floats where their exponents are above 709 (in float32, 88). A problem whose u and
@@ -49,11 +53,8 @@ class InUnit:
     array([2000.405, 1999.405])
     """
 
-    __slots__ = ("array", "power")
-
-    def __init__(self, array, power=0):
-        self.array = array
-        self.power = power
+    array: np.ndarray
+    power: int = 0
 
     def __repr__(self):
         return f"InUnit({self.array!r}, {self.power})"

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.unit import InUnit
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.validation import plain
 
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
 
 
 @dataclass
-class Estimate:
+class Estimate(Kept):
     """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
 
     J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves.
     """
 
     x: np.ndarray
-    u: np.ndarray
+    u: np.ndarray | InUnit
     J: object
     F: np.ndarray
 

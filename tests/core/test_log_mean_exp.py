@@ -263,7 +263,7 @@ def test_copies(again):
         other = again(problem)
         assert type(other) is type(problem) and other.objective(x) == problem.objective(x)
         assert evaluated(other, x)[0] == evaluated(problem, x)[0]
-        draws = [p.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
+        draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
         np.testing.assert_array_equal(*draws)
     variance = again(PortfolioProblem(np.eye(3), risk_measure="semivariance"))
     assert type(variance) is PortfolioProblem and variance.risk_measure == "semivariance"

@@ -10,7 +10,7 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.core.unit import InUnit
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, Oracle, at, guard, start
+from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, Oracle, RunState, at, guard, start
 from sk_stormc.engine.state_file import read, write
 from sk_stormc.engine.steps import Direction
 from sk_stormc.penalties import Simplex
@@ -192,8 +192,8 @@ def test_runs_in_files_go_on_with_the_same_bits(returns, name, tmp_path):
     settings = {"tol": 0, "batch_size": 8}
     whole = minimize(problem, name, random_state=0, max_iter=24, **settings)
     part = minimize(problem, name, random_state=0, max_iter=9, **settings)
-    write(tmp_path / "run", {}, part.state)
-    same_run(whole, minimize(problem, name, state=read(tmp_path / "run")[1], max_iter=24, **settings))
+    write(tmp_path / "run", part.state)
+    same_run(whole, minimize(problem, name, state=read(tmp_path / "run", RunState), max_iter=24, **settings))
 
 
 def test_civr_tracks_values_of_f_in_the_inverse_unit(returns):
