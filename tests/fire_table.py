@@ -208,7 +208,7 @@ CASES = {
         | ITS_BUDGET | NEIGHBOURS | ANY_SEED,
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
-    "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS}),
+    "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS, "return_distance": False}),
     "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
     "make_sharpe_scorer": Case(
         sk.make_sharpe_scorer, {"periods_per_year": 252, "risk_free": 0.0},
@@ -221,6 +221,7 @@ CASES = {
          "output": "last"},
         {"init_batch_size": "None", "normalization": "None", "anchor": "None", "momentum": FUNCTION},
     ),
+    "AutomaticSTORM": parameters_of(sk.AutomaticSTORM, {}),
     "SketchySTORM": parameters_of(sk.SketchySTORM, {"rank": 2, "sketch_batch_size": 4}),
     "SARAHCompositional": parameters_of(sk.SARAHCompositional, EPOCHS, EPOCHS_OPEN),
     "CIVR": parameters_of(sk.CIVR, EPOCHS | {"precision": 1.0}, EPOCHS_OPEN | {"precision": "None"}),

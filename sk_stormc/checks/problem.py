@@ -8,10 +8,11 @@ import pickle
 import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
-from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_units, in_unit
+from sk_stormc.checks.points import evaluate_g, f_is_defined, find_points, in_domain, in_two_units, in_unit
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
+from sk_stormc.core.source import source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, seeded, short
@@ -21,6 +22,8 @@ __all__ = ["check_problem"]
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
 WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
+NEAR = 0.02  # part of the scale of u that differences may reach
+HALVINGS = 30  # of the distance to a second value of u, at the most
 MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
@@ -78,7 +81,7 @@ def check_problem(
     if repeated is not None:
         check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
-        problem = problem._first
+        problem = problem.source.first
     rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
@@ -102,6 +105,7 @@ class _Check:
 
     def __init__(self, problem, x, rng):
         self.problem, self.rng, self.noise = problem, rng, {}
+        self.source = source_of(problem)
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
         good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
         self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {short(own)}")
@@ -147,7 +151,7 @@ class _Check:
 
     def draw(self, side, shape):
         """Draws, of inner or outer components."""
-        return getattr(self.problem, f"draw_{side}")(self.rng, shape)
+        return getattr(self.source, f"draw_{side}")(self.rng, shape)
 
     def gather(self, size):
         """An inner and an outer batch; size None means all."""
@@ -176,7 +180,7 @@ class _Check:
     def shapes(self):
         """Draws, and what the methods return for all components and for one."""
         for name in ("draw_inner", "draw_outer"):
-            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
+            draws = [getattr(self.source, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
             self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
             self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
@@ -285,8 +289,19 @@ class _Check:
         spread = np.abs(change).max(0) / self.eps**0.2
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
         point.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
-        point.beside = (u + point.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        away = self.rng.uniform(0.5, 1.0, u.size)
+        for _ in range(HALVINGS):
+            point.beside = (u + point.spread * away).astype(self.dtype)
+            if self.defined_around(u, point.spread) and self.defined_around(point.beside, NEAR * point.spread):
+                break
+            point.spread = point.spread / 2
         self.V = V[-RANDOM:]  # for the products that are compared often
+
+    def defined_around(self, u, spread):
+        """Whether f is defined at u and around it: sqrt(u_2 - u_1^2) is not, far from a g(x)."""
+        signs = np.random.default_rng(0).choice([-0.9, 0.9], (RANDOM, u.size))
+        around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(self.dtype)
+        return all(f_is_defined(self.problem, self.x, value) for value in around)
 
     def scattered(self, point):
         """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
@@ -299,8 +314,7 @@ class _Check:
             return
         away = np.maximum(away, point.spread)
         far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
-        values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
-        if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
+        if self.defined_around(far, NEAR * away):
             yield far, away
 
     def derivatives_of_f(self, point):
@@ -365,9 +379,8 @@ class _Check:
                 parts = np.array([v[name] for v in singles], float)
                 mean, what = weights @ parts / BATCH_SIZE, "a batch with weights and their weighted mean"
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
-        own, default = type(problem), CompositionalProblem
-        inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
-        outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
+        plain = problem.source is None
+        inner, outer = (np.arange(n) if plain else None for n in (problem.n_inner, problem.n_outer))
         full = self.values(problem, None, None)
         for name, value in self.values(problem, inner, outer).items():
             self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
+from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
@@ -113,6 +114,8 @@ def _principal(X, n_components, rng):
         return np.zeros((X.shape[0], n_components))
     if sparse.issparse(X) and found == min(X.shape):
         X = X.toarray()  # the eigenvectors of a sparse array are never had all
+    if not sparse.issparse(X):
+        X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
     with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
         components = PCA(found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))
