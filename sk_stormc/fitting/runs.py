@@ -47,11 +47,12 @@ class Fit:
         seed = estimator.random_state if self.before is None else self.before.random_state
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
-        names = _get_feature_names(X)
+        data["names of X"] = _get_feature_names(X)
+        before = {} if self.before is None else self.before.data
         self.progress = Progress(
             type(estimator).__name__,
             parameters_of(estimator, solver),
-            {name: fingerprint(value) for name, value in data.items()} | {"names of X": fingerprint(names)},
+            {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
             seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
         )
         if self.before is not None:
