@@ -203,8 +203,6 @@ class Loop:
     def _look(self, s):
         """What is done once for each iteration."""
         run, oracle, t = self.run, self.oracle, s.t
-        if oracle.log_scale is not None:
-            oracle.follow_unit(s)
         if t and s.residual is not None and not s.residual <= self._longest and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
             return

@@ -273,7 +273,5 @@ class StoppingRule:
             return None
         found = [start(oracle, x, size).F for x in points]
         oracle.exact.clear()
-        if s.log_scale != oracle.log_scale:  # all components may show that u has left the range of its unit
-            s.to_unit(oracle.log_scale)
         known.ask_again = 2 * oracle.ifo
         return found
