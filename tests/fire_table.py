@@ -227,9 +227,8 @@ CASES = {
     "CIVR": parameters_of(sk.CIVR, EPOCHS | {"precision": 1.0}, EPOCHS_OPEN | {"precision": "None"}),
     "VRSCPG": parameters_of(sk.VRSCPG, EPOCHS, EPOCHS_OPEN),
     "SCVR": parameters_of(sk.SCVR, EPOCHS, EPOCHS_OPEN),
-    "SCGD": parameters_of(sk.SCGD, {"beta": 0.5}),
-    "AcceleratedSCGD": parameters_of(sk.AcceleratedSCGD, {"beta": 0.5}),
-    "ASCPG": parameters_of(sk.ASCPG, {"beta": 0.5}),
+    "SCGD": parameters_of(sk.SCGD, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
+    "ASCPG": parameters_of(sk.ASCPG, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "LBFGS": Case(run(sk.LBFGS), {"memory": 3, "max_iter": 2, "max_ifo": None, "tol": 1e-4}, OPEN),
     "get_solver": Case(solvers.get_solver, {"solver": "storm-c"}),
     "minimize": Case(
