@@ -19,7 +19,7 @@ from sk_stormc import (
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
-from sk_stormc.schedules import Power, at, inverse
+from sk_stormc.schedules import at, inverse, power
 from sk_stormc.solvers import get_solver
 
 D = 4
@@ -85,7 +85,7 @@ def portfolio():
 def test_accelerated_scgd(penalty):
     problem, B, T = Curved(), (3, 4, 5), 12
     problem.penalty = penalty
-    alpha, beta = Power(0.3, -5 / 7), Power(1.0, -4 / 7)
+    alpha, beta = power(-5 / 7, 0.3), power(-4 / 7)
     x0 = np.full(D, 0.25)
     settings = {"learning_rate": alpha, "beta": beta, "batch_size": B, "max_iter": T, "tol": 0}
     result = minimize(problem, "acc-scgd", x0, random_state=SEED, **settings)
@@ -336,10 +336,10 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
     ("name", "params", "order"),
     [
         # for strongly convex objectives, 1/k steps: Wang, Fang & Liu 2017, SCGD and accelerated SCGD
-        ("scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -2 / 3)}, 2 / 3),
-        ("acc-scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        ("scgd", {"learning_rate": power(-1.0), "beta": power(-2 / 3)}, 2 / 3),
+        ("acc-scgd", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
         # Wang, Liu & Fang 2017, the same
-        ("asc-pg", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        ("asc-pg", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
         # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
         (STORMCompositional(), {}, 2 / 3),
     ],
@@ -351,7 +351,7 @@ def test_polynomial_rates(portfolio, name, params, order):
 
 @pytest.mark.slow
 def test_the_slope_tells_a_schedule_that_is_too_slow(portfolio):
-    slope = slope_of(portfolio, "scgd", range(4), learning_rate=Power(0.3, -0.4), beta=Power(1.0, -0.3))
+    slope = slope_of(portfolio, "scgd", range(4), learning_rate=power(-0.4, 0.3), beta=power(-0.3))
     assert -0.6 < slope < -0.2
 
 

@@ -403,7 +403,7 @@ def test_schedules(problem, name):
 
 def test_schedules_are_values():
     for schedule in (constant(0.1), inverse(2.0), power(-2 / 3), decay_to(0.1, 1.0, horizon=10, hold=0.2)):
-        assert pickle.loads(pickle.dumps(schedule)) == schedule
+        assert pickle.loads(pickle.dumps(schedule)) == schedule == eval(repr(schedule))  # as it is written
         assert clone(STORMCompositional(precision=schedule)).precision == schedule
     assert [power(-0.5, 3.0)(t) for t in (0, 3, 8)] == [3.0, 1.5, 1.0]
     assert [inverse(2.0)(t) for t in (0, 1, 3)] == [2.0, 1.0, 0.5]
