@@ -65,8 +65,7 @@ class Curve:
 
 def _solver_name(name):
     """The name in `SOLVERS` of a class, or what was given."""
-    classes = {solver.__name__: known for known, solver in SOLVERS.items() if isinstance(solver, type)}
-    return classes.get(name, name) or "run"
+    return next((known for known, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
 
 
 def grouped(name, given, curve_of):

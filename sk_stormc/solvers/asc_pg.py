@@ -1,7 +1,5 @@
 """ASC-PG: SCGD with the inner function queried at an extrapolated point."""
 
-from functools import partial
-
 from sk_stormc.solvers.scgd import SCGD
 
 __all__ = ["ASCPG", "accelerated_scgd"]
@@ -57,4 +55,6 @@ class ASCPG(SCGD):
         return (1 - 1 / beta) * s.x_old + (1 / beta) * s.x
 
 
-accelerated_scgd = partial(ASCPG, exponents=(-5 / 7, -4 / 7))
+def accelerated_scgd(*args, **parameters):
+    """`ASCPG` with the exponents of accelerated SCGD: what the name "acc-scgd" makes."""
+    return ASCPG(*args, **{"exponents": (-5 / 7, -4 / 7)} | parameters)
