@@ -15,10 +15,14 @@ __all__ = ["SCGD"]
 
 def check_exponents(name, value):
     """Two numbers <= 0."""
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise ValueError(f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}")
-    for part in value:
-        check_number(name, part, high=0)
+    try:
+        p, q = value
+        check_number(name, p, high=0)
+        check_number(name, q, high=0)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}"
+        ) from None
 
 
 @dataclass
