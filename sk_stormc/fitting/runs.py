@@ -226,7 +226,7 @@ def _check_kind(message, name, found, like):
     if isinstance(like, tuple):
         parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
     elif isinstance(like, dict):
-        parts = {key: (found[key], like[key]) for key in like if key not in ("_ahead", "log_scale")}
+        parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
     elif isinstance(like, Kept):
         parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
     else:
