@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc.engine.base import SMALL
+from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction

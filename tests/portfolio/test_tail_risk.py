@@ -351,7 +351,8 @@ def test_callbacks_see_weights_and_exact_values(risk_measure):
                 seen.append((fitted_estimator.weights_, fitted_estimator.loss_curve_[-1]))
             return len(seen) >= 2
 
-    portfolio = CompositionalPortfolio(risk_measure=risk_measure, random_state=0, **LONG).set_callbacks(Watch()).fit(R)
+    portfolio = CompositionalPortfolio(risk_measure=risk_measure, max_iter=1000, random_state=0, **LONG)
+    portfolio.set_callbacks(Watch()).fit(R)
     assert portfolio.stop_reason_ == ("callback" if len(seen) == 2 else "converged") and seen
     for weights, loss in seen:
         assert weights.shape == (8,)
