@@ -1,9 +1,11 @@
 """Streams that go uphill: what is looked at, and what is done."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.results import MethodState, StopReason
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["begins_again", "look", "shortened"]
 
@@ -67,10 +69,10 @@ def shortened(rule, times):
 
 
 @dataclass(frozen=True)
-class Shortened:
+class Shortened(Kept):
     """A schedule times a factor."""
 
-    schedule: object
+    schedule: float | Callable
     factor: float
 
     def __call__(self, t):
