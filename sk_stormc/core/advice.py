@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sk_stormc.utils.validation import check_batch_size, check_bool, check_choice, check_int, check_number, check_schedule
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_schedule,
+    plain,
+)
 
 __all__ = ["Advice", "Published"]
 
 
 class Published(NamedTuple):
-    """The constants of Algorithm 1 that the paper has for a problem, in its letters; its steps are normalised.
+    """The constants of Algorithm 1 that the paper has for a problem, in its letters.
 
     Attributes
     ----------
@@ -21,6 +29,8 @@ class Published(NamedTuple):
         Learning rate, precision and momentum.
     B, S : int or tuple
         Sizes of the batches of an iteration and of the first ones; (B_g, B_dg, B_f) where they differ.
+    gamma : {"global", "block"}, default="global"
+        Whether one gamma limits a step, as in the paper, or one for each block of x.
     """
 
     eta: float
@@ -28,6 +38,7 @@ class Published(NamedTuple):
     a: float
     B: int | tuple
     S: int | tuple
+    gamma: str = "global"
 
 
 def unknown(problem: Any) -> None:
@@ -42,7 +53,7 @@ def no_bound(problem: Any, size: tuple, metric: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What helps to solve a problem and cannot be seen by evaluating it. A method may follow it where the user is silent.
+    """What helps to solve a problem and cannot be seen by evaluating it. Methods may follow it where the user is silent.
 
     The object is read-only and may be shared. A problem with other advice has another object
     (``dataclasses.replace(advice, inertia=0.5)``).
@@ -102,6 +113,8 @@ class Advice:
     published: Published | None = None
 
     def __post_init__(self):
+        for field in fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
         check_batch_size("batch_size", self.batch_size)
         check_bool("tracking", self.tracking)
         if self.learning_rate is not None:

@@ -19,7 +19,7 @@ def advised(problem, name):
     object
     """
     advice, source = problem.advice, source_of(problem)
-    if name == "batch_size":
+    if name == "batch_size" or (name == "init_batch_size" and not advice.tracking):
         return advice.batch_size
     if name in ("learning_rate", "normalization", "precision"):
         value = getattr(advice, name)

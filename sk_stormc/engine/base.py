@@ -11,11 +11,13 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
+from sk_stormc.engine.advised import advised
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run, warn_if_unconverged
@@ -128,6 +130,7 @@ class CompositionalSolver(BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
+        refuse_former(problem)
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
@@ -227,7 +230,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         """A parameter's value: the user's, else the problem's, else the solver's rule."""
         value = getattr(self, name)
         if isinstance(value, str) and value == "auto":
-            value = problem.defaults.get(name, "auto")
+            value = advised(problem, name)
         return rule if isinstance(value, str) and value == "auto" else plain(value)
 
     def sizes(self, name, oracle, rule, like=None):
@@ -281,7 +284,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             The steps' batch sizes.
         factor : float
             An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds or the
-            problem's `expected_smoothness`, if that is larger; a schedule is then slowed by it.
+            problem's advice on smoothness, if that is larger; a schedule is then slowed by it.
         schedule : callable, default=identity
         L : float, default=None
             The curvature, where it is known.
@@ -292,22 +295,22 @@ class CompositionalSolver(BaseEstimator, ABC):
         -------
         StepRule
         """
-        defaults, known = oracle.problem.defaults, 0.0
+        advice, known = oracle.problem.advice, 0.0
         eta = self.auto("learning_rate", oracle.problem, None)
         if eta is None:
             L = oracle.metric.curvature if L is None else L
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
-                known = oracle.problem.expected_smoothness(size, oracle.metric.at(x, 0))
+                known = advice.smoothness(oracle.problem, size, oracle.metric.at(x, 0))
             # a linear objective has no scale: any step goes down, and the run ends at its budget
             eta = schedule(factor / max(L, known) if max(L, known) > 0 else 1.0)
             if known > L and callable(eta):  # so many iterations make one of those that a schedule counts
                 eta = Slowed(eta, known)
         elif not callable(eta):
             eta = float(eta)
-        own = {name: defaults.get(name) for name in ("normalization", "precision")}
-        return StepRule(eta, **own | limits, inertia=defaults.get("inertia", 0.0))
+        own = {"normalization": advice.normalization, "precision": advice.precision}
+        return StepRule(eta, **own | limits, inertia=advice.inertia)
 
     # what the methods' step goes with
 

@@ -41,10 +41,10 @@ class Loop:
         problem = oracle.problem
         self.solver, self.oracle, self.run, self.on_record = solver, oracle, run, on_record
         self.a_pass = 2 * problem.n_inner + problem.n_outer
-        self.record_every = record_every or problem.defaults.get("record_every", self.a_pass)
+        self.record_every = record_every or problem.advice.record_every or self.a_pass
         max_iter = solver.max_iter
         if max_iter is None and solver.max_ifo is None:
-            max_iter = problem.defaults.get("max_iter")
+            max_iter = problem.advice.max_iter
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.eps = float(np.finfo(run.state.x.dtype).eps)
@@ -116,7 +116,7 @@ class Loop:
         if self.unlimited:
             self.max_iter, passes = self.solver.safety_net(self.oracle, s)
             self.max_ifo = passes * self.a_pass
-            if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and unbounded_below(self.oracle.problem):
                 self.max_iter = IN_VAIN
         if self.reason is None:
             if run.t >= self.max_iter:
@@ -295,13 +295,18 @@ class Report:
         print(f"{t:10d}{passes}{fun:16.8g}{seen}{time.perf_counter() - self.began:10.2f}", flush=True)
 
 
+def unbounded_below(problem):
+    """Whether the problem knows that Phi has no minimum; None where it does not know."""
+    return problem.advice.unbounded_below(problem)
+
+
 def falls_for_ever(problem, run, x, fun):
     """Whether Phi is unbounded below: the problem knows, or it falls in proportion along the way of the run.
 
     The way from the milestone before the last is made longer by the factors 1e8 and 1e10. So far out a bounded
     objective has turned up again, even where the steps were far too short.
     """
-    known = problem.unbounded_below()
+    known = unbounded_below(problem)
     if known is not None:
         return known
     way = x - (x if run.milestones[0] is None else run.milestones[0])

@@ -123,7 +123,7 @@ class CIVR(SARAHCompositional):
         if precision is None:
             s.rule.normalization = s.rule.precision = None
         else:
-            s.rule.normalization = oracle.problem.defaults.get("normalization", "global")
+            s.rule.normalization = oracle.problem.advice.normalization or "global"
             s.rule.precision = precision if s.follows_checkpoint or callable(precision) else float(precision)
         return s
 

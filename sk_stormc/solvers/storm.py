@@ -15,6 +15,14 @@ from sk_stormc.utils.validation import check_batch_size, check_choice, check_int
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional", "exact_slope"]
 
+LETTERS = {  # of the paper
+    "learning_rate": "eta",
+    "precision": "epsilon",
+    "momentum": "a",
+    "batch_size": "B",
+    "init_batch_size": "S",
+    "normalization": "gamma",
+}
 FULL_ITERATIONS = 10_000  # the default budget where batches are full
 
 
@@ -299,7 +307,7 @@ class STORMCompositional(CompositionalSolver):
 class PaperSTORMCompositional(STORMCompositional):
     """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
 
-    "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
+    "auto" means the constants that the paper has for the problem; the steps are the paper's, without a metric.
     Parameters are those of `STORMCompositional`.
     """
 
@@ -337,8 +345,10 @@ class PaperSTORMCompositional(STORMCompositional):
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
-        value = getattr(self, name)
-        return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
+        value, published = getattr(self, name), problem.advice.published
+        if isinstance(value, str) and value == "auto":
+            value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
+        return plain(value)
 
     def prepare(self, oracle, s):
         """Leave the problem's metric out."""
