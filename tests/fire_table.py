@@ -221,6 +221,7 @@ CASES = {
          "output": "last"},
         {"init_batch_size": "None", "normalization": "None", "anchor": "None", "momentum": FUNCTION},
     ),
+    "AutomaticSTORM": parameters_of(sk.AutomaticSTORM, {}),
     "SketchySTORM": parameters_of(sk.SketchySTORM, {"rank": 2, "sketch_batch_size": 4}),
     "SARAHCompositional": parameters_of(sk.SARAHCompositional, EPOCHS, EPOCHS_OPEN),
     "CIVR": parameters_of(sk.CIVR, EPOCHS | {"precision": 1.0}, EPOCHS_OPEN | {"precision": "None"}),

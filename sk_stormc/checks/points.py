@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.core.source import source_of
 
-__all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_two_units", "in_unit"]
+__all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_two_units", "in_unit"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
 COMPONENTS = 8  # single components that tell the size of gradients where the mean of all may vanish
@@ -56,6 +56,15 @@ def in_domain(problem, x):
     """Whether g(x) is finite and f is defined there."""
     u, floor = evaluate_g(problem, x), problem.inner_floor
     return bool(np.isfinite(u).all() and (floor is None or u.min() > floor))
+
+
+def f_is_defined(problem, x, u):
+    """Whether f and its gradient are finite at (x, u), over all components: an error of arithmetic says that not."""
+    try:
+        values = problem.outer(x, u), *problem.outer_gradient(x, u, problem.outer_batch(None))
+    except (ArithmeticError, ValueError):  # such as those of math.sqrt
+        return False
+    return all(value is None or np.isfinite(value).all() for value in values)
 
 
 def find_points(problem, start, unit, rng, move):
@@ -121,8 +130,8 @@ class _Slopes:
         problem = self.problem
         if not in_domain(problem, x):
             return False
-        value = problem.outer(x, evaluate_g(problem, x))
-        return bool(np.isfinite(value) and all(np.isfinite(part).all() for part in self.at(x)))
+        defined = f_is_defined(problem, x, evaluate_g(problem, x))
+        return bool(defined and all(np.isfinite(part).all() for part in self.at(x)))
 
     def of_components(self, x, rng):
         """Median lengths of F and J.T v over single components."""

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
-from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_units, in_unit
+from sk_stormc.checks.points import evaluate_g, f_is_defined, find_points, in_domain, in_two_units, in_unit
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
@@ -22,6 +22,8 @@ __all__ = ["check_problem"]
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
 WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
+NEAR = 0.02  # part of the scale of u that differences may reach
+HALVINGS = 30  # of the distance to a second value of u, at the most
 MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
@@ -287,8 +289,19 @@ class _Check:
         spread = np.abs(change).max(0) / self.eps**0.2
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
         point.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
-        point.beside = (u + point.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        away = self.rng.uniform(0.5, 1.0, u.size)
+        for _ in range(HALVINGS):
+            point.beside = (u + point.spread * away).astype(self.dtype)
+            if self.defined_around(u, point.spread) and self.defined_around(point.beside, NEAR * point.spread):
+                break
+            point.spread = point.spread / 2
         self.V = V[-RANDOM:]  # for the products that are compared often
+
+    def defined_around(self, u, spread):
+        """Whether f is defined at u and around it: sqrt(u_2 - u_1^2) is not, far from a g(x)."""
+        signs = np.random.default_rng(0).choice([-0.9, 0.9], (RANDOM, u.size))
+        around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(self.dtype)
+        return all(f_is_defined(self.problem, self.x, value) for value in around)
 
     def scattered(self, point):
         """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
@@ -301,8 +314,7 @@ class _Check:
             return
         away = np.maximum(away, point.spread)
         far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
-        values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
-        if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
+        if self.defined_around(far, NEAR * away):
             yield far, away
 
     def derivatives_of_f(self, point):

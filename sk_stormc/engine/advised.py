@@ -24,8 +24,6 @@ def advised(problem, name):
     if name in ("learning_rate", "normalization", "precision"):
         value = getattr(advice, name)
         return "auto" if value is None else value
-    if name == "anchor" and not (source.finite and advice.tracking):
-        return None  # no batch of all components, or nothing that it would correct
     if name == "momentum" and (source.cumulative or not advice.tracking):
         return 1.0
     if name == "beta" and not advice.tracking:

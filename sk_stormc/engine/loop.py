@@ -114,7 +114,7 @@ class Loop:
         if self.reason is None and self.interrupted:
             self.reason = StopReason.INTERRUPTED
         if self.unlimited:
-            self.max_iter, passes = self.solver.safety_net(self.oracle, s)
+            self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.a_pass
             if s.t == IN_VAIN and math.isinf(self.max_ifo) and unbounded_below(self.oracle.problem):
                 self.max_iter = IN_VAIN

@@ -110,7 +110,7 @@ class Oracle:
         self._drift = 0.0  # log of the last estimate of u, where that has left the range of its unit
         self._exact = None
         self.exact_charged = False
-        self._full = {}
+        self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
 
@@ -128,9 +128,11 @@ class Oracle:
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
-        if self.problem.jacobian_kind == "operator":
-            size = size[0], size[0], size[2]
-        return sum(self.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
+        if size not in self._costs:  # it is asked for before every iteration
+            slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
+            sizes = zip(KINDS, (size[0], slope, size[2]), strict=True)
+            self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
+        return self._costs[size]
 
     def gatherer(self, kind):
         """What gathers the batch of a draw: the problem's method, which is given weights where the source has them."""

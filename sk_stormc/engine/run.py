@@ -31,7 +31,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
     # overflow is looked for by value and reported once, with what to change
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             whole.first_residual = first_residual
@@ -44,7 +44,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         else:
             whole = _check_state(solver, problem, state)
             oracle.restore(whole.oracle)
-            solver.prepare(oracle, whole.state)
+            oracle.metric = solver.run_metric(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
             first = copy.copy(whole)
@@ -195,7 +195,7 @@ def _warn_if_above(solver, result):
         found = f"above one that it had recorded, {best:.6g}"
     else:
         return
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
+    advice = "" if type(solver).__name__ == "AutomaticSTORM" else "solver='storm-c', "
     _warn(
         solver,
         f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {advice}a smaller learning_rate "
@@ -215,7 +215,7 @@ def _warn_if_uphill(solver, oracle, result, start):
 
 def _for_streams(solver, source):
     """What to change."""
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
+    advice = "" if type(solver).__name__ == "AutomaticSTORM" else "solver='storm-c', "
     return f"Use {advice}a smaller learning_rate or larger batches, or {source.instead}."
 
 

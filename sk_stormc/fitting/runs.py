@@ -195,7 +195,7 @@ def completed(state, solver, problem, file):
     fresh = MethodState(problem.initial_point(oracle.rng))
     if type(state.state) is not MethodState:  # it has more than its start
         with np.errstate(all="ignore"):
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             fresh = solver.init_state(oracle, fresh.x)
     pairs = {"state": fresh, "best_x": fresh.x, "start": fresh.x, "oracle": oracle.snapshot()}
     for name, like in pairs.items():

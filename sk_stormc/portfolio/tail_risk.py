@@ -215,6 +215,9 @@ class OnWeights:
     def __repr__(self):
         return f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, lowest={self.lowest:g})"
 
+    def __str__(self):
+        return f"{self.penalty} on the weights of a tail risk"
+
     def check(self, n_variables):
         """Raise a ValueError where the penalty does not fit."""
         if hasattr(self.penalty, "check"):

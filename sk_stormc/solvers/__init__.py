@@ -16,6 +16,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
 from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
 from sk_stormc.solvers.asc_pg import ASCPG
+from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.sarah import SARAHCompositional
@@ -35,6 +36,7 @@ __all__ = [
     "SOLVERS",
     "VRSCPG",
     "AcceleratedSCGD",
+    "AutomaticSTORM",
     "CompositionalSolver",
     "SARAHCompositional",
     "STORMCompositional",
@@ -46,7 +48,7 @@ __all__ = [
 ]
 
 SOLVERS = {
-    "storm-c": STORMCompositional,
+    "storm-c": AutomaticSTORM,
     "storm-c-paper": PaperSTORMCompositional,
     "sarah-c": SARAHCompositional,
     "civr": CIVR,
@@ -146,7 +148,7 @@ def minimize(
     verbose : {0, 1}, default=0
         1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
     **solver_params
-        Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``anchor=None``.
+        Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.
 
     Returns
     -------

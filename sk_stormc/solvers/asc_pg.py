@@ -13,17 +13,9 @@ class ASCPG(SCGD):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-5/9), L a charged probe of the curvature of
-        minibatches, k the iteration.
+        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^(-5/9).
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-4/9), or 1 where g is taken on all components
-        and the metric is a matrix, such as the inverse Hessian.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value.
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-4/9), or 1 as for `SCGD`.
 
     References
     ----------

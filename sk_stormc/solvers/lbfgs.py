@@ -3,6 +3,7 @@
 import contextlib
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -41,8 +42,6 @@ class LBFGS(CompositionalSolver):
     ----------
     memory : int, default=10
         Number of gradient differences kept (scipy's maxcor).
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
     tol : float, default=1e-4
         Stop when the projected gradient, in the metric's norm, has fallen to tol times its first value.
 
@@ -62,17 +61,13 @@ class LBFGS(CompositionalSolver):
 
     learning_rate = "auto"  # scipy's line search
     batch_size = None
+    checks = {"memory": partial(check_int, low=1)}
 
     def __init__(self, memory=10, max_iter=None, max_ifo=None, tol=1e-4):
         self.memory = memory
         self.max_iter = max_iter
         self.max_ifo = max_ifo
         self.tol = tol
-
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_int("memory", self.memory, low=1)
 
     def needed_to_stream(self):
         """What to set so that the method can run on a stream."""
@@ -84,15 +79,11 @@ class LBFGS(CompositionalSolver):
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return
-        found = type(penalty).__name__ + (" with a budget" if isinstance(penalty, Box) else "")
         raise ValueError(
-            "solver='lbfgs' takes bounds and an l1 norm, not a budget, the simplex or the cost of trades, "
-            f"got {found}; use 'storm-c'"
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
+            "constraint='long_only' is), no cost of trades and, with a tail risk, no l1 norm; got the penalty "
+            f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
         )
-
-    def prepare(self, oracle, s):
-        """A resumed run repeats the way from its start, in the units of then."""
-        oracle.forget_unit()
 
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
@@ -102,12 +93,9 @@ class LBFGS(CompositionalSolver):
         """At least one evaluation: a pass."""
         return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
 
-    def step(self, oracle, s):
-        """Not called: `iterate` hands the loop to scipy."""
-        raise NotImplementedError
-
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
+        oracle.forget_unit()  # a resumed run repeats the way from its start, in the units of then
         loop.take_stock()
         if loop.reason is not None:
             return

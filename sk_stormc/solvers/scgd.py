@@ -1,6 +1,7 @@
 """SCGD: a moving average of the inner value."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,17 +32,10 @@ class SCGD(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-3/4), L a charged probe of the curvature of
-        minibatches, k the iteration.
+        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^(-3/4), L a charged probe of the curvature of minibatches.
     beta : float, callable or "auto", default="auto"
         Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-1/2), or 1 where g is taken on all components
         and the metric is a matrix, such as the inverse Hessian.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value.
 
     References
     ----------
@@ -58,6 +52,7 @@ class SCGD(CompositionalSolver):
     'max_ifo'
     """
 
+    checks = {"beta": partial(check_schedule, low=0, high=1, inclusive=False, words=("auto",))}
     exponents = (-3 / 4, -1 / 2)  # of learning_rate and beta
 
     def __init__(
@@ -69,11 +64,6 @@ class SCGD(CompositionalSolver):
         self.max_iter = max_iter
         self.max_ifo = max_ifo
         self.tol = tol
-
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_schedule("beta", self.beta, low=0, high=1, inclusive=False, words=("auto",))
 
     def init_state(self, oracle, x):
         """The constants; no batch is drawn but the probe's."""

@@ -222,7 +222,7 @@ def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch,
     """Their directions are not those of one affine map of x."""
     combined = []
     monkeypatch.setattr(
-        "sk_stormc.solvers.anchored.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
+        "sk_stormc.solvers.automatic.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
     )
     problem = PortfolioProblem(returns)
     problem.metric = Wandering()

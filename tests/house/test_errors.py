@@ -291,7 +291,7 @@ EVERY = tuple(SOLVERS.values())
 STORM = (STORMCompositional, SOLVERS["storm-c-paper"])
 EPOCHS = (SARAHCompositional, CIVR, VRSCPG, SCVR)
 AVERAGING = (SCGD, AcceleratedSCGD, ASCPG)
-SAMPLING = STORM + EPOCHS + AVERAGING
+SAMPLING = (SOLVERS["storm-c"], *STORM) + EPOCHS + AVERAGING
 
 SOLVER_PARAMETERS = [
     (SAMPLING, "learning_rate", [0, -1.0, NAN, INF, "fast", None, True, [0.1]], ["> 0", "'auto'"]),
@@ -311,7 +311,7 @@ SOLVER_PARAMETERS = [
     (EVERY, "max_iter", [0, -1, 2.0, "many"], ["integer >= 1", "None"]),
     (EVERY, "max_ifo", [0, -1, 1e5, "many"], ["integer >= 1", "None"]),
     (EVERY, "tol", [-1e-3, NAN, INF, None, "tight"], [">= 0"]),
-    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None", "'auto'"]),
+    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None"]),
     (STORM, "normalization", ["each", 1, True], ["'global'", "'block'", "None"]),
     (STORM, "output", ["best", None, 1], ["'last'", "'random'"]),
 ]
@@ -348,7 +348,7 @@ def test_parameters_of_the_solvers(no_work, solver, name, value, words):
 )
 def test_one_wrong_value_of_three(no_work, name, value, wrong, words):
     with no_work(), pytest.raises(ValueError) as error:
-        minimize(PortfolioProblem(make_returns()), **{name: value})
+        minimize(PortfolioProblem(make_returns()), STORMCompositional(), **{name: value})
     check_message(error, name, f"got {wrong}", *words)
 
 

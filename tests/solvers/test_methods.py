@@ -161,14 +161,14 @@ def test_civr(curved, eps, S):
 def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
-    assert state.rule.normalization == "global"
-    assert state.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
+    assert not state.rule.limit.by_block
+    assert state.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
     assert later.t == 8 and later.since_checkpoint == 3  # the checkpoint is three steps behind
-    assert later.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
+    assert later.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
-    assert (plain.rule.normalization, plain.rule.precision) == (None, None)
+    assert plain.rule.limit is None
     assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.rule.learning_rate == sarah.rule.learning_rate
@@ -250,7 +250,7 @@ def test_storm_c_is_storm(curved, a):
     eta, T = 0.2, 40
     result = minimize(
         curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
-        anchor=None, max_iter=T, tol=0), np.ones(D), random_state=SEED
+        max_iter=T, tol=0), np.ones(D), random_state=SEED
     )  # fmt: skip
     gradient, oracle = single_level(curved), draws_of(curved)
     x = np.ones(D)
@@ -317,7 +317,7 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
         # Wang, Liu & Fang 2017, the same
         ("asc-pg", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
         # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
-        ("storm-c", {"anchor": None}, 2 / 3),
+        (STORMCompositional(), {}, 2 / 3),
     ],
 )
 def test_polynomial_rates(portfolio, name, params, order):
@@ -336,14 +336,14 @@ LINEAR = [
     ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
     ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
     ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
-    ("storm-c", {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
+    (STORMCompositional(), {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
     ("storm-c", {}),  # Anderson's combination: often faster
     ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "params"), LINEAR, ids=lambda value: value if isinstance(value, str) else len(value))
+@pytest.mark.parametrize(("name", "params"), LINEAR, ids=[str(name) for name, _ in LINEAR])
 @pytest.mark.parametrize("which", ["portfolio", "curved"])
 def test_linear_rates(portfolio, curved, name, params, which):
     problem = {"portfolio": portfolio, "curved": curved}[which]

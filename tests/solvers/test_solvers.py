@@ -106,7 +106,7 @@ def test_probe_is_charged(problem):
     # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian, that u follows
     assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 16
     # an Algorithm 1 with these batches draws g in each iteration
-    assert minimize(problem, "storm-c", anchor=None, batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
+    assert minimize(problem, STORMCompositional(), batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
                     random_state=0).ifo[-1] == 16 * 32 + 4500 + 32  # fmt: skip
 
 
@@ -215,7 +215,7 @@ def test_linear_convergence(problem, returns, name):
 @pytest.mark.parametrize(
     ("solver", "within"),
     [
-        (STORMCompositional(anchor=None), 2e-3),
+        (STORMCompositional(), 2e-3),
         (STORMCompositional(0.1, 0.1, 0.01, 100, 100, "global", None), 2e-3),
         (STORMCompositional(anchor=50), 1e-3),
         (SCGD(), 0.02),
@@ -355,9 +355,9 @@ def test_float32(returns, name, measure):
 
 def test_random_output_is_one_of_the_iterates(problem):
     points = []
-    settings = {"max_iter": 40, "tol": 0, "record_every": 1, "anchor": None}
-    last = minimize(problem, "storm-c", random_state=5, on_record=lambda r: points.append(r.x), **settings)
-    picked = minimize(problem, "storm-c", random_state=5, output="random", **settings)
+    settings = {"max_iter": 40, "tol": 0, "record_every": 1}
+    last = minimize(problem, STORMCompositional(), random_state=5, on_record=lambda r: points.append(r.x), **settings)
+    picked = minimize(problem, STORMCompositional(), random_state=5, output="random", **settings)
     np.testing.assert_array_equal(picked.state.state.x, last.x)  # the iterates are those of "last"
     assert any((picked.x == x).all() for x in points[1:])
     assert picked.loss_curve[-1] == picked.fun == problem.objective(picked.x)
@@ -368,7 +368,6 @@ def test_random_output_is_uniform(problem):
         "max_iter": 4,
         "tol": 0,
         "record_every": 1,
-        "anchor": None,
         "batch_size": 4,
         "learning_rate": 0.01,
     }
@@ -378,7 +377,7 @@ def test_random_output_is_uniform(problem):
         keep = points.append
         result = minimize(
             problem,
-            "storm-c",
+            STORMCompositional(),
             random_state=seed,
             output="random",
             on_record=lambda r, k=keep: k(r.x),
@@ -394,12 +393,12 @@ def test_random_output_is_uniform(problem):
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "precision"])
 def test_schedules(problem, name):
     numbers = {"learning_rate": 0.05, "momentum": 0.2, "precision": 0.01}
-    fixed = {"anchor": None, "normalization": "global", "max_iter": 20, "random_state": 0}
-    as_number = minimize(problem, "storm-c", **fixed, **numbers)
+    fixed = {"normalization": "global", "max_iter": 20, "random_state": 0}
+    as_number = minimize(problem, STORMCompositional(), **fixed, **numbers)
     for same in (constant(numbers[name]), decay_to(numbers[name], numbers[name], horizon=9), lambda t: numbers[name]):
-        result = minimize(problem, "storm-c", **fixed, **numbers | {name: same})
+        result = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: same})
         np.testing.assert_array_equal(result.x, as_number.x)
-    falling = minimize(problem, "storm-c", **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
+    falling = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
     assert not (falling.x == as_number.x).any()
 
 
@@ -481,14 +480,14 @@ def test_minimize_does_not_change_the_solver_it_is_given(problem):
 def test_blocks(problem):
     blocked = PortfolioProblem(problem.returns)
     blocked.n_blocks = 1
-    settings = {"learning_rate": 0.1, "precision": 0.05, "anchor": None, "max_iter": 30, "random_state": 0}
-    one, many = (minimize(blocked, "storm-c", normalization=n, **settings) for n in ("global", "block"))
+    settings = {"learning_rate": 0.1, "precision": 0.05, "max_iter": 30, "random_state": 0}
+    one, many = (minimize(blocked, STORMCompositional(), normalization=n, **settings) for n in ("global", "block"))
     np.testing.assert_allclose(one.x, many.x, rtol=1e-12)
     blocked.n_blocks = 6
     F = problem.gradient(np.ones(6))
     step = minimize(
-        blocked, "storm-c", np.ones(6), learning_rate=0.1, precision=0.05, normalization="block", batch_size=None,
-        anchor=None, max_iter=1
+        blocked, STORMCompositional(), np.ones(6), learning_rate=0.1, precision=0.05, normalization="block",
+        batch_size=None, max_iter=1
     ).x - 1  # fmt: skip
     np.testing.assert_allclose(step, -0.1 * F * np.minimum(0.5, 0.05 / np.abs(F)), rtol=1e-10)
 
