@@ -53,7 +53,7 @@ def no_bound(problem: Any, size: tuple, metric: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What helps to solve a problem and cannot be seen by evaluating it. Methods may follow it where the user is silent.
+    """What helps to solve a problem and cannot be seen by evaluating it. Methods follow it where the user is silent.
 
     The object is read-only and may be shared. A problem with other advice has another object
     (``dataclasses.replace(advice, inertia=0.5)``).

@@ -33,7 +33,7 @@ def require(good, problem, name, message):
 
 
 def refuse_former(problem):
-    """A ValueError for methods and attributes of version 0.2, which nobody would ask for: components drawn otherwise."""
+    """A ValueError for what version 0.2 asked a problem for and nobody does now: it would be ignored in silence."""
     for name, now in FORMER.items():
         found = getattr(problem, name, None)
         good = not (callable(found) or isinstance(found, dict))

@@ -164,13 +164,14 @@ def test_wrong_advice(name):
 
 def test_what_advice_means_for_parameters():
     problem = PortfolioProblem(RETURNS)
-    names = ["learning_rate", "normalization", "precision", "batch_size", "init_batch_size", "momentum", "beta", "anchor"]
+    limits = ["normalization", "precision"]
+    names = ["learning_rate", *limits, "batch_size", "init_batch_size", "momentum", "beta"]
     assert {advised(problem, name) for name in names} == {"auto"}
     problem.advice = Advice(tracking=False, batch_size=8, precision=0.5)
     found = [advised(problem, name) for name in names]
-    assert found == ["auto", "auto", 0.5, 8, 8, 1.0, 1.0, None]
+    assert found == ["auto", "auto", 0.5, 8, 8, 1.0, 1.0]
     stream = StreamingProblem([RETURNS], PortfolioProblem)
-    assert advised(stream, "anchor") is None and advised(stream, "momentum") == "auto"
+    assert advised(stream, "momentum") == "auto"
 
 
 def test_published_constants_are_those_of_the_paper_method():
