@@ -34,6 +34,7 @@ INSIDE = {
     "CompositionalProblem": "a base class",
     "CompositionalSolver": "a base class",
     "LogMeanExpProblem": "a base class",
+    "InUnit": "a value in every iteration, which arithmetic makes",
     "Metric": "a base class",
     "Identity": "has no arguments",
     "ComparedRun": "a result",

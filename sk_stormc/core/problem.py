@@ -19,7 +19,7 @@ class CompositionalProblem(ABC):
 
     A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
     oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
-    Where g(x) can leave the range of numbers, `log_scale` and `scaled` express it in a unit that moves with x.
+    Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
 
     Attributes
     ----------
@@ -199,37 +199,6 @@ class CompositionalProblem(ABC):
         f_x, f_u = self.outer_gradient(x, u, batch)
         F = self.vjp(J, f_u)
         return F if f_x is None else f_x + F
-
-    def log_scale(self, x, batch):
-        """Log of the unit that g(x) should be expressed in at x, from this inner batch.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        batch : object
-            From `inner_batch`.
-
-        Returns
-        -------
-        float or None
-            None, the default, where the inner value needs no moving unit.
-        """
-        return None
-
-    def scaled(self, c):
-        """The same problem with its inner value in units of exp(c), for a problem that has a `log_scale`.
-
-        Parameters
-        ----------
-        c : float
-
-        Returns
-        -------
-        CompositionalProblem
-            A shallow copy, whose ``inner`` and ``jacobian`` are those of this problem times exp(-c), and whose f takes
-            such a u. Phi and its gradient are the same.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no scaled, which a problem with a log_scale needs")
 
     @abstractmethod
     def outer(self, x: FloatArray, u: FloatArray) -> float:

@@ -133,8 +133,6 @@ class Loop:
 
     def _look(self, s):
         run, oracle, t, residual = self.run, self.oracle, s.t, s.residual
-        if oracle.log_scale is not None:
-            oracle.follow_unit(s)
         if residual is not None:
             if t:
                 run.first_length = run.first_length or residual
@@ -238,8 +236,6 @@ class Loop:
         if oracle.ifo < run.ask_again or oracle.ifo + len(points) * oracle.cost(size) > self.max_ifo:
             return None
         found = [start(oracle, x, size).F for x in points]
-        if s.log_scale != oracle.log_scale:  # all components may show that u has left the range of its unit
-            s.to_unit(oracle.log_scale)
         run.ask_again = 2 * oracle.ifo
         return found
 

@@ -1,7 +1,6 @@
 """The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
 
 import copy
-import math
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,7 +14,6 @@ __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 AHEAD = 64  # batches drawn at a time: one call of the generator costs as much as gathering a small batch
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
-DRIFT = {np.dtype(np.float64): 20.0, np.dtype(np.float32): 8.0}  # |log u| from which another unit is taken
 
 
 class Batch:
@@ -81,8 +79,6 @@ class Oracle:
         Entries of estimates of u that had left the domain of f and were put back, so far.
     exact_charged : bool
         Whether the constant Jacobian has been taken exactly, which is charged once.
-    log_scale : float or None
-        c, where u and J are in units of exp(c); see `CompositionalProblem.log_scale`.
     rng : numpy.random.Generator
         For what a solver draws itself; never used for batches.
 
@@ -93,8 +89,7 @@ class Oracle:
     """
 
     def __init__(self, problem, seed):
-        problem = problem.in_run()
-        self.problem = self._scaled = problem
+        self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
@@ -105,9 +100,6 @@ class Oracle:
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = 0
-        self.log_scale = None
-        self._moving = True  # until the problem says that its inner value needs no unit
-        self._drift = 0.0  # log of the last estimate of u, where that has left the range of its unit
         self._exact = None
         self.exact_charged = False
         self._full, self._costs = {}, {}
@@ -209,34 +201,17 @@ class Oracle:
 
     # evaluating
 
-    def inner(self, x, batch, fresh=False):
-        """g(x, B).
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        batch : Batch
-        fresh : bool, default=False
-            True where no earlier value is added to it, so that its unit may be chosen anew.
-        """
+    def inner(self, x, batch):
+        """g(x, B)."""
         self.n_evaluations["inner"] += batch.size
-        if not self._moving:
-            return self.problem.inner(x, batch.data)
-        if self.log_scale is None:
-            self._express(self._first_unit(x, batch))
-        u = self._scaled.inner(x, batch.data)
-        if fresh and batch.full and self._out_of_range(u):
-            self._express(self.problem.log_scale(x, batch.data))
-            self.n_evaluations["inner"] += batch.size
-            u = self._scaled.inner(x, batch.data)
-        return u
+        return self.problem.inner(x, batch.data)
 
     def jacobian(self, x, batch):
         """The Jacobian at x on a batch of `draw_jacobian`; None stands for the constant one that is kept here."""
         if not batch.size:
             return None
         self.n_evaluations["jacobian"] += batch.size
-        return self._scaled.jacobian(x, batch.data)
+        return self.problem.jacobian(x, batch.data)
 
     def exact_jacobian(self, x):
         """The constant Jacobian over all components: charged at its first use, then free, after a resumption too."""
@@ -252,17 +227,17 @@ class Oracle:
         """F = f_x + J.T f_u over an outer batch."""
         self.n_evaluations["outer"] += batch.size
         J = self.exact_jacobian(x) if J is None else J
-        return self._scaled.compositional_gradient(x, u, J, batch.data)
+        return self.problem.compositional_gradient(x, u, J, batch.data)
 
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
         self.n_evaluations["outer"] += batch.size
-        return self._scaled.outer_gradient(x, u, batch.data)
+        return self.problem.outer_gradient(x, u, batch.data)
 
     def chain(self, x, J, v):
         """F = f_x + J.T f_u from v = (f_x, f_u)."""
         f_x, f_u = v
-        F = self._scaled.vjp(self.exact_jacobian(x) if J is None else J, f_u)
+        F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
         return F if f_x is None else f_x + F
 
     def objective(self, x):
@@ -278,49 +253,7 @@ class Oracle:
     def value(self, x, u):
         """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
         penalty = self.problem.penalty
-        return float(self._scaled.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
-
-    # the unit of the inner value: a matter of number ranges, so that finding it is not charged
-
-    def _first_unit(self, x, batch):
-        """From all components where there is an end to them: a batch may miss the few that make up u."""
-        data = batch.data
-        if not (batch.full or self.streaming) and self.problem.log_scale(x, data) is not None:
-            data = self.problem.inner_batch(None)
-        return self.problem.log_scale(x, data)
-
-    def _express(self, log_scale):
-        """Take u and J in units of exp(log_scale) from now on; None means that they need none."""
-        if log_scale is None:
-            self._moving = False
-        elif math.isfinite(log_scale):
-            self.log_scale, self._scaled = log_scale, self.problem.scaled(log_scale)
-        self._drift = 0.0
-
-    def _out_of_range(self, u):
-        """Log of u, where that is far from 0; else 0."""
-        if not self._moving:
-            return 0.0
-        top = float(u.max())
-        way = math.log(top) if 0 < top < math.inf else 0.0
-        return way if abs(way) > DRIFT[u.dtype] else 0.0
-
-    def note(self, u):
-        """Look at an estimate of u, which `follow_unit` goes by."""
-        if self._moving:
-            self._drift = self._out_of_range(u)
-
-    def forget_unit(self):
-        """Find the unit anew at the next batch of g."""
-        if self._moving:
-            self.log_scale = None
-
-    def follow_unit(self, s):
-        """Between iterations: take the last estimate of u for the unit, where it has left the present one's range."""
-        if self._drift:
-            self._express(self.log_scale + self._drift)
-        if s.log_scale != self.log_scale:
-            s.to_unit(self.log_scale)
+        return float(self.problem.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
 
     # where a run is in its source
 
@@ -350,7 +283,7 @@ class Oracle:
 
         Nothing is copied for the ``last`` one, after which the oracle is not used any more.
         """
-        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
+        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
         taken = {name: getattr(self, name) for name in kept}
         if not last:
             taken = copy.deepcopy(taken)
@@ -361,5 +294,3 @@ class Oracle:
         """Take the state of a `snapshot`."""
         self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
         self._ahead = {key: Ahead(self, *key, draws) for key, draws in snapshot["_ahead"].items()}
-        if self.log_scale is not None:
-            self._express(self.log_scale)

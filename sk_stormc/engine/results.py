@@ -1,14 +1,12 @@
 """What a run keeps and what it returns."""
 
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.utils.kept import Kept
 
@@ -44,9 +42,6 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 class MethodState(Kept):
     """What every method's state has. Arrays are bound anew, never written into.
 
-    Fields named ``u`` and ``J``, and `Estimate` objects, are rescaled by the loop where the problem's inner value
-    changes its unit; see `CompositionalProblem.log_scale`.
-
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
@@ -61,8 +56,6 @@ class MethodState(Kept):
         |x~ - x| / eta where it was last measured, for the stopping rule.
     at_anchor : bool or None
         Whether ``residual`` was measured with full gradients; None for a method that never takes them.
-    log_scale : float or None
-        The unit of ``u`` and ``J``, which the loop keeps.
     """
 
     x: np.ndarray
@@ -71,35 +64,6 @@ class MethodState(Kept):
     velocity: tuple | None = None
     residual: float | None = None
     at_anchor: bool | None = None
-    log_scale: float | None = None
-
-    def to_unit(self, log_scale):
-        """Express what is known of u and J in the oracle's present unit of the inner value."""
-        factor, known = change_of_unit(self.log_scale, log_scale), {}
-        for name, value in vars(self).items():
-            if factor is not None and name in ("u", "J") and isinstance(value, np.ndarray):
-                setattr(self, name, factor * value)
-            else:
-                setattr(self, name, _in_unit(value, log_scale, known))
-        self.log_scale = log_scale
-
-
-def _in_unit(value, log_scale, known):
-    """A field's value with every `Estimate` in it in this unit; what was one object stays one."""
-    if id(value) in known:
-        return known[id(value)][1]
-    if isinstance(value, Estimate):
-        new = value.in_unit(log_scale)
-    elif isinstance(value, (list, tuple)):
-        new = type(value)(_in_unit(part, log_scale, known) for part in value)
-    elif is_dataclass(value) and not value.__dataclass_params__.frozen:
-        new = copy.copy(value)
-        for part in fields(value):
-            setattr(new, part.name, _in_unit(getattr(value, part.name), log_scale, known))
-    else:
-        return value
-    known[id(value)] = value, new  # the old value is held, or its id might come again
-    return new
 
 
 @dataclass(repr=False)

@@ -24,7 +24,7 @@ from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.kept import Kept, Missing, check_field, declared, kept_class, kept_name
 from sk_stormc.utils.validation import short
 
-__all__ = ["fill", "has_missing", "read", "write"]
+__all__ = ["fill", "read", "write"]
 
 FORMAT = 2
 DEEPEST = 50  # nodes within nodes; those of a run are below 20
@@ -399,17 +399,6 @@ def _index(k, n):
 # callables
 
 
-def has_missing(value, seen=None):
-    """Whether callables are missing in an object or a tuple."""
-    seen = set() if seen is None else seen
-    if isinstance(value, Missing):
-        return True
-    if id(value) in seen or not isinstance(value, (tuple, Kept)):
-        return False
-    seen.add(id(value))
-    return any(has_missing(part, seen) for part in _parts(value))
-
-
 def fill(value, like, done=None):
     """Put callables of ``like``, an object of the same shape, where some are missing.
 
@@ -434,7 +423,3 @@ def fill(value, like, done=None):
             for name in declared(type(value)):
                 object.__setattr__(value, name, fill(getattr(value, name), getattr(like, name, None), done))
     return done[id(value)][1]
-
-
-def _parts(value):
-    return value if isinstance(value, tuple) else [getattr(value, name) for name in declared(type(value))]

@@ -47,11 +47,12 @@ class Fit:
         seed = estimator.random_state if self.before is None else self.before.random_state
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
-        names = _get_feature_names(X)
+        data["names of X"] = _get_feature_names(X)
+        before = {} if self.before is None else self.before.data
         self.progress = Progress(
             type(estimator).__name__,
             parameters_of(estimator, solver),
-            {name: fingerprint(value) for name, value in data.items()} | {"names of X": fingerprint(names)},
+            {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
             seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
         )
         if self.before is not None:
@@ -225,7 +226,7 @@ def _check_kind(message, name, found, like):
     if isinstance(like, tuple):
         parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
     elif isinstance(like, dict):
-        parts = {key: (found[key], like[key]) for key in like if key not in ("_ahead", "log_scale")}
+        parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
     elif isinstance(like, Kept):
         parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
     else:

@@ -6,6 +6,7 @@ from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource, Source
+from sk_stormc.core.unit import InUnit
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.portfolio.cvar import CVaRPortfolioProblem
 from sk_stormc.portfolio.entropic import EntropicPortfolioProblem
@@ -23,6 +24,7 @@ __all__ = [
     "EntropicPortfolioProblem",
     "FiniteSource",
     "FiniteSumComposition",
+    "InUnit",
     "LogMeanExpProblem",
     "PortfolioProblem",
     "ProjectedBellmanProblem",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
@@ -72,7 +73,7 @@ def settle(oracle, x, size):
     while True:
         tops = curvatures(oracle, x, size)
         L = math.sqrt(np.mean(np.square(tops)))
-        if oracle.is_full(size) or not UNEVEN * np.median(tops) < L:
+        if oracle.is_full(size) or (math.isfinite(L) and not UNEVEN * np.median(tops) < L):
             return size, L
         size = enlarge(oracle, size, 16)
         if size[0] is not None and len(tops) * size[0] > oracle.n_components("inner"):
@@ -95,20 +96,22 @@ def extrapolate(anchors, problem):
         The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
     """
     last, way = anchors[-1].estimate, anchors[-1].way
-    names = ("x", "u", "F") if last.J is None else ("x", "u", "F", "J")
+    u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
+    J, of_J = ([()] * len(anchors), None) if last.J is None else in_one_unit([a.estimate.J for a in anchors])
 
-    def pack(anchor):
-        parts = [anchor.way.q, anchor.way.p, *(getattr(anchor.estimate, name) for name in names)]
+    def pack(anchor, u, J):
+        parts = [anchor.way.q, anchor.way.p, anchor.estimate.x, u, anchor.estimate.F, J]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
-    d, here, basis = last.x.size, pack(anchors[-1]), []
+    *before, here = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
+    d, basis = last.x.size, []
 
     def dot(v, w):
         return float(v[:d] @ w[d : 2 * d])  # <q, p>
 
     # Gram-Schmidt on the differences, the newest first: the normal equations would square their condition
-    for old in reversed(anchors[:-1]):
-        v = here - pack(old)
+    for old in reversed(before):
+        v = here - old
         size = math.sqrt(max(dot(v, v), 0.0))
         for b in basis:
             v = v - dot(v, b) * b
@@ -122,8 +125,7 @@ def extrapolate(anchors, problem):
     u, F, J = np.split(here[3 * d :], [last.u.size, last.u.size + d])
     return Estimate(
         x if problem.penalty is None else problem.penalty.project(x),
-        keep_in_domain(problem, u.reshape(last.u.shape).astype(last.u.dtype), last.u),
-        None if last.J is None else J.reshape(last.J.shape).astype(last.J.dtype),
+        keep_in_domain(problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u),
+        None if last.J is None else of_J(J.reshape(last.J.shape).astype(last.J.dtype)),
         F.astype(last.F.dtype),
-        last.log_scale,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sk_stormc.engine import Estimate, Limit, at
-from sk_stormc.engine.estimates import advance_inner, change_of_unit, start_inner
+from sk_stormc.engine.estimates import advance_inner, start_inner
 from sk_stormc.engine.steps import direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.utils.validation import check_schedule
@@ -17,11 +17,6 @@ class NestedEstimate(Estimate):
     """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
 
     v: tuple = None
-
-    def in_unit(self, log_scale):
-        """f_u falls where u rises."""
-        new, factor = super().in_unit(log_scale), change_of_unit(self.log_scale, log_scale)
-        return new if factor is None else replace(new, v=(self.v[0], self.v[1] / factor))
 
 
 @dataclass
@@ -125,7 +120,7 @@ class CIVR(SARAHCompositional):
         """u, J and v at a checkpoint."""
         u, J = start_inner(oracle, x, size)
         v = oracle.outer_gradient(x, u, oracle.draw("outer", size[2]))
-        return NestedEstimate(x, u, J, oracle.chain(x, J, v), oracle.log_scale, v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def estimate(self, oracle, old, x, size):
         """u, J and v at x, by differences to the previous iterate ``old``."""
@@ -139,7 +134,7 @@ class CIVR(SARAHCompositional):
             v = tuple(
                 None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True)
             )
-        return NestedEstimate(x, u, J, oracle.chain(x, J, v), oracle.log_scale, v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def finish(self, oracle, s):
         """x_T; with a penalty x~, which has the exact zeros that a point between two others lacks."""

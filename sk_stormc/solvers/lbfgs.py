@@ -95,7 +95,6 @@ class LBFGS(CompositionalSolver):
 
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
-        oracle.forget_unit()  # a resumed run repeats the way from its start, in the units of then
         loop.take_stock()
         if loop.reason is not None:
             return

@@ -7,6 +7,7 @@ import numpy as np
 
 from sk_stormc.core.metrics import Matrix
 from sk_stormc.core.schedules import Power
+from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
 from sk_stormc.utils.validation import check_schedule
 
@@ -17,7 +18,7 @@ __all__ = ["SCGD"]
 class AverageState(MethodState):
     """The moving average u of the inner value, and the method's constants."""
 
-    u: np.ndarray = None
+    u: np.ndarray | InUnit = None
     x_old: np.ndarray = None
     beta: object = None
     batch_size: tuple = None

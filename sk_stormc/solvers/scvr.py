@@ -51,4 +51,4 @@ class SCVR(VRSCPG):
         u = guard(oracle, value, None) if u is None else guard(oracle, u + value, old.u)
         J = oracle.jacobian(x, slope)
         new = oracle.gradient(x, u, J, outer)
-        return Estimate(x, u, J, new if full else F + new, oracle.log_scale)
+        return Estimate(x, u, J, new if full else F + new)

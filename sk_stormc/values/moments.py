@@ -313,10 +313,6 @@ class TransitionStream(StreamingProblem):
         """f_x = 2 alpha x and f_u = 2 u."""
         return 2 * self._alpha * x, 2 * u
 
-    def log_scale(self, x, batch):
-        """None."""
-        return None
-
     def outer(self, x, u):
         """|u|^2 + sum_j alpha_j x_j^2."""
         return float(u @ u + self._alpha @ x**2)

@@ -109,7 +109,6 @@ def test_values_come_back_as_they_were(tmp_path):
     assert after["arrays"][0].flags.f_contiguous
     assert (after["arrays"][-1] != before["arrays"][-1]).nnz == 0
     assert isinstance(after[None].rate, Missing)
-    assert files.has_missing(after[None])
     assert files.fill(after[None], before[None]).rate is abs
     assert after[None].pairs == [(1, "a")]
     with pytest.raises(ValueError, match="the solver must have the callable 'abs'"):
@@ -368,7 +367,6 @@ def test_tuples_of_what_came_before_take_no_more_time_than_room():
         parts.append({"tuple": [{"known": k}, {"known": k}]})
     text = json.dumps(HEAD | {"tree": {"tuple": parts}})
     value = files.unpacked(files.archived(text, []))
-    assert not files.has_missing(value)
     assert isinstance(files.fill(value, ()), tuple)
 
 
