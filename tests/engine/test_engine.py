@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
