@@ -57,8 +57,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     checks : dict
         Of the class: functions of a parameter's name and value by its name, which raise a ValueError. Those of the base
         classes are made too.
-    confirms : bool
-        Whether a stop that rests on estimates is confirmed by one full gradient, which is charged.
+    instead : str
+        What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
     """
 
     checks = {
@@ -68,7 +68,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         "max_ifo": partial(check_int, low=1, words=(None,)),
         "tol": partial(check_number, low=0),
     }
-    confirms = True
+    instead = "solver='storm-c'"
 
     # for methods that do not have the parameter
     max_iter = max_ifo = None

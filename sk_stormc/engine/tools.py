@@ -168,6 +168,11 @@ class Tools:
         x = rule.land(problem, metric or usual, x, way, eta, s.t)
         return x if problem.penalty is None else problem.penalty.project(x)
 
+    def length(self, oracle, s, x, F):
+        """|x~ - x| / eta at x along F, in the norm of the metric's inverse: what the stopping rule compares."""
+        eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
+
     def proximal_point(self, oracle, s, F):
         """x~ of step 5: where a step from ``s.x`` along F would end if it were not shortened."""
         eta = at(s.rule.learning_rate, s.t)

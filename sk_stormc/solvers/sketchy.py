@@ -62,6 +62,7 @@ class SketchySTORM(AutomaticSTORM):
     'converged'
     """
 
+    instead = "solver='storm-c'"
     checks = {"rank": partial(check_int, low=1), "sketch_batch_size": partial(check_int, low=1)}
 
     def __init__(

@@ -89,7 +89,6 @@ class STORMCompositional(CompositionalSolver):
         "anchor": partial(check_int, low=1, words=(None,)),
         "output": partial(check_choice, choices=("last", "random")),
     }
-    confirms = False  # the IFO of Algorithm 1 are those of Lemma 3.1
 
     def __init__(
         self,
@@ -173,8 +172,6 @@ class STORMCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """Steps 5 to 10."""
-        if self.anchor is not None:
-            s.at_anchor = s.t % self.anchor == 0
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
         if self.anchor is not None and self._refreshes(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))

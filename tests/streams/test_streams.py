@@ -27,7 +27,7 @@ import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import Limit, StepRule
-from sk_stormc.engine.loop import SAVE_IFO
+from sk_stormc.engine.interrupts import SAVE_IFO
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
