@@ -59,7 +59,7 @@ class Turnover(Penalty):
         return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
 
     def prox(self, x, step):
-        """Soft thresholding about what is held (and about 0, with an l1 norm), clipping, and the budget's multiplier."""
+        """Soft thresholding about what is held (with an l1 norm about 0 too), clipping, and the budget's multiplier."""
         norm, cost = self.box.alpha * step, self.cost * step
         # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
         first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
