@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
@@ -57,8 +58,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     checks : dict
         Of the class: functions of a parameter's name and value by its name, which raise a ValueError. Those of the base
         classes are made too.
-    confirms : bool
-        Whether a stop that rests on estimates is confirmed by one full gradient, which is charged.
+    instead : str
+        What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
     """
 
     checks = {
@@ -68,7 +69,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         "max_ifo": partial(check_int, low=1, words=(None,)),
         "tol": partial(check_number, low=0),
     }
-    confirms = True
+    instead = "solver='storm-c'"
 
     # for methods that do not have the parameter
     max_iter = max_ifo = None
@@ -161,6 +162,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
+        refuse_former(problem)
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"

@@ -40,8 +40,9 @@ def guard(oracle, u, u_old):
     if oracle.problem.inner_floor is None:
         return u
     kept = keep_in_domain(oracle.problem, u, u_old)
-    oracle.n_guarded += int(np.count_nonzero(kept != u))
-    return kept
+    n_guarded = int(np.count_nonzero(kept != u))
+    oracle.n_guarded += n_guarded
+    return kept if n_guarded else u  # the oracle knows its own u again
 
 
 def start(oracle, x, size):

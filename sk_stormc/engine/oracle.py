@@ -1,6 +1,7 @@
 """The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
 
 import copy
+from collections import deque
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,6 +12,7 @@ from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 
+MEMORY = 32  # points with an exact F that are remembered, more than a line search tries
 AHEAD = 64  # batches drawn at a time: one call of the generator costs as much as gathering a small batch
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
@@ -81,6 +83,9 @@ class Oracle:
         Whether the constant Jacobian has been taken exactly, which is charged once.
     rng : numpy.random.Generator
         For what a solver draws itself; never used for batches.
+    exact : deque of tuple
+        (x, F) where u, J and F were evaluated on all components: what the stopping rule goes by. It empties it after
+        each iteration.
 
     Notes
     -----
@@ -102,6 +107,8 @@ class Oracle:
         self.n_guarded = 0
         self._exact = None
         self.exact_charged = False
+        self.exact = deque(maxlen=MEMORY)
+        self._told = {}  # the point, u, J and f's gradient that were last evaluated on all components
         self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
@@ -204,14 +211,20 @@ class Oracle:
     def inner(self, x, batch):
         """g(x, B)."""
         self.n_evaluations["inner"] += batch.size
-        return self.problem.inner(x, batch.data)
+        u = self.problem.inner(x, batch.data)
+        if batch.full:
+            self._told = {"x": x, "u": u}
+        return u
 
     def jacobian(self, x, batch):
         """The Jacobian at x on a batch of `draw_jacobian`; None stands for the constant one that is kept here."""
         if not batch.size:
             return None
         self.n_evaluations["jacobian"] += batch.size
-        return self.problem.jacobian(x, batch.data)
+        J = self.problem.jacobian(x, batch.data)
+        if batch.full and self._told:
+            self._told["J"] = J
+        return J
 
     def exact_jacobian(self, x):
         """The constant Jacobian over all components: charged at its first use, then free, after a resumption too."""
@@ -226,19 +239,48 @@ class Oracle:
     def gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         self.n_evaluations["outer"] += batch.size
+        exact = batch.full and self._is_exact(x, u) and self._is_slope(J)
         J = self.exact_jacobian(x) if J is None else J
-        return self.problem.compositional_gradient(x, u, J, batch.data)
+        F = self.problem.compositional_gradient(x, u, J, batch.data)
+        if exact:
+            self._remember(x, F)
+        return F
 
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
         self.n_evaluations["outer"] += batch.size
-        return self.problem.outer_gradient(x, u, batch.data)
+        v = self.problem.outer_gradient(x, u, batch.data)
+        if batch.full and self._is_exact(x, u):
+            self._told["v"] = v
+        return v
 
     def chain(self, x, J, v):
         """F = f_x + J.T f_u from v = (f_x, f_u)."""
         f_x, f_u = v
+        exact = self._told and self._told.get("v") is v and self._told["x"] is x and self._is_slope(J)
         F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
-        return F if f_x is None else f_x + F
+        F = F if f_x is None else f_x + F
+        if exact:
+            self._remember(x, F)
+        return F
+
+    # where F is exact: where it was made of nothing but what was evaluated there on all components
+
+    def follow(self, x, x_0, u_0):
+        """u at x by a constant Jacobian, from u_0 at x_0 on all components: exact but for rounding."""
+        u = u_0 + self.exact_jacobian(x) @ (x - x_0)
+        self._told = {"x": x, "u": u}
+        return u
+
+    def _is_exact(self, x, u):
+        return bool(self._told) and self._told["x"] is x and self._told["u"] is u
+
+    def _is_slope(self, J):
+        return J is None or J is self._told.get("J")
+
+    def _remember(self, x, F):
+        self.exact.append((x, F))
+        self._told = {}
 
     def objective(self, x):
         """Phi(x), R included: not charged."""

@@ -1,5 +1,6 @@
 """What a run keeps and what it returns."""
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.steps import StepRule
+from sk_stormc.engine.stopping import Stopping
 from sk_stormc.utils.kept import Kept
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
@@ -53,9 +55,8 @@ class MethodState(Kept):
     velocity : tuple of ndarray or None
         The average of earlier directions, where the steps have inertia.
     residual : float or None
-        |x~ - x| / eta where it was last measured, for the stopping rule.
-    at_anchor : bool or None
-        Whether ``residual`` was measured with full gradients; None for a method that never takes them.
+        |x~ - x| / eta by the method's own F where it was last measured: a hint to the stopping rule, which believes
+        full gradients only.
     """
 
     x: np.ndarray
@@ -63,7 +64,6 @@ class MethodState(Kept):
     rule: StepRule | None = None
     velocity: tuple | None = None
     residual: float | None = None
-    at_anchor: bool | None = None
 
 
 @dataclass(repr=False)
@@ -80,13 +80,8 @@ class RunState(Kept):
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t, t the last two powers of two
     next_record: float = 0
     last_checked: int = -1  # the last iteration that the loop took stock of
-    measured: tuple[int, float] | None = None  # (iteration, residual) as last compared with tol
-    first_residual: float | None = None  # what tol is relative to
     first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
-    window: tuple[float, int, float | None] = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
-    ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
-    denied: float | None = None  # what the full gradient said instead, over the first residual
-    confirmed: int = -1  # the iteration at which it agreed
+    stopping: Stopping = field(default_factory=Stopping)  # what is known of whether it has converged
     overflowed: bool = False  # nothing is left to go on from
     start: np.ndarray = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
@@ -97,6 +92,18 @@ class RunState(Kept):
     def t(self):
         """Iterations made."""
         return self.t_before + self.state.t
+
+    @property
+    def first_residual(self):
+        """|x~ - x| / eta at x_0 by a full gradient, which tol is relative to; None where none was taken there."""
+        return self.stopping.first
+
+    def copy(self):
+        """The run as it is now, without its oracle: nothing in it changes when the run goes on."""
+        run = copy.copy(self)  # arrays are never written into, so a copy of what is bound anew is enough
+        run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
+        run.records = list(self.records)
+        return run
 
     def __repr__(self):
         return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
@@ -128,7 +135,7 @@ class SolverResult(OptimizeResult):
         The stop reason in words.
     residual : float
         What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
-        was.
+        was. Of a run that has converged it is that of x over that of x_0, both by full gradients.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back.
     state : RunState

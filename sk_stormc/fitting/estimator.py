@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sk_stormc.engine.run import warn_if_unconverged
+from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.fitting.compat import CallbackSupportMixin
 from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver

@@ -11,12 +11,12 @@ from sklearn.utils.validation import _get_feature_names
 
 from sk_stormc.engine.oracle import KINDS, Oracle
 from sk_stormc.engine.results import MethodState
-from sk_stormc.engine.state_file import fill
+from sk_stormc.engine.state_tree import fill
 from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept, declared
-from sk_stormc.utils.validation import seeded, short
+from sk_stormc.utils.kept import Kept, declared, in_short
+from sk_stormc.utils.validation import seeded
 
 __all__ = ["Fit", "with_fit"]
 
@@ -205,7 +205,7 @@ def completed(state, solver, problem, file):
         )
     for key, draws in state.oracle["_ahead"].items():
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)):
-            raise ValueError(f"{file} must have draws by kind and size, got {short({key: draws})}")
+            raise ValueError(f"{file} must have draws by kind and size, got {in_short(key)}")
     state = copy.copy(state)
     state.state = fill(state.state, fresh)
     return state
@@ -222,7 +222,7 @@ def _check_kind(message, name, found, like):
     if same and isinstance(like, (dict, tuple)):
         same = len(found) == len(like) and (isinstance(like, tuple) or found.keys() == like.keys())
     if not same or (name in ("x", "best_x", "start") and found.shape != like.shape):
-        raise ValueError(f"{message} {name}={short(found)}")
+        raise ValueError(f"{message} {name}={in_short(found)}")
     if isinstance(like, tuple):
         parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
     elif isinstance(like, dict):

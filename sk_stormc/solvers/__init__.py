@@ -14,8 +14,7 @@ from sklearn.base import clone
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
-from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
-from sk_stormc.solvers.asc_pg import ASCPG
+from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
 from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
 from sk_stormc.solvers.lbfgs import LBFGS
@@ -35,7 +34,6 @@ __all__ = [
     "SCVR",
     "SOLVERS",
     "VRSCPG",
-    "AcceleratedSCGD",
     "AutomaticSTORM",
     "CompositionalSolver",
     "SARAHCompositional",
@@ -55,7 +53,7 @@ SOLVERS = {
     "vrsc-pg": VRSCPG,
     "scvr": SCVR,
     "scgd": SCGD,
-    "acc-scgd": AcceleratedSCGD,
+    "acc-scgd": accelerated_scgd,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
     "sketchy-storm": SketchySTORM,

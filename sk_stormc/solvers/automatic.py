@@ -85,6 +85,7 @@ class AutomaticSTORM(STORMCompositional):
     'converged'
     """
 
+    instead = ""
     # Algorithm 1's, which the rule sets
     precision = momentum = init_batch_size = normalization = "auto"
     anchor = None
@@ -125,7 +126,7 @@ class AutomaticSTORM(STORMCompositional):
     def init_state(self, oracle, x):
         """An anchor at x_0, with batches and a learning rate that suit the problem; without anchors steps 1 to 3."""
         problem = oracle.problem
-        if problem.defaults.get("anchor", "auto") is None:
+        if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
         own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
         size, L = self.sizes("batch_size", oracle, rule=16), None
@@ -149,7 +150,6 @@ class AutomaticSTORM(STORMCompositional):
             refresh=oracle.is_full(size),
             origin=(x, now.u) if follows else None,
             residual=way.length,
-            at_anchor=True,
         )
 
     def factor(self, oracle, size):
@@ -179,14 +179,14 @@ class AutomaticSTORM(STORMCompositional):
             spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
             s.stay = not s.way.length < GROWN * s.residual  # an F that has grown so much is not stepped along
             s.refresh = s.stay or spent >= (LEAST if s.way.length <= FALLEN * s.residual else STRETCH)
-        s.at_anchor, s.x = s.since_anchor == 0, s.now.x
+        s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
         """u, J and F at x: exact where an anchor is due, else by steps 7 to 10 with momentum 0."""
         size = oracle.all_like(s.batch_size) if s.refresh else s.batch_size
         if s.origin is not None:
             x_0, u_0 = s.origin
-            u = guard(oracle, u_0 + oracle.exact_jacobian(x) @ (x - x_0), None)
+            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
             return advance_outer(oracle, s.now, x, u, None, None, 0, size[2])
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 

@@ -15,6 +15,7 @@ from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 
+LEVEL = {8: 1e-6, 4: 1e-3}  # |F| over its first value where rounding hides how Phi falls, by the bytes of a float
 NO_LIMIT = 10**9  # scipy's own budgets: the loop's count
 FAR, STEEP = 1e4, 30  # bounded objectives of condition below 1e4 do not come there
 
@@ -87,14 +88,19 @@ class LBFGS(CompositionalSolver):
 
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
-        return LBFGSState(x, x_start=x, at_anchor=True)
+        return LBFGSState(x, x_start=x)
 
     def cost(self, oracle, s):
         """At least one evaluation: a pass."""
         return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
 
+    def length(self, oracle, s, x, F):
+        """Of the projected gradient, in scipy's variables."""
+        return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
+
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
+        self.variables = _Variables(oracle.problem, oracle.metric.root())
         loop.take_stock()
         if loop.reason is not None:
             return
@@ -112,8 +118,8 @@ class LBFGS(CompositionalSolver):
             )
         if loop.reason is None:  # scipy finds no step that lowers the objective any further: mostly, at rounding
             s.residual = run.length
-            at_rest = run.length <= 1e-3 * run.first_length or loop.at_rest(s)
-            loop.reason = StopReason.CONVERGED if at_rest else StopReason.MAX_IFO
+            level = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
+            loop.reason = StopReason.CONVERGED if level or loop.rule.at_rest(s) else StopReason.MAX_IFO
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 
@@ -123,7 +129,7 @@ class _ScipyRun:
 
     def __init__(self, solver, oracle, s, loop):
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
-        self.variables = _Variables(oracle.problem, oracle.metric.root())
+        self.variables = solver.variables
         self.z_start = self.variables.to_z(s.x_start)
         self.length = self.first_length = (
             math.nan

@@ -19,7 +19,6 @@ class EpochState(MethodState):
     batch_size: tuple = None
     checkpoint_batch_size: tuple = None
     epoch_length: int = None
-    full: bool = True  # checkpoints hold all components
 
 
 class SARAHCompositional(CompositionalSolver):
@@ -96,7 +95,6 @@ class SARAHCompositional(CompositionalSolver):
             batch_size=size,
             checkpoint_batch_size=large,
             epoch_length=self.auto("epoch_length", oracle.problem, -(-n // (size[0] or n))),
-            full=oracle.is_full(large),
         )
 
     def cost(self, oracle, s):
@@ -106,7 +104,6 @@ class SARAHCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """A step, then the estimates at the new point."""
-        s.at_anchor = s.since_checkpoint == 0 if s.full else None
         x = self.move(oracle, s, s.now.F)
         if s.since_checkpoint == s.epoch_length:
             s.now = s.checkpoint = self.refresh(oracle, x, s.checkpoint_batch_size)

@@ -13,6 +13,14 @@ from sk_stormc.utils.validation import check_batch_size, check_choice, check_int
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
+LETTERS = {  # of the paper
+    "learning_rate": "eta",
+    "precision": "epsilon",
+    "momentum": "a",
+    "batch_size": "B",
+    "init_batch_size": "S",
+    "normalization": "gamma",
+}
 
 def check_momentum(name, value):
     """A number or a schedule in [0, 1], "auto", or three of them."""
@@ -89,7 +97,6 @@ class STORMCompositional(CompositionalSolver):
         "anchor": partial(check_int, low=1, words=(None,)),
         "output": partial(check_choice, choices=("last", "random")),
     }
-    confirms = False  # the IFO of Algorithm 1 are those of Lemma 3.1
 
     def __init__(
         self,
@@ -173,8 +180,6 @@ class STORMCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """Steps 5 to 10."""
-        if self.anchor is not None:
-            s.at_anchor = s.t % self.anchor == 0
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
         if self.anchor is not None and self._refreshes(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
@@ -205,13 +210,15 @@ class STORMCompositional(CompositionalSolver):
 class PaperSTORMCompositional(STORMCompositional):
     """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
 
-    "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
+    "auto" means the constants that the paper has for the problem; the steps are the paper's, without a metric.
     """
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
-        value = getattr(self, name)
-        return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
+        value, published = getattr(self, name), problem.advice.published
+        if isinstance(value, str) and value == "auto":
+            value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
+        return plain(value)
 
     def run_metric(self, oracle, s):
         """The identity: the problem's metric is left out."""

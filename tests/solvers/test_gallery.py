@@ -75,7 +75,7 @@ def follow(problem, seed, n_anchors):
     while n_anchors:
         solver.step(oracle, s)
         s.t += 1
-        if s.at_anchor:
+        if s.since_anchor == 0:
             yield oracle, s, oracle.ifo - begin
             begin, n_anchors = oracle.ifo, n_anchors - 1
 
