@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
@@ -162,6 +163,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
+        refuse_former(problem)
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"

@@ -162,11 +162,11 @@ class Loop:
         self.a_pass = 2 * problem.n_inner + problem.n_outer
         max_iter = solver.max_iter
         if max_iter is None and solver.max_ifo is None:
-            max_iter = problem.defaults.get("max_iter")
+            max_iter = problem.advice.max_iter
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(solver, oracle, run, self)
-        every = record_every or problem.defaults.get("record_every", self.a_pass)
+        every = record_every or problem.advice.record_every or self.a_pass
         self.records = Records(self, oracle, every, on_record, verbose)
         self.interrupts = Interrupts(self, oracle, run, oracle.snapshot)
         self._longest = 0.0  # residual that is no overflow
@@ -185,7 +185,8 @@ class Loop:
         if self.unlimited:
             self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.a_pass
-            if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
+            problem = self.oracle.problem
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
                 self.max_iter = IN_VAIN
         if self.reason is None:
             if s.t + run.t_before >= self.max_iter:

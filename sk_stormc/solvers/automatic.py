@@ -126,7 +126,7 @@ class AutomaticSTORM(STORMCompositional):
     def init_state(self, oracle, x):
         """An anchor at x_0, with batches and a learning rate that suit the problem; without anchors steps 1 to 3."""
         problem = oracle.problem
-        if problem.defaults.get("anchor", "auto") is None:
+        if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
         own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
         size, L = self.sizes("batch_size", oracle, rule=16), None

@@ -13,6 +13,14 @@ from sk_stormc.utils.validation import check_batch_size, check_choice, check_int
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
+LETTERS = {  # of the paper
+    "learning_rate": "eta",
+    "precision": "epsilon",
+    "momentum": "a",
+    "batch_size": "B",
+    "init_batch_size": "S",
+    "normalization": "gamma",
+}
 
 def check_momentum(name, value):
     """A number or a schedule in [0, 1], "auto", or three of them."""
@@ -203,13 +211,15 @@ class STORMCompositional(CompositionalSolver):
 class PaperSTORMCompositional(STORMCompositional):
     """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
 
-    "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
+    "auto" means the constants that the paper has for the problem; the steps are the paper's, without a metric.
     """
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
-        value = getattr(self, name)
-        return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
+        value, published = getattr(self, name), problem.advice.published
+        if isinstance(value, str) and value == "auto":
+            value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
+        return plain(value)
 
     def run_metric(self, oracle, s):
         """The identity: the problem's metric is left out."""

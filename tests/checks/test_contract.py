@@ -192,7 +192,7 @@ def test_pair(name, label, solver, batch_size):
     if refusal(method, problem) is None:
         check_solver(method, problem)
     else:
-        special = problem.jacobian_kind == "operator" or problem.defaults.get("normalization") is not None
+        special = problem.jacobian_kind == "operator" or problem.advice.normalization is not None
         expected = label in MAY_BE_REFUSED or (solver in PLAIN_STEPS and special)
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
 
