@@ -51,7 +51,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     max_iter, max_ifo : int or None, default=None
         Budgets, counted from the start of a run; both None mean 100 passes of 2 n_inner + n_outer IFO.
     tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value. 0 means never.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data. That is
+        charged when the method's estimates, on average over a pass, have fallen as far. 0 means never.
 
     Attributes
     ----------

@@ -208,7 +208,8 @@ class Loop:
             self.reason = StopReason.NON_FINITE
             return
         self.rule.watch(s)
-        if t and oracle.ifo >= run.next_record:
+        due = t and oracle.ifo >= run.next_record
+        if due:
             self.reason = self.records.add(s.x)
             if oracle.streaming and self.reason is None and look(oracle, run, s.x):
                 self.reason = StopReason.DIVERGED
@@ -216,7 +217,8 @@ class Loop:
             run.milestones = (run.milestones[1], s.x)
         if t % KEEP_AT == 0:
             self.interrupts.keep()
-        self.tell()
+        if due:
+            self.tell()
 
     def _overflows(self, residual):
         """Whether it is NaN, or so long that nothing of the start is left; the first that is not 0 is the measure."""

@@ -58,8 +58,8 @@ class AutomaticSTORM(STORMCompositional):
     max_iter, max_ifo : int or None, default=None
         Budgets; both None mean 100 passes, with full batches and anchors 10,000 iterations.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta at an anchor has fallen to tol times its first value (without anchors its average over
-        a pass). 0 means never.
+        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors a gradient on
+        all data is charged when the estimates, on average over a pass, have fallen as far. 0 means never.
 
     Notes
     -----

@@ -70,8 +70,9 @@ class STORMCompositional(CompositionalSolver):
     anchor : int or None, default=None
         A full refresh of (u, J, F) every so many iterations in place of steps 7 to 10; None, the paper's, for never.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its first value, at an anchor where there are
-        anchors, else on its average over one pass. 0 means never.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data: at an
+        anchor, or charged when the estimates, on average over a pass, have fallen as far. 0 means never, and that the
+        IFO are those of Lemma 3.1.
     output : {"last", "random"}, default="last"
         "random" returns the theorem's x-hat, uniform among x_1, ..., x_T, drawn from its own generator.
 
