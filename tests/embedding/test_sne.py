@@ -282,7 +282,7 @@ def test_stages_share_the_graph_and_nothing_else():
         np.testing.assert_array_equal(problem.gradient(x), expected[0])
         np.testing.assert_array_equal(early.gradient(z), expected[1])
     assert early.edges is problem.edges
-    assert early.defaults["max_iter"] == 10 and not callable(early.defaults["learning_rate"])
+    assert early.advice.max_iter == 10 and not callable(early.advice.learning_rate)
 
 
 def test_tracked_jacobian():

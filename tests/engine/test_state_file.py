@@ -19,7 +19,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import MethodState
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 RETURNS = make_gaussian_returns(300, 5, mean=0.1, random_state=0)
 MODELS = {
-    "anchored": CompositionalPortfolio(STORMCompositional(batch_size=16), max_iter=60, tol=0, random_state=0),
+    "anchored": CompositionalPortfolio(AutomaticSTORM(batch_size=16), max_iter=60, tol=0, random_state=0),
     "literal": CompositionalPortfolio("storm-c-paper", max_iter=150, tol=0, random_state=np.random.RandomState(3)),
     "tail": CompositionalPortfolio(risk_measure="cvar", constraint="long_only", max_iter=120, tol=0, random_state=0),
     "scgd": CompositionalPortfolio("scgd", max_iter=150, tol=0, random_state=0),

@@ -183,6 +183,38 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
         clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
 
 
+STAGED = [
+    pytest.param(
+        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, random_state=0),
+        RETURNS[:400],
+        (1, 2),
+        id="cvar",
+    ),
+    pytest.param(
+        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, random_state=0),
+        RETURNS[:400],
+        (1, 2),
+        id="evar",
+    ),
+    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 6, 7), id="early-and-main"),
+]
+
+
+@pytest.mark.parametrize(("model", "data", "passes"), STAGED)
+def test_stages_go_on_from_a_file(model, data, passes, tmp_path):
+    whole, stages = clone(model).fit(data), set()
+    for n in passes:
+        saved = Checkpoint(tmp_path / f"{n}.npz")
+        part = clone(model).set_callbacks(saved, StopAfter(n)).fit(data)
+        if part.stop_reason_ != "callback":  # what it saw last was the end of a stage
+            continue
+        stages.add(len(state_file.read(saved.path, Progress).runs))
+        again = clone(model).set_callbacks(saved).resume(data)
+        for name in (*KEPT, "weights_" if hasattr(model, "risk_measure") else "embedding_"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    assert stages
+
+
 def test_files_that_are_none_are_refused(tmp_path):
     path = tmp_path / "run.npz"
     model = CompositionalPortfolio(max_iter=20, random_state=0).set_callbacks(Checkpoint(path))
