@@ -1,0 +1,245 @@
+"""An approximate search for the neighbours of all points among themselves: each looks at the cells nearest to it.
+
+The points are divided into the cells of a k-means. A point's neighbours are sought in so many of the cells whose
+centres are nearest to it as its recall needs, which is measured on a sample. The cells next to its own come first. They
+give a bound on the distance of its farthest neighbour, and from the other cells only points within it are kept.
+
+The work is divided into blocks of points that lie together. It is done in coordinates about the block's middle, so that
+float32 is enough however far apart the blocks are. Blocks do not depend on the number of threads, and neither does what
+is found.
+"""
+
+import numpy as np
+
+from sk_stormc.embedding.threads import each, in_one_thread, parts
+
+__all__ = ["Cells", "nearest_in_cells"]
+
+CHOSEN = 0.991  # recall that the number of cells to look at is chosen for
+SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
+TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means
+STRIDE = 16  # of columns that a bound is taken from
+FIRST = 4  # times as many points as neighbours in the cells that give the bound
+BLOCK = 4096  # points
+TILE = 2**21  # entries of a matrix at a time
+CROWDED = 8  # times as many candidates as neighbours, from where on a point's are thinned out before the others
+EPS = float(np.finfo(np.float32).eps)
+RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
+
+
+def nearest_in_cells(X, k, random_state, n_jobs=1, most=1.0):
+    """The neighbours of each point, itself left out, most of them right.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_points, n_features)
+        Its middle near 0.
+    k : int
+    random_state : int
+        Of the cells.
+    n_jobs : int, default=1
+        Threads. What is found does not depend on it.
+    most : float, default=1.0
+        Part of all pairs above which the search is given up before it is begun.
+
+    Returns
+    -------
+    (distances, neighbors, unsure, recall) or None
+        ndarrays of shape (n_points, k); the points whose neighbours float32 does not tell apart; and the part of the
+        true neighbours that were found, of a sample. None where more pairs would be looked at than ``most`` allows.
+    """
+    with in_one_thread():
+        cells = Cells(X, random_state, n_jobs)
+        sample, true, reach = cells.exact_sample(k)
+        n_cells = cells.needed(sample[::2], true[::2])
+        if cells.share(sample, n_cells) > most:
+            return None
+        squares, neighbors, unsure = cells.search(k, n_cells)
+    found = squares[cells.order[sample[1::2]]]
+    recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
+    return np.sqrt(squares), neighbors, unsure, recall
+
+
+class Cells:
+    """Points in the order of their cells.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_points, n_features)
+    random_state : int
+    n_jobs : int, default=1
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_points, n_features)
+        The points, cell by cell, and cells that lie together near each other.
+    order : ndarray of shape (n_points,)
+        Their places in the data.
+    starts : ndarray of shape (n_cells + 1,)
+        Where each cell begins.
+    """
+
+    def __init__(self, X, random_state, n_jobs=1):
+        from sklearn.cluster import KMeans  # here, because it takes long to load
+
+        n, self.n_jobs = len(X), n_jobs
+        n_cells = max(1, min(n // 8, int(2 * np.sqrt(n))))
+        self.unit = X.dtype.type(max(np.abs(X).max(), np.finfo(X.dtype).tiny))
+        chosen = np.random.RandomState(random_state).permutation(n)[: TRAINING * n_cells]
+        means = KMeans(n_cells, init=self._single(X[chosen[:n_cells]]), n_init=1, max_iter=SWEEPS, tol=0)
+        middles = means.fit(self._single(X[np.sort(chosen)])).cluster_centers_
+        self.middles = middles[_along(middles)]
+        self._lifted = _lifted(self.middles).T
+        own = np.empty(n, np.int32)
+
+        def assign(rows):
+            own[rows] = self._nearness(X[rows]).argmax(axis=1)
+
+        each(assign, parts(n, TILE // n_cells), n_jobs)
+        self.order = np.argsort(own, kind="stable")
+        self.own, self.X = own[self.order], X[self.order]
+        self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
+        self.sizes = np.diff(self.starts)
+
+    def _single(self, X):
+        return (X / self.unit).astype(np.float32, copy=False)
+
+    def _nearness(self, X):
+        """How near points are to the middle of each cell, up to a number for each point."""
+        return _with_ones(self._single(X)) @ self._lifted
+
+    def exact_sample(self, k):
+        """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
+        n = len(self.X)
+        sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
+        points = self.X[sample].astype(float)
+        s, true = np.empty((len(sample), n), np.float32), np.empty((len(sample), k), np.intp)
+        left = np.hstack([_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)])
+
+        def products(columns):
+            s[:, columns] = left @ _with_ones(_lifted(self.X[columns].astype(float))).T
+
+        def select(rows):
+            bound = np.partition(s[rows, ::STRIDE], -most, axis=1)[:, -most]
+            for i, least in zip(range(rows.start, rows.stop), bound, strict=True):
+                near = np.flatnonzero(s[i] >= least)
+                true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
+
+        each(products, parts(n, BLOCK), self.n_jobs)
+        s[np.arange(len(sample)), sample] = -np.inf
+        most = min(k, s[:, ::STRIDE].shape[1])
+        each(select, parts(len(sample), 16), self.n_jobs)
+        difference = self.X[true].astype(float) - points[:, None]
+        return sample, true, np.square(difference).sum(axis=2).max(axis=1)
+
+    def needed(self, sample, true):
+        """How many of the cells nearest to a point hold enough of its neighbours."""
+        rank = np.argsort(np.argsort(-self._nearness(self.X[sample]), axis=1, kind="stable"), axis=1)
+        rank = np.sort(np.take_along_axis(rank, self.own[true], axis=1).ravel())
+        return int(rank[min(len(rank) - 1, int(CHOSEN * len(rank)))]) + 1
+
+    def share(self, sample, n_cells):
+        """The part of all points that lie in so many of the cells nearest to a point of the sample."""
+        near = np.argsort(-self._nearness(self.X[sample]), axis=1, kind="stable")[:, :n_cells]
+        return float(self.sizes[near].sum(axis=1).mean() / len(self.X))
+
+    def search(self, k, n_cells):
+        """Squared distances and neighbours of all points, in their own order, and the points that are unsure."""
+        n = len(self.X)
+        squares, neighbors = np.empty((n, k), np.float32), np.empty((n, k), np.int32 if n < 2**31 else np.int64)
+        apart = _lifted(self.middles)
+        near = np.argsort(-(_with_ones(self.middles) @ apart.T), axis=1, kind="stable").astype(np.int32)
+
+        def block(rows):
+            return self._block(rows, k, n_cells, near, squares, neighbors)
+
+        unsure = each(block, parts(n, BLOCK), self.n_jobs)
+        return squares, neighbors, np.sort(np.concatenate(unsure))
+
+    def _block(self, rows, k, n_cells, near, squares, neighbors):
+        """The neighbours of a block of points."""
+        X, size = self.X[rows], rows.stop - rows.start
+        middle = X.mean(axis=0)
+        left = _with_ones((X - middle).astype(np.float32))
+        norms = np.einsum("ij,ij->i", left[:, :-1], left[:, :-1])
+        nearness = self._nearness(X)
+        worst = nearness.shape[1] - n_cells
+        looked = np.ascontiguousarray((nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]).T)
+        rights = {}
+
+        def right(cell):
+            if cell not in rights:
+                points = self.X[self.starts[cell] : self.starts[cell + 1]] - middle
+                rights[cell] = _lifted(points.astype(np.float32)) / 2
+            return rights[cell]
+
+        found, bound = [], np.empty(size, np.float32)
+        for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
+            first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
+            enough = np.searchsorted(np.cumsum(self.sizes[near[cell]]), max(k + 1, FIRST * k)) + 1
+            cells = near[cell, :enough]
+            looked[cells, first[0] : first[1]] = False
+            places = np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
+            opposite = np.concatenate([right(c) for c in cells]).T
+            for some in parts(first[1] - first[0], TILE // len(places)):
+                mine = np.arange(first[0] + some.start, first[0] + some.stop)
+                s = left[mine] @ opposite
+                s[places == (mine + rows.start)[:, None]] = -np.inf
+                bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
+                found.append(_those(s, bound[mine], mine, places))
+        bound += 2 * EPS * norms  # copies of the farthest need no place
+        for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
+            mine = np.flatnonzero(looked[cell])
+            places = np.arange(self.starts[cell], self.starts[cell + 1])
+            opposite = right(cell).T
+            for some in parts(len(mine), TILE // len(places)):
+                found.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
+        row, place, s = (np.concatenate(part) for part in zip(*found, strict=True))
+        here = self.order[rows]
+        square = np.maximum(norms[row] - 2 * s, 0)
+        squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
+        return here[np.flatnonzero(8 * EPS * norms > RESOLVED * squares[here, -1])]
+
+
+def _with_ones(X):
+    return np.hstack([X, np.ones((len(X), 1), X.dtype)])
+
+
+def _lifted(X):
+    """2 y and -|y|^2 for each row y: its product with (x, 1) is -|x - y|^2 + |x|^2."""
+    return np.hstack([2 * X, -np.einsum("ij,ij->i", X, X)[:, None]])
+
+
+def _along(points, few=8):
+    """An order in which points that lie together mostly follow each other: halves along the widest axis, and so on."""
+    n = len(points)
+    if n <= few:
+        return np.arange(n)
+    order = np.argsort(points[:, np.argmax(np.ptp(points, axis=0))], kind="stable")
+    halves = order[: n // 2], order[n // 2 :]
+    return np.concatenate([half[_along(points[half], few)] for half in halves])
+
+
+def _those(s, bound, rows, places):
+    """Rows, places and values of the products that are not below each row's bound."""
+    at = np.flatnonzero(s >= bound[:, None])
+    row, column = np.divmod(at.astype(np.int32), np.int32(s.shape[1]))
+    return rows[row].astype(np.uint16), places[column], s.ravel()[at]
+
+
+def _best(row, square, neighbor, size, k):
+    """The k nearest candidates of each row in order; of equal ones those of the smallest number."""
+    order = np.argsort(row, kind="stable")
+    row, count = row[order], np.bincount(row, minlength=size)
+    begin = np.cumsum(count) - count
+    key = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32) | neighbor[order].astype(np.uint64)
+    width = int(min(count.max(), CROWDED * k))
+    candidates = np.full((size, width), np.iinfo(np.uint64).max)
+    crowded = np.flatnonzero(count > width)
+    place = np.arange(len(row)) - begin[row]
+    kept = place < width
+    candidates[row[kept], place[kept]] = key[kept]
+    for i in crowded:
+        candidates[i] = np.partition(key[begin[i] : begin[i] + count[i]], width - 1)[:width]
+    best = np.sort(np.partition(candidates, k - 1, axis=1)[:, :k], axis=1)
+    return (best >> np.uint64(32)).astype(np.uint32).view(np.float32), best & np.uint64(2**32 - 1)
