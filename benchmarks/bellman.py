@@ -48,7 +48,7 @@ def products(problem, n_iterations):
     P, features, n = problem.transition_matrix, problem.features, problem.n_outer
     x, v = rng.normal(size=problem.n_variables), np.zeros(n)
     v[:1] = 1.0
-    draws = problem.draw_inner(rng, (1, B))[0]
+    draws = problem.source.draw_inner(rng, (1, B))[0]
     layout = P.data.copy() if sparse.issparse(P) else P.ravel().copy()
     for _ in range(n_iterations):
         for _ in range(2):

@@ -2,6 +2,8 @@
 
 import copy
 
+from sk_stormc.core.source import source_of
+
 __all__ = ["Ledger"]
 
 KINDS_OF = {"inner": "inner", "jacobian": "jacobian", "outer_gradient": "outer", "compositional_gradient": "outer"}
@@ -60,10 +62,10 @@ class Ledger:
         oracle.draw, oracle.draw_jacobian = drawn, drawn_jacobian
 
     def _gathering(self, problem, side, n):
-        method, price = getattr(problem, f"{side}_batch"), problem.price
+        method, price = getattr(problem, f"{side}_batch"), source_of(problem).price
 
-        def gather(draws):
-            batch = method(draws)
+        def gather(draws, *weights):
+            batch = method(draws, *weights)
             size = n if draws is None else price(side, len(draws))
             if draws is not None:
                 self.ifo, self.partial = self.ifo + size, True

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.source import source_of
+
 __all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_two_units", "in_unit"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
@@ -125,7 +127,7 @@ class _Slopes:
     def of_components(self, x, rng):
         """Median lengths of F and J.T v over single components."""
         problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
-        draws = (getattr(problem, f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
+        draws = (getattr(source_of(problem), f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
         for inner, outer in zip(*draws, strict=True):
             J = problem.jacobian(x, problem.inner_batch(inner))
             F = problem.compositional_gradient(x, u, J, problem.outer_batch(outer))

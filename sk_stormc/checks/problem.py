@@ -12,6 +12,7 @@ from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_u
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
+from sk_stormc.core.source import source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, seeded, short
@@ -78,7 +79,7 @@ def check_problem(
     if repeated is not None:
         check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
-        problem = problem._first
+        problem = problem.source.first
     rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
@@ -102,6 +103,7 @@ class _Check:
 
     def __init__(self, problem, x, rng):
         self.problem, self.rng, self.noise = problem, rng, {}
+        self.source = source_of(problem)
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
         good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
         self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {short(own)}")
@@ -147,7 +149,7 @@ class _Check:
 
     def draw(self, side, shape):
         """Draws, of inner or outer components."""
-        return getattr(self.problem, f"draw_{side}")(self.rng, shape)
+        return getattr(self.source, f"draw_{side}")(self.rng, shape)
 
     def gather(self, size):
         """An inner and an outer batch; size None means all."""
@@ -176,7 +178,7 @@ class _Check:
     def shapes(self):
         """Draws, and what the methods return for all components and for one."""
         for name in ("draw_inner", "draw_outer"):
-            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
+            draws = [getattr(self.source, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
             self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
             self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
@@ -365,9 +367,8 @@ class _Check:
                 parts = np.array([v[name] for v in singles], float)
                 mean, what = weights @ parts / BATCH_SIZE, "a batch with weights and their weighted mean"
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
-        own, default = type(problem), CompositionalProblem
-        inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
-        outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
+        plain = problem.source is None
+        inner, outer = (np.arange(n) if plain else None for n in (problem.n_inner, problem.n_outer))
         full = self.values(problem, None, None)
         for name, value in self.values(problem, inner, outer).items():
             self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))

@@ -133,10 +133,6 @@ class LogMeanExpProblem(WeightedComponents):
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
 
-    def draw_outer(self, rng, shape):
-        """Zeros: f has one component."""
-        return np.zeros(shape, dtype=np.intp)
-
     def outer_batch(self, draws, weights=None):
         """None: f needs no data."""
         return None

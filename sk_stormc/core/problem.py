@@ -36,6 +36,9 @@ class CompositionalProblem(ABC):
         f is defined for u > inner_floor only.
     penalty : None or an object of `sk_stormc.penalties`
         R.
+    source : None or `sk_stormc.problems.Source`
+        Where the components come from: how they are drawn, which batches can be had, and what these cost. None means
+        uniform draws with replacement of n_inner and n_outer components.
     defaults : dict
         What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
         "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
@@ -52,6 +55,7 @@ class CompositionalProblem(ABC):
     metric = None
     inner_floor = None
     penalty = None
+    source = None
     defaults = {}
     paper = {}
 
@@ -67,106 +71,6 @@ class CompositionalProblem(ABC):
         ndarray of shape (n_variables,)
         """
         return np.zeros(self.n_variables)
-
-    def draw_inner(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Draws of inner components: indices j, uniform with replacement.
-
-        Weights, a successor for every state or a stream are an override of this.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-            The leading axes of the result, (n_batches, batch_size).
-
-        Returns
-        -------
-        ndarray
-            Of which ``draws[k]`` is handed to `inner_batch`.
-        """
-        return rng.integers(self.n_inner, size=shape)
-
-    def draw_outer(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Draws of outer components: indices i, uniform with replacement.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-
-        Returns
-        -------
-        ndarray
-        """
-        return rng.integers(self.n_outer, size=shape)
-
-    def batch_sizes(self, size):
-        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
-
-        Parameters
-        ----------
-        size : int or None
-
-        Returns
-        -------
-        tuple
-        """
-        return size, size, size
-
-    def accept_batch_sizes(self, name, sizes):
-        """Raise a ValueError for batches that the problem cannot give; ``name`` is the parameter's.
-
-        Parameters
-        ----------
-        name : str
-        sizes : tuple
-            (B_g, B_dg, B_f), None for all components.
-        """
-        return
-
-    def price(self, kind, size):
-        """IFO of a drawn batch: its components, and what is evaluated besides them.
-
-        Parameters
-        ----------
-        kind : {"inner", "jacobian", "outer"}
-        size : int
-            Number of draws.
-
-        Returns
-        -------
-        int
-        """
-        return size
-
-    def sources(self, generators):
-        """What `draw_inner` and `draw_outer` are given for each kind of batch: g, its Jacobian, f.
-
-        Parameters
-        ----------
-        generators : list of numpy.random.Generator
-
-        Returns
-        -------
-        list
-            The generators; for a stream, positions in it instead.
-        """
-        return generators
-
-    def lasts(self, sources, size):
-        """Whether there are components for batches of this size; only a stream ends.
-
-        Parameters
-        ----------
-        sources : iterable
-            Of `sources`.
-        size : int
-
-        Returns
-        -------
-        bool
-        """
-        return True
 
     def in_run(self):
         """The problem as one run sees it: itself, unless it remembers between evaluations what it computed at a point.
@@ -187,7 +91,7 @@ class CompositionalProblem(ABC):
         Parameters
         ----------
         draws : ndarray or None
-            What `draw_inner` drew; None means all components, without a copy.
+            What the source's `draw_inner` drew; None means all components, without a copy.
         weights : ndarray of shape (len(draws),) or None, default=None
             How much each draw counts: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the
             component of ``draws[k]``. They are about one on average. Only a source that has weights, such as a

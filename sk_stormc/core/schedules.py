@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import Schedule
 from sk_stormc.utils.validation import check_number, short
 
@@ -14,7 +15,7 @@ __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to"
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(Kept):
     """scale * (t + 1) ** exponent, t = 0, 1, ...
 
     Parameters
@@ -46,7 +47,7 @@ class Power:
 
 
 @dataclass(frozen=True)
-class Decay:
+class Decay(Kept):
     """From ``start``, held for a part of the horizon, in a straight line to ``end``, where it stays.
 
     Parameters
@@ -88,7 +89,7 @@ class Decay:
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(Kept):
     """From ``start`` by equal factors to ``end``, where it stays.
 
     Parameters
@@ -124,7 +125,7 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class Slowed:
+class Slowed(Kept):
     """Another schedule, run through more slowly.
 
     Parameters

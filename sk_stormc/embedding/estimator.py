@@ -20,7 +20,8 @@ from sk_stormc.embedding.settled import quiet, warn_if_unsettled
 from sk_stormc.embedding.starts import check_init, make_start
 from sk_stormc.engine.results import joined
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.fitting.runs import FREE, Fit, with_fit
+from sk_stormc.fitting.identity import FREE
+from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Features, FloatArray
@@ -143,6 +144,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     >>> embedding.transform(X[:3] + 0.5).shape
     (3, 2)
     """
+
+    _free_to_resume = tuple(name for name in FREE if name != "max_iter")  # at which the learning rate is to be 0
 
     def __init__(
         self,
@@ -350,10 +353,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             solver.set_params(max_iter=self.max_iter)
         solver.validate()
         return solver
-
-    def _lasting_parameters(self, solver):
-        """With max_iter, at which the learning rate is to be 0."""
-        return super()._lasting_parameters(solver, free=[name for name in FREE if name != "max_iter"])
 
     def _solve(self, fit, P, start, solver, dtype, embedded):
         """The early stage and the main one; the problem of the latter, and both results as one."""

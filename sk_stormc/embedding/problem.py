@@ -13,6 +13,7 @@ from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
+from sk_stormc.embedding.source import ColumnSource
 from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
@@ -212,30 +213,10 @@ class SNEProblem(CompositionalProblem):
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
 
-    def batch_sizes(self, size):
-        """The size for g and its Jacobian, and all of f: it is one sparse product, and most noise if sampled."""
-        return size, size, None
-
-    def price(self, kind, size):
-        """The draws, and for g and its Jacobian the near field, which comes with each batch."""
-        return size if kind == "outer" else size + self.n_near
-
-    def draw_inner(self, rng, shape):
-        """Draws of columns, one from each of batch_size equal stretches; without a near field they are independent.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-
-        Returns
-        -------
-        ndarray
-        """
-        if not self.near_field:
-            return super().draw_inner(rng, shape)
-        spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
-        return np.minimum(spread.astype(np.intp), self.n_inner - 1)
+    @property
+    def source(self):
+        """Columns, which a near field comes with."""
+        return ColumnSource(self.n_inner, self.n_near if self.near_field else None)
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""

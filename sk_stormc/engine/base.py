@@ -15,6 +15,7 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
+from sk_stormc.core.source import source_of
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run, warn_if_unconverged
@@ -127,7 +128,7 @@ class CompositionalSolver(BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
-        if math.isinf(problem.n_inner) and self.needed_to_stream():
+        if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )
@@ -253,8 +254,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             inner = None if problem.n_inner <= SMALL else rule
             value = (inner, inner, None if problem.n_outer <= SMALL else rule)
             value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
-        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else problem.batch_sizes(value)
-        problem.accept_batch_sizes(name, (B_g, B_dg, B_f))
+        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else oracle.source.sizes(value)
+        oracle.source.accept(name, (B_g, B_dg, B_f))
 
         def all_or(size, n):
             return None if size is None or size >= n else int(size)

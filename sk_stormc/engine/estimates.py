@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.validation import plain
 
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
 
 
 @dataclass
-class Estimate:
+class Estimate(Kept):
     """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
 
     J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves. ``log_scale`` is the

@@ -128,7 +128,7 @@ class Loop:
         """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
-        elif self.oracle.streaming and not self.oracle.lasts(ifo):
+        elif not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
     def _look(self, s):
@@ -252,8 +252,7 @@ class Loop:
         if due:
             run = self._snapshot()
             self.saved, self._saved_at, self._saved_ifo = (run, lambda: run.oracle), now, ifo
-            if self.oracle.streaming:
-                self.oracle.hold()
+            self.oracle.hold()
 
     def go_back(self):
         """Return to the run as it was last saved: an iteration was left half done."""

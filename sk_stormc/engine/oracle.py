@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
@@ -72,8 +73,10 @@ class Oracle:
         IFO so far.
     n_evaluations : dict
         Component evaluations so far, by kind: "inner", "jacobian", "outer".
+    source : sk_stormc.core.source.Source
+        Where the components come from.
     streaming : bool
-        Whether the components are those of a stream, that may end.
+        Whether they are those of a stream, which has no batch of all and may end.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back, so far.
     exact_charged : bool
@@ -95,8 +98,9 @@ class Oracle:
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
-        self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
-        self.streaming = math.isinf(problem.n_inner)
+        self.source = source_of(problem)
+        self.streaming = not self.source.finite
+        self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
         self._ahead = {}  # (kind, size) -> Ahead
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
@@ -120,7 +124,7 @@ class Oracle:
         """IFO of a batch of so many draws; None is all, and 0 the constant Jacobian that is taken once."""
         if size in (None, self._all[kind]):
             return self._all[kind]
-        return self.problem.price(kind, size) if size else 0
+        return self.source.price(kind, size) if size else 0
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
@@ -129,8 +133,9 @@ class Oracle:
         return sum(self.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
 
     def gatherer(self, kind):
-        """What gathers batches of a kind: the problem's method."""
-        return self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        """What gathers the batch of a draw: the problem's method, which is given weights where the source has them."""
+        gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        return (lambda draw: gather(*draw)) if self.source.weighted else gather
 
     def is_full(self, size):
         """Whether batches of these sizes leave nothing to estimate."""
@@ -160,7 +165,7 @@ class Oracle:
                 return self._draw_all(kind)
             if ahead is None:
                 ahead = self._ahead[kind, size] = Ahead(self, kind, size)
-            draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
+            draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
             ahead[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         self.ifo += ahead.price
@@ -190,7 +195,8 @@ class Oracle:
     def _draw_all(self, kind):
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
-            self._full[side] = Batch(self.gatherer(kind)(None), self.n_components(kind), True)
+            everything = self.problem.outer_batch(None) if kind == "outer" else self.problem.inner_batch(None)
+            self._full[side] = Batch(everything, self.n_components(kind), True)
         batch = self._full[side]
         self.ifo += batch.size
         return batch
@@ -259,13 +265,13 @@ class Oracle:
 
     def objective(self, x):
         """Phi(x), R included: not charged."""
-        if self.streaming:
-            self.problem.look_at(self._generators.values())
+        self.source.look_at(self._generators.values())
         return self.problem.objective(x)
 
     def reported(self, x):
         """What a record has for x: Phi(x), or what it is a smoothed form of; not charged."""
-        return self.objective(x) if self.streaming else self.problem.reported(x)
+        self.source.look_at(self._generators.values())
+        return self.problem.reported(x)
 
     def value(self, x, u):
         """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
@@ -314,20 +320,19 @@ class Oracle:
         if s.log_scale != self.log_scale:
             s.to_unit(self.log_scale)
 
-    # streams
+    # where a run is in its source
 
-    def source(self, kind):
+    def place(self, kind):
         """What draws of a kind come from: a generator, or a position in a stream."""
         return self._generators[kind]
 
     def hold(self):
-        """Let a stream keep what a run that goes on from here needs."""
-        self.problem.hold(self._generators.values())
+        """Let the source keep what a run that goes on from here needs."""
+        self.source.hold(self._generators.values())
 
     def lasts(self, ifo):
-        """Whether a stream has components for a step of so many IFO."""
-        kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
-        return self.problem.lasts(self._generators.values(), ifo // kinds)
+        """Whether the source has components for a step of so many IFO."""
+        return self.source.lasts(self._generators.values(), ifo)
 
     @contextmanager
     def looking_ahead(self):

@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
@@ -40,7 +41,7 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 
 
 @dataclass
-class MethodState:
+class MethodState(Kept):
     """What every method's state has. Arrays are bound anew, never written into.
 
     Fields named ``u`` and ``J``, and `Estimate` objects, are rescaled by the loop where the problem's inner value
@@ -102,23 +103,23 @@ def _in_unit(value, log_scale, known):
 
 
 @dataclass(repr=False)
-class RunState:
+class RunState(Kept):
     """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
 
     method: str
     problem: str = ""  # what it is a run on
     state: MethodState = None
     oracle: dict = None
-    records: list = field(default_factory=list)  # (iteration, ifo, fun)
+    records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
     best_x: np.ndarray = None
     best_fun: float = math.inf
-    milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
+    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t, t the last two powers of two
     next_record: float = 0
     last_checked: int = -1  # the last iteration that the loop took stock of
-    measured: tuple = None  # (iteration, residual) as last compared with tol
+    measured: tuple[int, float] | None = None  # (iteration, residual) as last compared with tol
     first_residual: float | None = None  # what tol is relative to
     first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
-    window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
+    window: tuple[float, int, float | None] = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
     ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
     denied: float | None = None  # what the full gradient said instead, over the first residual
     confirmed: int = -1  # the iteration at which it agreed

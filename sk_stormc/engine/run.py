@@ -50,8 +50,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             first = copy.copy(whole)
             first.state, first.records = state.state, list(whole.records)
             loop.saved = first, lambda: state.oracle
-        if oracle.streaming:
-            oracle.hold()
+        oracle.hold()
         with loop.listening():
             try:
                 _iterate(solver, oracle, loop)
@@ -72,7 +71,7 @@ def _iterate(solver, oracle, loop):
     except KeyboardInterrupt:
         loop.go_back()
     except Exception as error:
-        if oracle.streaming and oracle.problem.broke(error):
+        if oracle.source.broke(error):
             loop.go_back()
         raise
     if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
@@ -133,8 +132,7 @@ def _check_state(solver, problem, state):
 def _result(solver, problem, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
-    if oracle.streaming:
-        oracle.hold()
+    oracle.hold()
     records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if whole.overflowed:
@@ -169,7 +167,7 @@ def _result(solver, problem, oracle, loop):
         _warn(
             solver,
             f"went up on this stream, with shorter steps too: it ends at iteration {t}, and the best point recorded "
-            f"is kept (objective {fun:.6g}). {_for_streams(solver, problem)}",
+            f"is kept (objective {fun:.6g}). {_for_streams(solver, oracle.source)}",
         )
     elif reason in BUDGETS and falls_for_ever(problem, whole, x, fun):
         _warn(
@@ -179,7 +177,7 @@ def _result(solver, problem, oracle, loop):
         )
     else:
         if oracle.streaming:
-            _warn_if_uphill(solver, problem, result, whole.start)
+            _warn_if_uphill(solver, oracle, result, whole.start)
         elif t:
             _warn_if_above(solver, result)
         if loop.unlimited:
@@ -205,20 +203,20 @@ def _warn_if_above(solver, result):
     )
 
 
-def _warn_if_uphill(solver, stream, result, start):
+def _warn_if_uphill(solver, oracle, result, start):
     """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
-    if result.n_iter and stream.uphill(result.x, start):
+    if result.n_iter and oracle.source.uphill(result.x, start):
         _warn(
             solver,
             f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "
-            f"{stream.objective(start):.6g}. {_for_streams(solver, stream)}",
+            f"{oracle.problem.objective(start):.6g}. {_for_streams(solver, oracle.source)}",
         )
 
 
-def _for_streams(solver, stream):
+def _for_streams(solver, source):
     """What to change."""
     advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
-    return f"Use {advice}a smaller learning_rate or larger batches, or {stream.instead}."
+    return f"Use {advice}a smaller learning_rate or larger batches, or {source.instead}."
 
 
 def warn_if_unconverged(solver, result):

@@ -1,15 +1,18 @@
 """How far and which way a method goes along F: steps 5 and 6 of Algorithm 1."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["Direction", "StepRule", "direction", "land", "proximal_point"]
 
 
 @dataclass
-class StepRule:
+class StepRule(Kept):
     """The constants of a run's steps, resolved for its problem.
 
     Attributes
@@ -24,14 +27,14 @@ class StepRule:
         Weight of the earlier directions in a heavy-ball average; 0 takes each by itself.
     """
 
-    learning_rate: object
+    learning_rate: float | Callable
     normalization: str | None = None
-    precision: object = None
+    precision: float | Callable | None = None
     inertia: float = 0.0
 
 
 @dataclass(slots=True)
-class Direction:
+class Direction(Kept):
     """Where a step leads: q = (x - x~) / eta.
 
     Attributes

@@ -9,6 +9,7 @@ import numpy as np
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box
+from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents, with_sum_one
 from sk_stormc.portfolio.risk_measures import ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
@@ -175,9 +176,10 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
         return np.zeros(self.n_variables, dtype=self.returns.dtype)
 
-    def draw_outer(self, rng, shape):
-        """As `draw_inner`: periods are drawn with their weights."""
-        return self.draw_inner(rng, shape)
+    @property
+    def source(self):
+        """Periods drawn with probability proportional to their weights, for g and for f."""
+        return FiniteSource(self.n_inner, self.n_outer, self.weights, self.weights)
 
     def inner_batch(self, draws, weights=None):
         """The batch's mean return, of shape (1, n_assets): all that g needs."""

@@ -4,6 +4,7 @@ from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import FiniteSource, Source
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.portfolio.cvar import CVaRPortfolioProblem
 from sk_stormc.portfolio.entropic import EntropicPortfolioProblem
@@ -18,11 +19,13 @@ __all__ = [
     "CompositionalProblem",
     "EVaRPortfolioProblem",
     "EntropicPortfolioProblem",
+    "FiniteSource",
     "FiniteSumComposition",
     "LogMeanExpProblem",
     "PortfolioProblem",
     "ProjectedBellmanProblem",
     "SNEProblem",
+    "Source",
     "StreamingProblem",
     "check_problem",
 ]

@@ -10,6 +10,7 @@ from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import curvatures
 from sk_stormc.engine.steps import Direction, direction, land
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["Anchor", "AnchorRule", "balance", "extrapolate", "settle"]
 
@@ -23,7 +24,7 @@ FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |
 
 
 @dataclass
-class Anchor:
+class Anchor(Kept):
     """A point where u, J and F were taken on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate
@@ -32,7 +33,7 @@ class Anchor:
 
 
 @dataclass
-class AnchorRule:
+class AnchorRule(Kept):
     """The rule's memory, and an iteration by it.
 
     A stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
@@ -44,7 +45,7 @@ class AnchorRule:
     up to all components, where every iteration is an anchor.
     """
 
-    anchors: list  # the good ones since the last that failed, the newest last
+    anchors: list[Anchor]  # the good ones since the last that failed, the newest last
     way: Direction  # of the step from x
     automatic: bool  # the learning rate is the rule's own, which it may halve
     growing: bool  # so are the batches, which it may enlarge

@@ -24,7 +24,7 @@ class StormState(MethodState):
 
     now: Estimate = None
     batch_size: tuple = None
-    prices: tuple = None  # IFO of an iteration with these batches, and of one that ends in an anchor
+    prices: tuple[int, int] | None = None  # IFO of an iteration with these batches, and of one that ends in an anchor
     momentum: tuple = None
     scheduled: bool = False  # some momentum is a schedule
     anchor: int | None = None

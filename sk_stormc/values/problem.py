@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
 from sk_stormc.values.linear_value import LinearValue
@@ -12,6 +13,22 @@ from sk_stormc.values.markov import check_features, check_model, dense, scale_ro
 from sk_stormc.values.noise import expected_smoothness
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
+
+
+class Successors(FiniteSource):
+    """An independent successor for every state, of the model of a `BellmanProblem`."""
+
+    def __init__(self, problem, outer_weights):
+        super().__init__(problem.n_inner, problem.n_outer, outer_weights=outer_weights)
+        self.problem = problem
+
+    def draw_inner(self, rng, shape):
+        """Entries of P, of shape (*shape, n_states)."""
+        n = self.n_outer
+        drawn = np.empty((*shape, n), np.int32 if self.problem.entry_rewards.size < 2**31 else np.int64)
+        for batch in drawn:
+            batch[:] = self.problem.entries_of(np.arange(n), rng.random(batch.shape))
+        return drawn
 
 
 class BellmanProblem(LinearValue):
@@ -116,15 +133,12 @@ class BellmanProblem(LinearValue):
 
     # draws
 
-    def draw_inner(self, rng, shape):
-        """Entries of P: of shape (*shape, n_states), one for each state's successor; with "column", indices j."""
+    @property
+    def source(self):
+        """States by their weights for f; for g a successor of every state, or with "column" indices j."""
         if self.sampling == "column":
-            return rng.integers(self.n_inner, size=shape)
-        drawn = np.empty((*shape, self.n_outer), np.int32 if self._data.size < 2**31 else np.int64)
-        states = np.arange(self.n_outer)
-        for batch in drawn:
-            batch[:] = self.entries_of(states, rng.random(batch.shape))
-        return drawn
+            return FiniteSource(self.n_inner, self.n_outer, outer_weights=self._drawn_by)
+        return Successors(self, self._drawn_by)
 
     def entries_of(self, states, uniform):
         """A transition for each of the states: entries of P by inversion of uniform numbers.
@@ -177,10 +191,6 @@ class BellmanProblem(LinearValue):
         ndarray of int
         """
         return entries % self.transition_matrix.shape[1] if self._columns is None else self._columns.take(entries)
-
-    def draw_outer(self, rng, shape):
-        """States, with probability proportional to their weights."""
-        return self._draw_weighted(rng, shape)
 
     def inner_batch(self, draws):
         """(rewards, M): the estimate of E[r | s], and of P as entries (n_draws, n_states) or factors of its columns."""
@@ -343,9 +353,10 @@ class ProjectedBellmanProblem(LinearValue):
         weighted = scale_rows(self.weights, self.features)
         return dense(weighted.T @ self._difference), weighted.T @ self.rewards
 
-    def draw_inner(self, rng, shape):
+    @property
+    def source(self):
         """Transitions, with probability proportional to their weights."""
-        return self._draw_weighted(rng, shape)
+        return FiniteSource(self.n_inner, 1, self._drawn_by)
 
     def inner_batch(self, draws, weights=None):
         """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.

@@ -240,7 +240,7 @@ def test_copies(again):
         assert type(other) is type(problem) and other.shift == 7.0 and problem.shift == 0.0
         assert other.objective(x) == problem.objective(x)
         assert evaluated(other, x)[0] == evaluated(scaled, x)[0]
-        draws = [p.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
+        draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
         np.testing.assert_array_equal(*draws)
     variance = again(PortfolioProblem(np.eye(3), risk_measure="semivariance"))
     assert type(variance) is PortfolioProblem and variance.risk_measure == "semivariance"
@@ -292,7 +292,7 @@ def test_a_stream_passes_the_unit_on():
         assert by_stream.outer(x, u) == pytest.approx(by_rows.outer(x, u), rel=1e-14)
         assert by_stream.objective(x) == problem.objective(x)
         np.testing.assert_array_equal(by_stream.gradient(x), problem.gradient(x))
-    assert stream._rows.problem.shift == 0.0 and stream._first.shift == 0.0
+    assert stream.source.rows.problem.shift == 0.0 and stream.source.first.shift == 0.0
     loaded = pickle.loads(pickle.dumps(units[1][1]))
     np.testing.assert_array_equal(loaded.inner(x, loaded.inner_batch(draws)), units[1][0].inner(x, own))
 

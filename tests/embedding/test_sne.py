@@ -214,7 +214,7 @@ def test_the_mesh_stands_for_all_pairs():
     in_float32 = SNEProblem(P, 2, kernel="student-t")
     assert in_float32.divergence(x) == pytest.approx(expected, abs=3e-4)
     assert in_float32.objective(x) == pytest.approx(problem.objective(x), abs=5e-3)
-    batch, near = problem.inner_batch(np.arange(1797)), problem.price("inner", 1797) - 1797
+    batch, near = problem.inner_batch(np.arange(1797)), problem.source.price("inner", 1797) - 1797
     assert problem.inner(x, batch)[0] == pytest.approx(Z, rel=1e-12) and near == problem.n_near  # all columns, drawn
 
 

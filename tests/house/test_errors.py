@@ -27,7 +27,7 @@ from sk_stormc import (
 )
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
+from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import SOLVERS, SolverResult
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::DeprecationWarning")
@@ -50,8 +50,10 @@ def no_work(monkeypatch):
             raise AssertionError("work was done")
 
         with monkeypatch.context() as patch:
-            for method in ("inner", "jacobian", "outer_gradient", "outer", "objective", "draw_inner", "draw_outer"):
+            for method in ("inner", "jacobian", "outer_gradient", "outer", "objective"):
                 patch.setattr(PortfolioProblem, method, refuse)
+            for method in ("draw_inner", "draw_outer"):
+                patch.setattr(FiniteSource, method, refuse)
             yield
 
     return watch

@@ -28,6 +28,7 @@ from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import StepRule
 from sk_stormc.engine.loop import SAVE_IFO
+from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -217,7 +218,8 @@ def test_a_run_goes_on_with_its_state(solver):
     for first in (40, 300, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
         metric = stream_of(RETURNS).metric
-        stream.metric, stream._first.metric = metric, metric  # that of the first rows, of which these are but some
+        # that of the first rows, of which these are but some
+        stream.metric, stream.source.first.metric = metric, metric
         for chunk in [None, *chunks(RETURNS[first:], 170)]:
             if chunk is not None:
                 stream.feed(chunk)
@@ -248,16 +250,14 @@ class Watched(StreamingProblem):
     def __init__(self, *args, **kwargs):
         self.drawn, self.counted = [], []  # shared by copies
         super().__init__(*args, **kwargs)
+        draw = self.source.draw_inner
 
-    def draw_inner(self, place, shape):
-        rows = super().draw_inner(place, shape)
-        self.drawn.append((("inner", "jacobian")[place.batches_behind], rows.ravel()))
-        return rows
+        def noted(place, shape):
+            rows = draw(place, shape)
+            self.drawn.append((KINDS[place.batches_behind], rows.ravel()))
+            return rows
 
-    def draw_outer(self, place, shape):
-        rows = super().draw_outer(place, shape)
-        self.drawn.append(("outer", rows.ravel()))
-        return rows
+        self.source.draw_inner = self.source.draw_outer = noted
 
     def inner_batch(self, draws):
         self.counted.append(len(draws))
@@ -338,17 +338,19 @@ def test_max_ifo_and_max_iter_hold_on_a_stream():
 
 
 def test_few_rows_are_kept():
-    class Spy(StreamingProblem):
-        most = 0
+    most = 0
+    stream = StreamingProblem(chunks(make_gaussian_returns(20_000, 3, random_state=0), 100), PortfolioProblem)
+    draw, rows = stream.source.draw_inner, stream.source.rows
 
-        def draw_inner(self, place, shape):
-            self.most = max(self.most, self._rows.stop - max(self._rows.start, self._rows.keep))
-            return super().draw_inner(place, shape)
+    def spying(place, shape):
+        nonlocal most
+        most = max(most, rows.stop - max(rows.start, rows.keep))
+        return draw(place, shape)
 
-    stream = Spy(chunks(make_gaussian_returns(20_000, 3, random_state=0), 100), PortfolioProblem)
+    stream.source.draw_inner = spying
     assert minimize(stream, "scgd", random_state=0).stop_reason == "exhausted"
     # the window, chunks, the probe, and what a run goes back to that is interrupted
-    assert stream.most <= 512 + 2 * 100 + 16 * 3 * 17 + SAVE_IFO // 3 + 16 * 17
+    assert most <= 512 + 2 * 100 + 16 * 3 * 17 + SAVE_IFO // 3 + 16 * 17
 
 
 # statistics
@@ -673,10 +675,10 @@ def test_an_operator_jacobian_in_a_stream_is_that_of_its_rows():
     x, v, draws = np.array([0.2, -0.4, 0.3]), np.array([2.0]), np.arange(250, 290)
     J = stream.jacobian(x, stream.inner_batch(draws))
     stream.inner_batch(np.arange(600, 640))  # more rows come
-    stream._rows.keep = 500  # and go
-    stream._rows.feed((A, b))
+    stream.source.rows.keep = 500  # and go
+    stream.source.rows.feed((A, b))
     stream.inner_batch(np.arange(700, 740))
-    assert stream._rows.start == 500
+    assert stream.source.rows.start == 500
     expected = composition(A[draws], b[draws], "vjp")
     np.testing.assert_array_equal(stream.vjp(J, v), expected.vjp((x, np.arange(40)), v))
 
