@@ -9,7 +9,10 @@ float32 is enough however far apart the blocks are. Blocks do not depend on the 
 is found.
 """
 
+import warnings
+
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.embedding.threads import each, in_one_thread, parts
 
@@ -22,12 +25,12 @@ STRIDE = 16  # of columns that a bound is taken from
 FIRST = 4  # times as many points as neighbours in the cells that give the bound
 BLOCK = 4096  # points
 TILE = 2**21  # entries of a matrix at a time
-CROWDED = 8  # times as many candidates as neighbours, from where on a point's are thinned out before the others
+CROWDED = 3  # times as many candidates as neighbours, from where on a point's are thinned out before the others
 EPS = float(np.finfo(np.float32).eps)
 RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
 
 
-def nearest_in_cells(X, k, random_state, n_jobs=1, most=1.0):
+def nearest_in_cells(X, k, n_jobs=1, most=1.0):
     """The neighbours of each point, itself left out, most of them right.
 
     Parameters
@@ -35,8 +38,6 @@ def nearest_in_cells(X, k, random_state, n_jobs=1, most=1.0):
     X : ndarray of shape (n_points, n_features)
         Its middle near 0.
     k : int
-    random_state : int
-        Of the cells.
     n_jobs : int, default=1
         Threads. What is found does not depend on it.
     most : float, default=1.0
@@ -44,12 +45,13 @@ def nearest_in_cells(X, k, random_state, n_jobs=1, most=1.0):
 
     Returns
     -------
-    (distances, neighbors, unsure, recall) or None
-        ndarrays of shape (n_points, k); the points whose neighbours float32 does not tell apart; and the part of the
-        true neighbours that were found, of a sample. None where more pairs would be looked at than ``most`` allows.
+    (squares, neighbors, unsure, recall) or None
+        Squared distances, in order, and neighbours, ndarrays of shape (n_points, k); the points whose neighbours
+        float32 does not tell apart; and the part of the true neighbours that were found, of a sample. None where more
+        pairs would be looked at than ``most`` allows.
     """
     with in_one_thread():
-        cells = Cells(X, random_state, n_jobs)
+        cells = Cells(X, n_jobs)
         sample, true, reach = cells.exact_sample(k)
         n_cells = cells.needed(sample[::2], true[::2])
         if cells.share(sample, n_cells) > most:
@@ -57,7 +59,7 @@ def nearest_in_cells(X, k, random_state, n_jobs=1, most=1.0):
         squares, neighbors, unsure = cells.search(k, n_cells)
     found = squares[cells.order[sample[1::2]]]
     recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
-    return np.sqrt(squares), neighbors, unsure, recall
+    return squares, neighbors, unsure, recall
 
 
 class Cells:
@@ -66,7 +68,6 @@ class Cells:
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
-    random_state : int
     n_jobs : int, default=1
 
     Attributes
@@ -79,15 +80,17 @@ class Cells:
         Where each cell begins.
     """
 
-    def __init__(self, X, random_state, n_jobs=1):
+    def __init__(self, X, n_jobs=1):
         from sklearn.cluster import KMeans  # here, because it takes long to load
 
         n, self.n_jobs = len(X), n_jobs
         n_cells = max(1, min(n // 8, int(2 * np.sqrt(n))))
         self.unit = X.dtype.type(max(np.abs(X).max(), np.finfo(X.dtype).tiny))
-        chosen = np.random.RandomState(random_state).permutation(n)[: TRAINING * n_cells]
+        chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         means = KMeans(n_cells, init=self._single(X[chosen[:n_cells]]), n_init=1, max_iter=SWEEPS, tol=0)
-        middles = means.fit(self._single(X[np.sort(chosen)])).cluster_centers_
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # copies may be fewer points than there are cells
+            middles = means.fit(self._single(X[np.sort(chosen)])).cluster_centers_
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
         own = np.empty(n, np.int32)
@@ -116,18 +119,20 @@ class Cells:
         s, true = np.empty((len(sample), n), np.float32), np.empty((len(sample), k), np.intp)
         left = np.hstack([_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)])
 
+        stride = max(1, min(STRIDE, n // (4 * k)))
+
         def products(columns):
             s[:, columns] = left @ _with_ones(_lifted(self.X[columns].astype(float))).T
 
         def select(rows):
-            bound = np.partition(s[rows, ::STRIDE], -most, axis=1)[:, -most]
+            some = s[rows, ::stride]
+            bound = np.partition(some, some.shape[1] - k, axis=1)[:, some.shape[1] - k]
             for i, least in zip(range(rows.start, rows.stop), bound, strict=True):
                 near = np.flatnonzero(s[i] >= least)
                 true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
 
         each(products, parts(n, BLOCK), self.n_jobs)
         s[np.arange(len(sample)), sample] = -np.inf
-        most = min(k, s[:, ::STRIDE].shape[1])
         each(select, parts(len(sample), 16), self.n_jobs)
         difference = self.X[true].astype(float) - points[:, None]
         return sample, true, np.square(difference).sum(axis=2).max(axis=1)

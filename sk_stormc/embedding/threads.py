@@ -48,7 +48,7 @@ def each(function, parts, n_jobs):
         return list(pool.map(function, parts))
 
 
-def parts(n, size):
-    """Slices of at most so many of n rows, at least one row each."""
+def parts(end, size, begin=0):
+    """Slices of at most so many rows, but at least one, from the beginning to the end."""
     size = max(1, size)
-    return [slice(begin, min(begin + size, n)) for begin in range(0, n, size)]
+    return [slice(first, min(first + size, end)) for first in range(begin, end, size)]
