@@ -1,8 +1,9 @@
 """An approximate search for the neighbours of all points among themselves: each looks at the cells nearest to it.
 
-The points are divided into the cells of a k-means. A point's neighbours are sought in so many of the cells whose
-centres are nearest to it as its recall needs, which is measured on a sample. The cells next to its own come first. They
-give a bound on the distance of its farthest neighbour, and from the other cells only points within it are kept.
+The points are divided into the cells of a k-means. The cells next to a point's own come first. They give a bound on
+the distance of its farthest neighbour. Then come the cells whose middles are nearest to the point, and of these the
+ones that are not much farther than its own, in units of the bound. Only points within the bound are kept. How many
+cells that makes follows from the recall of a sample, whose true neighbours are found.
 
 The work is divided into blocks of points that lie together. It is done in coordinates about the block's middle, so that
 float32 is enough however far apart the blocks are. Blocks do not depend on the number of threads, and neither does what
@@ -18,14 +19,15 @@ from sk_stormc.embedding.threads import each, in_one_thread, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
-CHOSEN = 0.991  # recall that the number of cells to look at is chosen for
+CHOSEN = 0.991  # recall that the cells to look at are chosen for
+NEAREST = 0.994  # recall that those nearest to a point would have alone
 SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
 TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means
 STRIDE = 16  # of columns that a bound is taken from
-FIRST = 4  # times as many points as neighbours in the cells that give the bound
+FIRST = 8  # times as many points as neighbours in the cells that give the bound
 BLOCK = 4096  # points
 TILE = 2**21  # entries of a matrix at a time
-CROWDED = 3  # times as many candidates as neighbours, from where on a point's are thinned out before the others
+CROWDED = 6  # times as many candidates as neighbours, from where on a point's are thinned out before the others
 EPS = float(np.finfo(np.float32).eps)
 RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
 
@@ -53,10 +55,10 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
     with in_one_thread():
         cells = Cells(X, n_jobs)
         sample, true, reach = cells.exact_sample(k)
-        n_cells = cells.needed(sample[::2], true[::2])
-        if cells.share(sample, n_cells) > most:
+        limits = cells.limits(sample[::2], true[::2])
+        if cells.share(sample[::2], k, *limits) > most:
             return None
-        squares, neighbors, unsure = cells.search(k, n_cells)
+        squares, neighbors, unsure = cells.search(k, *limits)
     found = squares[cells.order[sample[1::2]]]
     recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
     return squares, neighbors, unsure, recall
@@ -84,7 +86,7 @@ class Cells:
         from sklearn.cluster import KMeans  # here, because it takes long to load
 
         n, self.n_jobs = len(X), n_jobs
-        n_cells = max(1, min(n // 8, int(2 * np.sqrt(n))))
+        n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
         self.unit = X.dtype.type(max(np.abs(X).max(), np.finfo(X.dtype).tiny))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         means = KMeans(n_cells, init=self._single(X[chosen[:n_cells]]), n_init=1, max_iter=SWEEPS, tol=0)
@@ -103,6 +105,7 @@ class Cells:
         self.own, self.X = own[self.order], X[self.order]
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
         self.sizes = np.diff(self.starts)
+        self.near = np.argsort(-(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable").astype(np.int32)
 
     def _single(self, X):
         return (X / self.unit).astype(np.float32, copy=False)
@@ -137,39 +140,53 @@ class Cells:
         difference = self.X[true].astype(float) - points[:, None]
         return sample, true, np.square(difference).sum(axis=2).max(axis=1)
 
-    def needed(self, sample, true):
-        """How many of the cells nearest to a point hold enough of its neighbours."""
-        rank = np.argsort(np.argsort(-self._nearness(self.X[sample]), axis=1, kind="stable"), axis=1)
-        rank = np.sort(np.take_along_axis(rank, self.own[true], axis=1).ravel())
-        return int(rank[min(len(rank) - 1, int(CHOSEN * len(rank)))]) + 1
+    def first_cells(self, cell, k):
+        """A cell and those next to it, with enough points for a bound."""
+        near = self.near[cell]
+        return near[: np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1]
 
-    def share(self, sample, n_cells):
-        """The part of all points that lie in so many of the cells nearest to a point of the sample."""
-        near = np.argsort(-self._nearness(self.X[sample]), axis=1, kind="stable")[:, :n_cells]
-        return float(self.sizes[near].sum(axis=1).mean() / len(self.X))
+    def _places(self, cells):
+        return np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
 
-    def search(self, k, n_cells):
+    def _judged(self, sample, k):
+        """For points of a sample the rank of each cell, and how much farther it is than the nearest."""
+        nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
+        for i, point in enumerate(sample):
+            others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
+            bound[i] = np.partition(np.square(others).sum(axis=1), k)[k]
+        order = np.argsort(-nearness, axis=1, kind="stable")
+        return np.argsort(order, axis=1), _farther(nearness, bound / float(self.unit) ** 2)
+
+    def limits(self, sample, true):
+        """Of how many of the nearest cells those are looked at that are not farther than a limit; and this limit."""
+        rank, farther = (np.take_along_axis(a, self.own[true], axis=1) for a in self._judged(sample, true.shape[1]))
+        n_cells = int(np.quantile(rank, NEAREST, method="higher")) + 1
+        inside = rank < n_cells
+        limit = np.quantile(farther[inside], min(1.0, CHOSEN / inside.mean()), method="higher")
+        return n_cells, float(limit)
+
+    def share(self, sample, k, n_cells, limit):
+        """The part of all points that lie in the cells that a point of the sample looks at."""
+        rank, farther = self._judged(sample, k)
+        return float((((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X))
+
+    def search(self, k, n_cells, limit):
         """Squared distances and neighbours of all points, in their own order, and the points that are unsure."""
         n = len(self.X)
         squares, neighbors = np.empty((n, k), np.float32), np.empty((n, k), np.int32 if n < 2**31 else np.int64)
-        apart = _lifted(self.middles)
-        near = np.argsort(-(_with_ones(self.middles) @ apart.T), axis=1, kind="stable").astype(np.int32)
 
         def block(rows):
-            return self._block(rows, k, n_cells, near, squares, neighbors)
+            return self._block(rows, k, n_cells, limit, squares, neighbors)
 
         unsure = each(block, parts(n, BLOCK), self.n_jobs)
         return squares, neighbors, np.sort(np.concatenate(unsure))
 
-    def _block(self, rows, k, n_cells, near, squares, neighbors):
+    def _block(self, rows, k, n_cells, limit, squares, neighbors):
         """The neighbours of a block of points."""
         X, size = self.X[rows], rows.stop - rows.start
         middle = X.mean(axis=0)
         left = _with_ones((X - middle).astype(np.float32))
         norms = np.einsum("ij,ij->i", left[:, :-1], left[:, :-1])
-        nearness = self._nearness(X)
-        worst = nearness.shape[1] - n_cells
-        looked = np.ascontiguousarray((nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]).T)
         rights = {}
 
         def right(cell):
@@ -178,13 +195,12 @@ class Cells:
                 rights[cell] = _lifted(points.astype(np.float32)) / 2
             return rights[cell]
 
-        found, bound = [], np.empty(size, np.float32)
+        found, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
             first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
-            enough = np.searchsorted(np.cumsum(self.sizes[near[cell]]), max(k + 1, FIRST * k)) + 1
-            cells = near[cell, :enough]
-            looked[cells, first[0] : first[1]] = False
-            places = np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
+            cells = self.first_cells(cell, k)
+            done.append((cells, slice(*first)))
+            places = self._places(cells)
             opposite = np.concatenate([right(c) for c in cells]).T
             for some in parts(first[1] - first[0], TILE // len(places)):
                 mine = np.arange(first[0] + some.start, first[0] + some.stop)
@@ -192,6 +208,13 @@ class Cells:
                 s[places == (mine + rows.start)[:, None]] = -np.inf
                 bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
                 found.append(_those(s, bound[mine], mine, places))
+        nearness = self._nearness(X)
+        worst = nearness.shape[1] - n_cells
+        looked = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
+        looked &= _farther(nearness, (np.maximum(norms - 2 * bound, 0) / self.unit**2)[:, None]) <= limit
+        looked = np.ascontiguousarray(looked.T)
+        for cells, mine in done:
+            looked[cells, mine] = False
         bound += 2 * EPS * norms  # copies of the farthest need no place
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
             mine = np.flatnonzero(looked[cell])
@@ -213,6 +236,12 @@ def _with_ones(X):
 def _lifted(X):
     """2 y and -|y|^2 for each row y: its product with (x, 1) is -|x - y|^2 + |x|^2."""
     return np.hstack([2 * X, -np.einsum("ij,ij->i", X, X)[:, None]])
+
+
+def _farther(nearness, bound):
+    """How much farther than the nearest each cell is, in units of a squared distance; of 0 any is too far."""
+    gap = nearness.max(axis=1, keepdims=True) - nearness
+    return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
 
 
 def _along(points, few=8):

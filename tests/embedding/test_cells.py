@@ -142,7 +142,7 @@ def test_affinities_of_an_approximate_search():
 
 
 def test_a_poor_recall_warns(monkeypatch):
-    monkeypatch.setattr(module.Cells, "needed", lambda self, sample, true: 1)
+    monkeypatch.setattr(module.Cells, "limits", lambda self, sample, true: (1, 0.0))
     monkeypatch.setattr(module, "FIRST", 1)
     with pytest.warns(UserWarning, match=r"search found \d\d\.\d% of the true neighbours .* Use neighbors='exact'"):
         found = searched(DIGITS)
