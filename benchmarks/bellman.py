@@ -67,7 +67,7 @@ def iteration(quick):
     for name, params, n_iterations in jobs:
         problem = make_bellman_problem(random_state=1, **params).problem(metric=None)
         size = (B, B, 1)
-        solver = STORMCompositional(0.1, 0.1, 0.1, size, size, normalization="global", anchor=None, tol=0)
+        solver = STORMCompositional(0.1, 0.1, 0.1, size, size, normalization="global", tol=0)
         ours, bare = [], []
         for _ in range(2 if quick else ROUNDS):
             short, long = (

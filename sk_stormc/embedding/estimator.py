@@ -378,7 +378,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         early = EARLY[kernel] if early == "auto" else early
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
-        x, n_iter = start.ravel(), problem.defaults["max_iter"]
+        x, n_iter = start.ravel(), problem.advice.max_iter
         n_early = n_iter // 5 if early > 1 else 0
         lines = Lines(problem.divergence_of) if self.verbose else None
         show = lines.after(n_early) if lines else None

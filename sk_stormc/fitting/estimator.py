@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.fitting.compat import CallbackSupportMixin
 from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver
@@ -223,7 +224,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
-            solver.warn_if_unconverged(result)
+            warn_if_unconverged(solver, result)
 
     def _keep(self, solver, result, fit=None):
         """Store a result as fitted attributes, and what `resume` needs; a stream ends with it."""

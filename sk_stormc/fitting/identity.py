@@ -8,7 +8,6 @@ import functools
 import hashlib
 import math
 import re
-import sys
 import sysconfig
 import types
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ __all__ = ["FREE", "Progress", "fingerprint", "in_words", "parameters_of"]
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # a resumed fit may change
 BLOCK = 2**14  # numbers of 8 bytes that are summed up at once: they stay in the cache
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+BY_COLUMNS = ", by columns,"
 UNKNOWN = "that cannot be told from another"
 
 
@@ -136,8 +136,8 @@ def in_words(value, within=(), seen=None):
         case np.ufunc() | types.ModuleType():
             return f"{kind} {value.__name__}"
     if hasattr(value, "shape"):
-        axes = [fingerprint(np.asarray(axis)) for axis in value.axes] if _is_frame(value) else []
-        return " by ".join([fingerprint(value), *axes])
+        names = value.axes if hasattr(value, "iloc") else ()  # of pandas
+        return " named ".join([fingerprint(value, like=""), *(fingerprint(part) for part in names)])
     if hasattr(value, "__wrapped__"):  # of a decorator that makes an object, such as a cache or a compiler
         return f"{kind} of {words(value.__wrapped__)}"
     if hasattr(value, "__dict__"):
@@ -191,47 +191,53 @@ def _content(code, names):
 # data
 
 
-def fingerprint(data):
+def fingerprint(data, like=None):
     """Dtype, shape and a checksum of all bytes. Rows of a file are read from it a block at a time.
 
     Each block of 128 KB is mixed and summed up with fixed odd weights of 64 bits, and BLAKE2 makes one checksum of
     the sums. A changed number always changes its block's sum, and many changed numbers leave it as it was about once
-    in 2^32. This takes a third of zlib's time for a CRC of 32 bits, and a tenth of BLAKE2's.
+    in 2^32. Where this was measured it took 7 GB a second, a CRC of 32 bits 4, and BLAKE2 alone 1.
+
+    Parameters
+    ----------
+    data : array-like, sparse matrix or None
+    like : str, default=None
+        An earlier fingerprint to be compared with. It says whether to go by rows or by columns. By default that is how
+        the data lie in memory, as another order takes longer.
+
+    Returns
+    -------
+    str or None
     """
     if data is None:
         return None
-    if not isinstance(data, np.ndarray) and not sparse.issparse(data) and not _is_frame(data):
-        data = np.asarray(data)
-    if not data.shape:  # one weight for all rows, say
-        return repr(data.item())
     if sparse.issparse(data):
         rows = data.tocsr()
-        parts, dtype = (rows.data, rows.indices, rows.indptr), rows.dtype
-    else:
-        parts, dtype = _blocks(data), None
-    checksum = hashlib.blake2b(digest_size=8)
+        return _described(data.shape, "", (rows.data, rows.indices, rows.indptr))
+    data = np.asanyarray(data)  # of a memmap too
+    if not data.shape:  # one weight for all rows, say
+        return repr(data.item())
+    lie_so = data.ndim == 2 and data.flags.f_contiguous and not data.flags.c_contiguous
+    if data.ndim == 2 and (lie_so if like is None else BY_COLUMNS in like):
+        return _described(data.shape, BY_COLUMNS, _blocks(data.T))
+    return _described(data.shape, "", _blocks(MappedRows.of(data)))
+
+
+def _described(shape, way, parts):
+    checksum, dtype = hashlib.blake2b(digest_size=8), None
     for part in parts:
-        part = np.asarray(part)
         if part.dtype.hasobject or part.dtype.char in "gG":  # whose bytes are addresses, or have gaps
             part = _as_floats(part)
-        dtype = part.dtype if dtype is None else dtype
+        dtype = dtype or part.dtype
         checksum.update(_sums(np.ascontiguousarray(part)))
-    return f"{dtype} of shape {tuple(data.shape)} with checksum {checksum.hexdigest()}"
+    return f"{dtype} of shape {tuple(shape)}{way} with checksum {checksum.hexdigest()}"
 
 
-def _is_frame(data):
-    """Whether the data are of pandas, whose rows are taken a block at a time."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(data, (pandas.DataFrame, pandas.Series))
-
-
-def _blocks(data):
-    """Rows in blocks, which are the same however the rows lie in memory."""
-    data = MappedRows.of(data)
-    rows = max(1, BLOCK_BYTES // (8 * max(1, math.prod(data.shape[1:]))))
-    for start in range(0, data.shape[0], rows):
-        part = slice(start, start + rows)
-        yield data.iloc[part] if _is_frame(data) else data[part]
+def _blocks(rows):
+    """Rows in blocks, which are the same wherever they lie; an empty one of no rows."""
+    size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(rows.shape[1:]))))
+    for start in range(0, max(1, rows.shape[0]), size):
+        yield rows[start : start + size]
 
 
 def _as_floats(part):

@@ -11,12 +11,12 @@ from sklearn.utils.validation import _get_feature_names
 
 from sk_stormc.engine.oracle import KINDS, Oracle
 from sk_stormc.engine.results import MethodState
-from sk_stormc.engine.state_file import fill
+from sk_stormc.engine.state_tree import fill
 from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept, declared
-from sk_stormc.utils.validation import seeded, short
+from sk_stormc.utils.kept import Kept, declared, in_short
+from sk_stormc.utils.validation import seeded
 
 __all__ = ["Fit", "with_fit"]
 
@@ -47,11 +47,12 @@ class Fit:
         seed = estimator.random_state if self.before is None else self.before.random_state
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
-        names = _get_feature_names(X)
+        data["names of X"] = _get_feature_names(X)
+        before = {} if self.before is None else self.before.data
         self.progress = Progress(
             type(estimator).__name__,
             parameters_of(estimator, solver),
-            {name: fingerprint(value) for name, value in data.items()} | {"names of X": fingerprint(names)},
+            {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
             seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
         )
         if self.before is not None:
@@ -195,7 +196,7 @@ def completed(state, solver, problem, file):
     fresh = MethodState(problem.initial_point(oracle.rng))
     if type(state.state) is not MethodState:  # it has more than its start
         with np.errstate(all="ignore"):
-            solver.prepare(oracle, None)
+            oracle.metric = solver.run_metric(oracle, None)
             fresh = solver.init_state(oracle, fresh.x)
     pairs = {"state": fresh, "best_x": fresh.x, "start": fresh.x, "oracle": oracle.snapshot()}
     for name, like in pairs.items():
@@ -204,7 +205,7 @@ def completed(state, solver, problem, file):
         )
     for key, draws in state.oracle["_ahead"].items():
         if not (isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)):
-            raise ValueError(f"{file} must have draws by kind and size, got {short({key: draws})}")
+            raise ValueError(f"{file} must have draws by kind and size, got {in_short(key)}")
     state = copy.copy(state)
     state.state = fill(state.state, fresh)
     return state
@@ -221,11 +222,11 @@ def _check_kind(message, name, found, like):
     if same and isinstance(like, (dict, tuple)):
         same = len(found) == len(like) and (isinstance(like, tuple) or found.keys() == like.keys())
     if not same or (name in ("x", "best_x", "start") and found.shape != like.shape):
-        raise ValueError(f"{message} {name}={short(found)}")
+        raise ValueError(f"{message} {name}={in_short(found)}")
     if isinstance(like, tuple):
         parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
     elif isinstance(like, dict):
-        parts = {key: (found[key], like[key]) for key in like if key not in ("_ahead", "log_scale")}
+        parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
     elif isinstance(like, Kept):
         parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
     else:

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterable
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.streams.rows import Position, stack
 from sk_stormc.streams.source import WINDOW, StreamSource
@@ -11,7 +12,7 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = ("learning_rate", "momentum", "beta", "normalization", "precision")  # defaults that are not of a finite sum
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that is not of a finite sum
 
 
 class StreamingProblem(CompositionalProblem):
@@ -83,16 +84,15 @@ class StreamingProblem(CompositionalProblem):
         if not isinstance(batches, Iterable):
             raise ValueError(f"batches must be an iterable of batches of rows, got {batches!r}")
         self.window, self.state = window, None
-        self._c = 0.0  # log of the unit of u: batches and their problems do not know it
         self.source = self._open(batches, problem, window, weighted)
         first = self.source.first
         self.n_outer = 1 if self.source.one_outer else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
-        self.inner_floor, self.paper = first.inner_floor, first.paper
+        self.inner_floor = first.inner_floor
         self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         self.metric = first.metric
-        kept = {name: value for name, value in first.defaults.items() if name in STEPS}
-        self.defaults = kept | {"anchor": None, "record_every": 12 * window}
+        kept = {name: getattr(first.advice, name) for name in STEPS}
+        self.advice = Advice(**kept, record_every=12 * window)
 
     def _open(self, batches, problem, window, weighted):
         return StreamSource(batches, problem, window, weighted)
@@ -148,12 +148,12 @@ class StreamingProblem(CompositionalProblem):
     def inner(self, x, batch):
         """g(x, B)."""
         problem, batch = batch
-        return self._in_unit(problem).inner(x, batch)
+        return problem.inner(x, batch)
 
     def jacobian(self, x, batch):
         """dg(x, B)."""
         problem, batch = batch
-        J = self._in_unit(problem).jacobian(x, batch)
+        J = problem.jacobian(x, batch)
         return (problem, J) if self.jacobian_kind == "operator" else J
 
     def vjp(self, J, v):
@@ -164,34 +164,20 @@ class StreamingProblem(CompositionalProblem):
     def outer_gradient(self, x, u, batch):
         """Gradient of f in x and in u, the batch's mean."""
         problem, batch = batch
-        return self._in_unit(problem).outer_gradient(x, u, batch)
+        return problem.outer_gradient(x, u, batch)
 
     def compositional_gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         if self.jacobian_kind == "operator":
             return super().compositional_gradient(x, u, J, batch)
         problem, batch = batch
-        return self._in_unit(problem).compositional_gradient(x, u, J, batch)
-
-    def log_scale(self, x, batch):
-        """Log of the unit that g(x) should be expressed in, or None."""
-        problem, batch = batch
-        return self._in_unit(problem).log_scale(x, batch)
-
-    def scaled(self, c):
-        """The same stream with u in units of exp(c); both share the rows."""
-        stream = copy.copy(self)
-        stream._c = self._c + c
-        return stream
-
-    def _in_unit(self, problem):
-        return problem.scaled(self._c) if self._c else problem
+        return problem.compositional_gradient(x, u, J, batch)
 
     # what is reported
 
     def outer(self, x, u):
         """f(x, u) over the window."""
-        return self._in_unit(self.source.recent()).outer(x, u)
+        return self.source.recent().outer(x, u)
 
     def objective(self, x):
         """Phi(x) over the last ``window`` rows that f has had (at the start, the first ones)."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from sk_stormc.utils.validation import short
 
-__all__ = ["Kept", "Missing", "check_field", "declared", "kept_class", "kept_name"]
+__all__ = ["Kept", "Missing", "check_field", "declared", "in_short", "kept_class", "kept_name"]
 
 _CLASSES = WeakValueDictionary()  # by name; a class that was defined anew takes the place of the old one
 
@@ -70,7 +70,14 @@ def check_field(cls, name, value):
     hint, optional = declared(cls)[name]
     if not (optional and value is None) and not _is_a(value, hint):
         expected = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint)
-        raise ValueError(f"{cls.__name__}.{name} must be {expected}, got {short(value)}")
+        raise ValueError(f"{cls.__name__}.{name} must be {expected}, got {in_short(value)}")
+
+
+def in_short(value):
+    """A value for an error; of objects and of nested containers the type, as in a file they may be very deep."""
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    plain = all(isinstance(part, (types.NoneType, bool, int, float, str, np.ndarray, np.generic)) for part in parts)
+    return short(value) if plain else f"a {type(value).__name__}"
 
 
 def _is_a(value, hint):

@@ -19,11 +19,12 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import MethodState
 from sk_stormc.engine import state_file as files
+from sk_stormc.engine.state_tree import fill
 from sk_stormc.fitting.identity import Progress
 from sk_stormc.utils.kept import Kept, Missing
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 RETURNS = make_gaussian_returns(300, 5, mean=0.1, random_state=0)
 MODELS = {
-    "anchored": CompositionalPortfolio(STORMCompositional(batch_size=16), max_iter=60, tol=0, random_state=0),
+    "anchored": CompositionalPortfolio(AutomaticSTORM(batch_size=16), max_iter=60, tol=0, random_state=0),
     "literal": CompositionalPortfolio("storm-c-paper", max_iter=150, tol=0, random_state=np.random.RandomState(3)),
     "tail": CompositionalPortfolio(risk_measure="cvar", constraint="long_only", max_iter=120, tol=0, random_state=0),
     "scgd": CompositionalPortfolio("scgd", max_iter=150, tol=0, random_state=0),
@@ -109,11 +110,10 @@ def test_values_come_back_as_they_were(tmp_path):
     assert after["arrays"][0].flags.f_contiguous
     assert (after["arrays"][-1] != before["arrays"][-1]).nnz == 0
     assert isinstance(after[None].rate, Missing)
-    assert files.has_missing(after[None])
-    assert files.fill(after[None], before[None]).rate is abs
+    assert fill(after[None], before[None]).rate is abs
     assert after[None].pairs == [(1, "a")]
     with pytest.raises(ValueError, match="the solver must have the callable 'abs'"):
-        files.fill(Part(1.0, Missing("abs")), Part(1.0, 0.5))
+        fill(Part(1.0, Missing("abs")), Part(1.0, 0.5))
 
 
 def test_the_same_state_makes_the_same_bytes(contents):
@@ -150,7 +150,7 @@ class Undeclared(MethodState):
         (subprocess.CompletedProcess([], 0), "a file cannot have a CompletedProcess: its class must be a dataclass"),
         (Undeclared(np.zeros(2)), r"Undeclared must declare what it has as fields of a dataclass, got \['memory'\]"),
         (Part("one"), "Part.number must be float, got 'one'"),
-        (Part(1.0, pairs=[(1, 2)]), r"Part.pairs must be list\[tuple\[int, str\]\], got \[\(1, 2\)\]"),
+        (Part(1.0, pairs=[(1, 2)]), r"Part.pairs must be list\[tuple\[int, str\]\], got a list"),
         (np.array(["text", None]), "a file must have arrays of numbers, got object"),
         ({(1, (2,)): 3}, "a file must have plain keys"),
         (np.random.Generator(np.random.MT19937(0)), "must have the generator PCG64 here"),
@@ -362,14 +362,16 @@ def test_a_position_of_a_generator_beyond_its_numbers_is_refused():
         files.unpacked(files.archived(text, arrays))
 
 
-def test_tuples_of_what_came_before_take_no_more_time_than_room():
+def test_tuples_of_what_came_before_take_no_more_time_than_room(tmp_path):
     parts = [{"tuple": [1, 1]}]
     for k in range(200):
         parts.append({"tuple": [{"known": k}, {"known": k}]})
     text = json.dumps(HEAD | {"tree": {"tuple": parts}})
     value = files.unpacked(files.archived(text, []))
-    assert not files.has_missing(value)
-    assert isinstance(files.fill(value, ()), tuple)
+    assert isinstance(fill(value, ()), tuple)
+    refused(files.archived(text, []), tmp_path)
+    rule = {"scale": {"tuple": parts}, "exponent": 1.0}
+    refused(files.archived(json.dumps(HEAD | {"tree": {"object": ["Power", rule]}}), []), tmp_path)
 
 
 def mutated(rng, found):

@@ -58,14 +58,14 @@ def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
     expected = fingerprint(data)
     data.tofile(tmp_path / "rows")
     mapped = np.memmap(tmp_path / "rows", float, "r", shape=data.shape)
-    for same in (
-        np.asfortranarray(data),
-        data[::-1][::-1],
-        mapped,
-        pd.DataFrame(data),
-        np.repeat(data, 2, axis=1)[:, ::2],
-    ):
+    for same in (data[::-1][::-1], mapped, pd.Series([*data]).to_list(), np.repeat(data, 2, axis=1)[:, ::2]):
         assert fingerprint(same) == expected
+    columns = np.asfortranarray(data)
+    assert fingerprint(columns, like=expected) == expected
+    by_columns = fingerprint(columns)
+    assert "by columns" in by_columns
+    for same in (data, columns, mapped, pd.DataFrame(data), pd.DataFrame(columns)):
+        assert fingerprint(same, like=by_columns) == by_columns
     assert fingerprint(data[:, 0]) == fingerprint(pd.Series(data[:, 0])) == fingerprint(data[:, 0].copy())
     assert fingerprint(data[:5].tolist()) == fingerprint(data[:5])
     assert fingerprint(data[:5].astype(object)) == fingerprint(data[:5])
@@ -278,6 +278,15 @@ def test_every_part_of_logged_transitions_counts(name):
     last = data[name].reshape(len(LOG.y), -1)[-1]
     last[...] = ~last if name == "terminal" else last + 1e-12 if name != "sample_weight" else 2.0
     refused(model, f"^{name} must be the data of the fit", **data)
+
+
+def test_a_fit_goes_on_with_the_same_data_in_another_order_of_memory():
+    for first, then in ((RETURNS, np.asfortranarray(RETURNS)), (np.asfortranarray(RETURNS), RETURNS)):
+        model = CompositionalPortfolio(max_iter=20, tol=0, random_state=0).fit(first).set_params(max_iter=30)
+        changed = then.copy(order="K")
+        changed[-1, -1] += 1e-12
+        refused(model, "^X must be the data of the fit", changed)
+        assert model.resume(then).n_iter_ == 30
 
 
 def test_names_of_columns_count_where_both_have_them():

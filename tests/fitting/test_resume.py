@@ -13,7 +13,14 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional, minimize
+from sk_stormc import (
+    AutomaticSTORM,
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    STORMCompositional,
+    minimize,
+)
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import state_file
@@ -82,7 +89,7 @@ def test_every_fit_goes_on_as_if_it_had_not_been_ended(model, data, fit_params, 
 
 @pytest.mark.parametrize("seed", [0, np.random.RandomState(0), None])
 def test_a_budget_is_raised_and_the_seed_stays(seed):
-    portfolio = CompositionalPortfolio(STORMCompositional(batch_size=16), max_iter=40, random_state=seed)
+    portfolio = CompositionalPortfolio(AutomaticSTORM(batch_size=16), max_iter=40, random_state=seed)
     portfolio.fit(RETURNS)
     assert portfolio.stop_reason_ == "max_iter"
     once = clone(portfolio).set_params(max_iter=90, random_state=0).fit(RETURNS)
@@ -162,7 +169,7 @@ def halving(t):
 
 def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
     path = tmp_path / "run.npz"
-    solver = STORMCompositional(learning_rate=halving, momentum=(halving, 0.1, halving), batch_size=16, anchor=None)
+    solver = STORMCompositional(learning_rate=halving, momentum=(halving, 0.1, halving), batch_size=16)
     model = CompositionalPortfolio(solver, max_iter=500, tol=0, random_state=0)
     whole = clone(model).fit(RETURNS)
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
@@ -174,6 +181,38 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
     )
     with pytest.raises(ValueError, match=r"solver__learning_rate must stay .*halving\(code=.*\) for resume, got 0.1"):
         clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
+
+
+STAGED = [
+    pytest.param(
+        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, random_state=0),
+        RETURNS[:400],
+        (1, 2),
+        id="cvar",
+    ),
+    pytest.param(
+        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, random_state=0),
+        RETURNS[:400],
+        (1, 2),
+        id="evar",
+    ),
+    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 6, 7), id="early-and-main"),
+]
+
+
+@pytest.mark.parametrize(("model", "data", "passes"), STAGED)
+def test_stages_go_on_from_a_file(model, data, passes, tmp_path):
+    whole, stages = clone(model).fit(data), set()
+    for n in passes:
+        saved = Checkpoint(tmp_path / f"{n}.npz")
+        part = clone(model).set_callbacks(saved, StopAfter(n)).fit(data)
+        if part.stop_reason_ != "callback":  # what it saw last was the end of a stage
+            continue
+        stages.add(len(state_file.read(saved.path, Progress).runs))
+        again = clone(model).set_callbacks(saved).resume(data)
+        for name in (*KEPT, "weights_" if hasattr(model, "risk_measure") else "embedding_"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    assert stages
 
 
 def test_files_that_are_none_are_refused(tmp_path):
@@ -199,7 +238,7 @@ from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_gaussian_returns
 
 path, out = sys.argv[1:]
-solver = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+solver = STORMCompositional(batch_size=16, learning_rate=0.05)
 model = CompositionalPortfolio(solver, max_iter=30_000, tol=0, random_state=0).set_callbacks(Checkpoint(path))
 returns = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
 model.resume(returns) if Path(path).exists() else model.fit(returns)
@@ -226,13 +265,13 @@ def test_ten_kills_lose_at_most_an_interval(tmp_path):
         reached.append(state_file.read(path, Progress).runs[-1].state.t)
     assert kills == 10
     assert np.all(np.diff(reached) > 0)
-    solver = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+    solver = STORMCompositional(batch_size=16, learning_rate=0.05)
     whole = CompositionalPortfolio(solver, max_iter=30_000, tol=0, random_state=0).fit(RETURNS)
     np.testing.assert_array_equal(np.load(out), np.append(whole.weights_, whole.ifo_[-1]))
 
 
 def test_a_fit_after_values_that_were_not_finite_does_not_go_on():
-    model = CompositionalPortfolio(STORMCompositional(learning_rate=1e6, anchor=None), max_iter=500, random_state=0)
+    model = CompositionalPortfolio(STORMCompositional(learning_rate=1e6), max_iter=500, random_state=0)
     with pytest.warns(ConvergenceWarning):
         model.fit(RETURNS)
     assert model.stop_reason_ == "non_finite"

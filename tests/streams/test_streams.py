@@ -26,12 +26,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.engine import StepRule
-from sk_stormc.engine.loop import SAVE_IFO
+from sk_stormc.engine import Limit, StepRule
+from sk_stormc.engine.interrupts import SAVE_IFO
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
-from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
 from sk_stormc.streams.mapped import MappedRows
@@ -297,7 +297,7 @@ def test_each_row_once_for_each_kind_in_order(solver, risk):
 @pytest.mark.parametrize("first, then", [(8, 32), (128, 16), (100, 100)])
 def test_rows_are_apart_where_the_first_batches_have_another_size(first, then):
     stream = watched()
-    minimize(stream, learning_rate=1e-3, batch_size=then, init_batch_size=first, random_state=0)
+    minimize(stream, STORMCompositional(1e-3), batch_size=then, init_batch_size=first, random_state=0)
     for i in range(0, len(stream.drawn), 3):
         together = np.concatenate([r for _, r in stream.drawn[i : i + 3]])
         assert len(np.unique(together)) == len(together)
@@ -319,13 +319,14 @@ def test_ifo_are_the_rows_that_were_gathered(solver, risk):
 def test_ifo_in_closed_form(rate):
     S, B = 100, 20
     result = minimize(
-        stream_of(RETURNS), learning_rate=rate, batch_size=B, init_batch_size=S, random_state=0
+        stream_of(RETURNS), STORMCompositional(rate), batch_size=B, init_batch_size=S, random_state=0
     )
     T = result.n_iter
     assert (len(RETURNS) - 3 * S) // B == T
     assert result.ifo[-1] == 3 * S + 3 * B * T + (PROBES * 3 * B if rate == "auto" else 0)
     entropic = minimize(
-        stream_of(RETURNS, risk_measure="entropic"), learning_rate=0.01, batch_size=B, init_batch_size=S, random_state=0
+        stream_of(RETURNS, risk_measure="entropic"), STORMCompositional(0.01), batch_size=B, init_batch_size=S,
+        random_state=0,
     )
     assert entropic.n_iter == (len(RETURNS) - 2 * S) // B
     assert entropic.ifo[-1] == (2 * S + 1) + (2 * B + 1) * entropic.n_iter
@@ -414,7 +415,7 @@ def test_schedules_on_streams():
     same = portfolio(STORMCompositional(momentum=inverse())), portfolio(STORMCompositional())
     assert bits(fed(same[0], RETURNS, 100)) == bits(fed(same[1], RETURNS, 1500))  # "auto" is inverse()
     rate = decay_to(0.01, 0.2, horizon=20)
-    result = minimize(stream_of(RETURNS), learning_rate=rate, momentum=power(-2 / 3), random_state=0)
+    result = minimize(stream_of(RETURNS), STORMCompositional(rate, momentum=power(-2 / 3)), random_state=0)
     assert result.state.state.rule.learning_rate == rate
     scheduled = portfolio(STORMCompositional(learning_rate=rate, momentum=power(-2 / 3)))
     assert fed(scheduled, RETURNS, 37).weights_.tobytes() == result.x.tobytes()
@@ -427,15 +428,14 @@ def test_schedules_on_streams():
 def test_steps_of_the_problem_are_kept_and_sizes_are_not():
     def make(R):
         problem = PortfolioProblem(R)
-        problem.defaults = {
-            "learning_rate": 0.02, "momentum": 0.1, "normalization": "global", "precision": 0.5, "batch_size": None,
-            "init_batch_size": None, "anchor": 5
-        }  # fmt: skip
+        problem.advice = Advice(
+            learning_rate=0.02, tracking=False, normalization="global", precision=0.5, batch_size=None, max_iter=7
+        )
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, "global", 0.5) and s.momentum == (0.1,) * 3
-    assert s.batch_size == (32, 32, 32) and s.anchor is None
+    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (1.0,) * 3
+    assert s.batch_size == (32, 32, 32)
 
 
 # fit and partial_fit
@@ -476,7 +476,7 @@ def test_parameters_hold_from_the_start_of_the_stream():
 def test_another_solver_is_refused_and_the_stream_goes_on():
     estimator = fed(portfolio(), RETURNS[:1000], 100)
     for rows in (RETURNS[:5], RETURNS):  # enough for an iteration or not
-        with pytest.raises(ValueError, match="solver must stay STORMCompositional"):
+        with pytest.raises(ValueError, match="solver must stay AutomaticSTORM"):
             estimator.set_params(solver="scgd").partial_fit(rows)
     estimator.set_params(solver="storm-c")
     assert bits(fed(estimator, RETURNS[1000:], 50)) == bits(fed(portfolio(), RETURNS, 1500))
@@ -597,8 +597,8 @@ def test_errors_of_streams():
     for name in ("batch_size", "init_batch_size"):
         for size in (None, (16, 16, None), (None, 16, 16), (16, None, 16)):
             with pytest.raises(ValueError, match=f"{name} must be one number"):
-                minimize(stream_of(RETURNS), random_state=0, **{name: size})
-    for solver, params in (("storm-c", {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
+                minimize(stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: size})
+    for solver, params in ((STORMCompositional(), {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
         with pytest.raises(ValueError, match="needs all components at once"):
             minimize(stream_of(RETURNS), solver, random_state=0, **params)
 

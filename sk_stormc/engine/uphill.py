@@ -58,7 +58,6 @@ def begins_again(solver, oracle, run, reason):
     run.times, run.t_before = run.times + 1, run.t
     run.state = MethodState(run.best_x)
     run.last_checked, run.first_length, run.milestones = -1, 0.0, (None, None)
-    oracle.forget_unit()
     return True
 
 
