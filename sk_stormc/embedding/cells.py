@@ -52,8 +52,9 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         float32 does not tell apart; and the part of the true neighbours that were found, of a sample. None where more
         pairs would be looked at than ``most`` allows.
     """
+    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # squares of such numbers neither overflow nor vanish
     with in_one_thread():
-        cells = Cells(X, n_jobs)
+        cells = Cells(X / X.dtype.type(unit), n_jobs)
         sample, true, reach = cells.exact_sample(k)
         limits = cells.limits(sample[::2], true[::2])
         if cells.share(sample[::2], k, *limits) > most:
@@ -61,7 +62,7 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         squares, neighbors, unsure = cells.search(k, *limits)
     found = squares[cells.order[sample[1::2]]]
     recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
-    return squares, neighbors, unsure, recall
+    return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
 class Cells:
@@ -70,6 +71,7 @@ class Cells:
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
+        Between -1 and 1.
     n_jobs : int, default=1
 
     Attributes
@@ -87,12 +89,11 @@ class Cells:
 
         n, self.n_jobs = len(X), n_jobs
         n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
-        self.unit = X.dtype.type(max(np.abs(X).max(), np.finfo(X.dtype).tiny))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
-        means = KMeans(n_cells, init=self._single(X[chosen[:n_cells]]), n_init=1, max_iter=SWEEPS, tol=0)
+        means = KMeans(n_cells, init=X[chosen[:n_cells]].astype(np.float32), n_init=1, max_iter=SWEEPS, tol=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # copies may be fewer points than there are cells
-            middles = means.fit(self._single(X[np.sort(chosen)])).cluster_centers_
+            middles = means.fit(X[np.sort(chosen)].astype(np.float32)).cluster_centers_
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
         own = np.empty(n, np.int32)
@@ -107,12 +108,9 @@ class Cells:
         self.sizes = np.diff(self.starts)
         self.near = np.argsort(-(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable").astype(np.int32)
 
-    def _single(self, X):
-        return (X / self.unit).astype(np.float32, copy=False)
-
     def _nearness(self, X):
         """How near points are to the middle of each cell, up to a number for each point."""
-        return _with_ones(self._single(X)) @ self._lifted
+        return _with_ones(X.astype(np.float32, copy=False)) @ self._lifted
 
     def exact_sample(self, k):
         """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
@@ -155,7 +153,7 @@ class Cells:
             others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
             bound[i] = np.partition(np.square(others).sum(axis=1), k)[k]
         order = np.argsort(-nearness, axis=1, kind="stable")
-        return np.argsort(order, axis=1), _farther(nearness, bound / float(self.unit) ** 2)
+        return np.argsort(order, axis=1), _farther(nearness, bound)
 
     def limits(self, sample, true):
         """Of how many of the nearest cells those are looked at that are not farther than a limit; and this limit."""
@@ -211,7 +209,7 @@ class Cells:
         nearness = self._nearness(X)
         worst = nearness.shape[1] - n_cells
         looked = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
-        looked &= _farther(nearness, (np.maximum(norms - 2 * bound, 0) / self.unit**2)[:, None]) <= limit
+        looked &= _farther(nearness, np.maximum(norms - 2 * bound, 0)[:, None]) <= limit
         looked = np.ascontiguousarray(looked.T)
         for cells, mine in done:
             looked[cells, mine] = False

@@ -101,6 +101,14 @@ def test_unusual_data(X):
     assert np.mean(distances[:, -1] <= exact * 1.05 + 1e-9) > 0.98 and found > 0.97
 
 
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e15), (np.float64, 1e150), (np.float64, 1e-150)])
+def test_the_unit_does_not_matter(dtype, scale):
+    distances, neighbors, found = searched(DIGITS.astype(dtype))
+    again = searched((DIGITS * scale).astype(dtype))
+    np.testing.assert_allclose(again[0] / scale, distances, rtol=0.02)
+    assert abs(again[2] - found) < 0.01
+
+
 @pytest.mark.parametrize("neighbors", ["exact", "approximate"])
 def test_same_bits_for_any_number_of_threads(neighbors, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 500)
