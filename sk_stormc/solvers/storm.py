@@ -36,7 +36,8 @@ class StormState(MethodState):
 
     now: Estimate = None
     batch_size: tuple = None  # (B_g, B_dg, B_f)
-    momentum: tuple = None  # (a_g, a_dg, a_Phi), numbers or schedules
+    momentum: tuple = None  # (a_g, a_dg, a_Phi)
+    scheduled: bool = False  # some of them are schedules
     x_hat: np.ndarray = None
 
 
@@ -171,23 +172,24 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         momentum = self.auto("momentum", oracle.problem, inverse())
+        momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
             now=start(oracle, x, first),
             batch_size=size,
-            momentum=tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3,
+            momentum=momentum,
+            scheduled=any(callable(a) for a in momentum),
         )
 
     def step(self, oracle, s):
         """Steps 5 to 10."""
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
-        if self.anchor is not None and self._refreshes(s):
-            s.now = start(oracle, x, oracle.all_like(s.batch_size))
-        else:
-            a_g, a_dg, a_phi = s.momentum
-            momentum = at(a_g, s.t + 1), at(a_dg, s.t + 1), at(a_phi, s.t + 1)
+        if self.anchor is None or not self._refreshes(s):
+            momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
             s.now = advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
+        else:
+            s.now = start(oracle, x, oracle.all_like(s.batch_size))
         s.x = x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
             s.x_hat = x
