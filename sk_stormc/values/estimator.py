@@ -19,7 +19,7 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_number, n
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
 from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.objectives import choose_objective, value_problem
+from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
@@ -51,8 +51,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
         transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
         Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
-        if at least half of the transitions are from states seen more than once, and "projected" otherwise.
-        ``objective_`` and ``objective_reason_`` have the choice and its reason.
+        if at least half of the transitions are from states seen more than once, and if the features tell the states
+        apart or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
+        states. ``objective_`` and ``objective_reason_`` have the choice and its reason.
     features : transformer, default=None
         Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
         ``features__...``. The Notes say what to know about a Pipeline.
@@ -199,8 +200,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
             row without successor that is not terminal is dropped.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
-            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
+            With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
+            of positive weight as one visit, whatever the weight.
 
         Returns
         -------
@@ -242,7 +243,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
-        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
         known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
@@ -253,7 +253,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
         leads_to[:, 0] = terminal[kept]
         leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
-        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
+        objective, reason, problem = choose_objective(
+            self.objective, transitions, (state, first), leads_to, self.gamma, alpha, self.trace_decay
+        )
 
         def values(x):
             w = np.zeros(d)
