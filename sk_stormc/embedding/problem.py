@@ -8,6 +8,7 @@ import numpy as np
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.affinities import check_affinities
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
+from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
@@ -354,12 +355,14 @@ class SNEProblem(CompositionalProblem):
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
         return self.inner(x, self.inner_batch(None))
 
-    def divergence(self, x):
+    def divergence(self, x, affinities=None):
         """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
+        affinities : CSR array of shape (n_points, n_points), default=None
+            Conditional probabilities in place of the problem's own, such as those to more neighbours.
 
         Returns
         -------
@@ -372,7 +375,10 @@ class SNEProblem(CompositionalProblem):
         points.
         """
         own = self._remembering()
-        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
+        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
+        if affinities is not None:
+            return divergence_from(affinities, self._points(x), self.per_point, log_sum)
+        return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):
         """KL(P || Q) where Phi, without exaggeration, is so much.
