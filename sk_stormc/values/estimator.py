@@ -65,7 +65,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
-        row. With ``time``, it ends at a gap.
+        row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
     max_iter, tol : default=None
         Passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
@@ -219,7 +219,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         UserWarning
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
-            column; if X is one column of integers that repeat, which look like numbers of states.
+            column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers of
+            states. If ``trace_decay`` is set and hardly any row follows the one before it.
         """
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
@@ -301,7 +302,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
         a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
         that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        from its values. `gamma`, `alpha` and `fit_intercept` stay while the stream goes on, to whose first chunk
+        ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -328,7 +330,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver.
+            solver, `gamma`, `alpha` (but for "lstd"), `fit_intercept` or `trace_decay`.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
