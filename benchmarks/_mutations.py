@@ -4,7 +4,7 @@ import ast
 import random
 from dataclasses import dataclass
 
-__all__ = ["Mutation", "mutations_of", "spread"]
+__all__ = ["Mutation", "begin", "mutations_of", "spread"]
 
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -30,7 +30,7 @@ class Mutation:
     line : int
         Where the change is, from 1.
     function : str
-        The function or method around it, by the number of its first line; empty for the module itself.
+        The function or method around it, by where it begins; empty for the module itself, or a class.
     kind : str
     before, after : str
         The changed code.
@@ -96,7 +96,7 @@ class Finder(ast.NodeVisitor):
         """A function by the line where Python says that it begins."""
         if node.name in WORDS:
             return
-        self.functions.append(str(min([node.lineno, *(d.lineno for d in node.decorator_list)])))
+        self.functions.append(begin(node))
         for child in [*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body]:
             self.visit(child)
         self.functions.pop()
@@ -189,6 +189,11 @@ class Finder(ast.NodeVisitor):
         self._put(node, "statement", "pass")
 
     visit_Break = visit_Continue
+
+
+def begin(function):
+    """The line where a function begins, as text: that of its first decorator, if it has any."""
+    return str(min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]))
 
 
 def _is_number(node):

@@ -12,6 +12,8 @@ on. The environment variables MUTANTS (how many in each part) and MUTANT_PROCESS
 than the defaults.
 """
 
+import ast
+import builtins
 import contextlib
 import hashlib
 import importlib
@@ -31,7 +33,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks._mutants_left import REASONS
-from benchmarks._mutations import mutations_of, spread
+from benchmarks._mutations import begin, mutations_of, spread
 from benchmarks._tables import ROOT, markdown
 
 DURATION = "2 hours"
@@ -40,7 +42,7 @@ PACKAGES = ()
 PARTS = {"core": "sk_stormc/core", "engine": "sk_stormc/engine", "solvers": "sk_stormc/solvers"}
 TESTS = (
     *PARTS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
-    "tests/portfolio", "tests/fitting/test_resume.py", "tests/house/test_silence.py",
+    "tests/fitting/test_resume.py", "tests/house/test_silence.py",
 )  # fmt: skip
 HEAVY = ("pandas", "hypothesis.strategies", "matplotlib.pyplot", "scipy.stats", "sklearn.utils.estimator_checks")
 NUMBER, SEED = 150, 0
@@ -90,29 +92,41 @@ def copied(tests):
     return folder / "tree", folder
 
 
-class Gather:
-    """Keeps which functions of the package each test calls, and its seconds; of those that pass."""
+class Noting(ast.NodeTransformer):
+    """Has every function of a file note that it is called."""
 
-    def __init__(self, tree):
-        self.package, self.functions, self.seconds, self.passed = str(tree / "sk_stormc"), {}, {}, set()
+    def __init__(self, file):
+        self.file = file
+
+    def visit_FunctionDef(self, node):
+        """One more statement, behind the docstring."""
+        self.generic_visit(node)
+        note = ast.parse(f"_called.add({(self.file, begin(node))!r})").body[0]
+        node.body.insert(0 if ast.get_docstring(node) is None else 1, note)
+        return node
+
+    def code(self, path):
+        """The file's code, with its notes."""
+        return compile(ast.fix_missing_locations(self.visit(ast.parse(Path(path).read_text("utf-8")))), path, "exec")
+
+
+class Gather:
+    """Keeps which functions each test calls, and its seconds; of those that pass."""
+
+    def __init__(self):
+        self.functions, self.seconds, self.passed = {}, {}, set()
+        builtins._called = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
         """Look at the calls of one test."""
-        called, began = {}, time.process_time()
-
-        def look(frame, event, arg):
-            code = frame.f_code
-            if id(code) not in called and code.co_filename.startswith(self.package):
-                called[id(code)] = code
-
-        sys.settrace(look)
+        builtins._called.clear()
+        began = time.process_time()
         try:
             return (yield)
         finally:
-            sys.settrace(None)
             self.seconds[item.nodeid] = time.process_time() - began
-            self.functions[item.nodeid] = sorted({(code.co_filename, code.co_firstlineno) for code in called.values()})
+            self.functions[item.nodeid] = sorted(builtins._called)
 
     def pytest_runtest_logreport(self, report):
         """Tests that fail, or are left out, kill nothing."""
@@ -147,12 +161,18 @@ class Gathering:
 
     def __call__(self):
         """In a fork."""
-        gather = Gather(self.tree)
+        gather, package = Gather(), self.tree / "sk_stormc"
+
+        def noting(path):
+            inside = package in Path(path).parents
+            return Noting(str(Path(path).relative_to(self.tree))).code(path) if inside else None
+
+        load_by(noting)
         pytest.main([*self.tests, *QUIETLY], plugins=[gather])
         callers = {}
         for test in sorted(gather.passed):
             for name, line in gather.functions[test]:
-                callers.setdefault(str(Path(name).relative_to(self.tree)), {}).setdefault(str(line), []).append(test)
+                callers.setdefault(name, {}).setdefault(line, []).append(test)
         seconds = {test: gather.seconds[test] for test in gather.passed}
         self.file.write_text(json.dumps({"callers": callers, "seconds": seconds}), encoding="utf-8")
         return 0
@@ -167,12 +187,8 @@ class Trial:
 
     def __call__(self):
         """In a fork: the tests' exit status."""
-        path, plain = str(self.tree / self.mutation.file), SourceFileLoader.get_code
-
-        def get_code(loader, name):
-            return compile(self.text, path, "exec") if loader.path == path else plain(loader, name)
-
-        SourceFileLoader.get_code = get_code
+        changed = str(self.tree / self.mutation.file)
+        load_by(lambda path: compile(self.text, path, "exec") if path == changed else None)
         files = sorted({name.split("::")[0] for name in self.names})
         return pytest.main([*files, "-x", *QUIETLY], plugins=[Chosen(self.names)])
 
@@ -213,6 +229,12 @@ def tried(drawn, sources, tree, file, callers, seconds):
 
     run_forked(jobs, int(os.environ.get("MUTANT_PROCESSES", max(1, (os.cpu_count() or 1) // 2))), keep)
     return [(mutation, kept.get(str(mutation), "survived")) for mutation in drawn]  # what no test calls is left
+
+
+def load_by(code_of):
+    """Let modules be loaded from ``code_of(path)``, where that is not None."""
+    plain = SourceFileLoader.get_code
+    SourceFileLoader.get_code = lambda loader, name: code_of(loader.path) or plain(loader, name)
 
 
 def run_forked(jobs, processes, keep=lambda job, status: None):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.utils.types import Array, FloatArray
 
 __all__ = ["CompositionalProblem", "takes_weights"]
@@ -39,12 +40,8 @@ class CompositionalProblem(ABC):
     source : None or `sk_stormc.problems.Source`
         Where the components come from: how they are drawn, which batches can be had, and what these cost. None means
         uniform draws with replacement of n_inner and n_outer components.
-    defaults : dict
-        What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
-        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
-        "precision" and "inertia" hold for the steps of every method (inertia not for the anchored rule and L-BFGS).
-    paper : dict
-        STORM-C's published constants for this problem, by parameter name.
+    advice : `sk_stormc.problems.Advice`
+        What helps any method to solve the problem: data, such as batches of all components or steps of limited length.
     """
 
     n_inner: int
@@ -56,8 +53,7 @@ class CompositionalProblem(ABC):
     inner_floor = None
     penalty = None
     source = None
-    defaults = {}
-    paper = {}
+    advice = Advice()
 
     def initial_point(self, rng: np.random.Generator) -> FloatArray:
         """A start x_0: zeros; its dtype is the run's.
@@ -259,36 +255,6 @@ class CompositionalProblem(ABC):
         everything = self.inner_batch(None)
         u, J = self.inner(x, everything), self.jacobian(x, everything)
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
-
-    def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v>, H_B the Hessian of a minibatch, where the problem knows it without sampling.
-
-        Automatic learning rates take it for L where it exceeds what their probe of minibatches finds. It does where the
-        H_B are not symmetric, as those of a composition need not be.
-
-        Parameters
-        ----------
-        size : tuple
-            (B_g, B_dg, B_f), None for all components.
-        metric : sk_stormc.metrics.Metric
-            In whose norm steps are measured.
-
-        Returns
-        -------
-        float
-            0 where it is not known.
-        """
-        return 0.0
-
-    def unbounded_below(self):
-        """Whether Phi is known to have no minimum: asked for after a run that did not converge.
-
-        Returns
-        -------
-        bool or None
-            None where the problem does not know.
-        """
-        return None
 
     def description(self):
         """A line that tells the problem from others, so that a run is not resumed on another.

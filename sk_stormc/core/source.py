@@ -27,12 +27,15 @@ class Source:
     weighted : bool
         Whether a draw is a pair (draws, weights), of which the problem's ``inner_batch(draws, weights)`` and
         ``outer_batch(draws, weights)`` gather a batch.
+    cumulative : bool
+        Whether a draw stands for all components that have come so far, and not for new ones only.
     instead : str
         What a user can do instead of a run that cannot follow the source, for a warning.
     """
 
     finite = True
     weighted = False
+    cumulative = False
     instead = ""
 
     def open(self, generators: list[np.random.Generator]) -> list[Any]:

@@ -8,13 +8,14 @@ import numpy as np
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.affinities import check_affinities
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
+from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.source import ColumnSource
-from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
+from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
@@ -68,7 +69,7 @@ class SNEProblem(CompositionalProblem):
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
         Horizon of the automatic learning rate; None means 60 to 125, by the number of points, the kernel
-        and the dimension (`defaults["max_iter"]` of the problem says it).
+        and the dimension (the problem's ``advice.max_iter`` says it).
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -106,7 +107,6 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
-    paper = PAPER
     _kept = _all = None  # a problem remembers nothing; its copy in a run does
 
     def __init__(
@@ -204,8 +204,8 @@ class SNEProblem(CompositionalProblem):
         n, d = self.n_inner, self.n_components
         held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
-        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
-        mu = regularization(self.kernel, held, self.defaults["max_iter"], total)
+        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
+        mu = regularization(self.kernel, held, self.advice.max_iter, total)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
@@ -357,12 +357,14 @@ class SNEProblem(CompositionalProblem):
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
         return self.inner(x, self.inner_batch(None))  # what an iteration needs at this point too
 
-    def divergence(self, x):
+    def divergence(self, x, affinities=None):
         """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
+        affinities : CSR array of shape (n_points, n_points), default=None
+            Conditional probabilities in place of the problem's own, such as those to more neighbours.
 
         Returns
         -------
@@ -375,7 +377,10 @@ class SNEProblem(CompositionalProblem):
         points.
         """
         own = self._remembering()
-        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
+        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
+        if affinities is not None:
+            return divergence_from(affinities, self._points(x), self.per_point, log_sum)
+        return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):
         """KL(P || Q) where Phi, without exaggeration, is so much.
@@ -395,15 +400,6 @@ class SNEProblem(CompositionalProblem):
         """sum p log p."""
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
         return (1 if self.per_point else 2) * float(p @ np.log(p))
-
-    def unbounded_below(self):
-        """False: a divergence is not negative.
-
-        Returns
-        -------
-        bool
-        """
-        return False
 
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()

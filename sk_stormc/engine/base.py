@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
@@ -50,7 +51,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     max_iter, max_ifo : int or None, default=None
         Budgets, counted from the start of a run; both None mean 100 passes of 2 n_inner + n_outer IFO.
     tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value. 0 means never.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data. That is
+        charged when the method's estimates, on average over a pass, have fallen as far. 0 means never.
 
     Attributes
     ----------
@@ -161,6 +163,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
+        refuse_former(problem)
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"

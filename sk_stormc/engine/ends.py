@@ -119,7 +119,7 @@ def falls_for_ever(problem, run, x, fun):
     The way from the milestone before the last is made longer by the factors 1e8 and 1e10. So far out a bounded
     objective has turned up again, even where the steps were far too short.
     """
-    known = problem.unbounded_below()
+    known = problem.advice.unbounded_below(problem)
     if known is not None:
         return known
     way = x - (x if run.milestones[0] is None else run.milestones[0])

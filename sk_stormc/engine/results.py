@@ -18,7 +18,7 @@ __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "c
 class StopReason:
     """Why a run ended: the values of ``stop_reason``."""
 
-    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
+    CONVERGED = "converged"  #: |x~ - x| / eta by full gradients fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded

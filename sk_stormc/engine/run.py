@@ -162,11 +162,11 @@ class Loop:
         self.a_pass = 2 * problem.n_inner + problem.n_outer
         max_iter = solver.max_iter
         if max_iter is None and solver.max_ifo is None:
-            max_iter = problem.defaults.get("max_iter")
+            max_iter = problem.advice.max_iter
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(solver, oracle, run, self)
-        every = record_every or problem.defaults.get("record_every", self.a_pass)
+        every = record_every or problem.advice.record_every or self.a_pass
         self.records = Records(self, oracle, every, on_record, verbose)
         self.interrupts = Interrupts(self, oracle, run, oracle.snapshot)
         self._longest = 0.0  # residual that is no overflow
@@ -185,7 +185,8 @@ class Loop:
         if self.unlimited:
             self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.a_pass
-            if s.t == IN_VAIN and math.isinf(self.max_ifo) and self.oracle.problem.unbounded_below():
+            problem = self.oracle.problem
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
                 self.max_iter = IN_VAIN
         if self.reason is None:
             if s.t + run.t_before >= self.max_iter:
@@ -207,7 +208,8 @@ class Loop:
             self.reason = StopReason.NON_FINITE
             return
         self.rule.watch(s)
-        if t and oracle.ifo >= run.next_record:
+        due = t and oracle.ifo >= run.next_record
+        if due:
             self.reason = self.records.add(s.x)
             if oracle.streaming and self.reason is None and look(oracle, run, s.x):
                 self.reason = StopReason.DIVERGED
@@ -215,7 +217,8 @@ class Loop:
             run.milestones = (run.milestones[1], s.x)
         if t % KEEP_AT == 0:
             self.interrupts.keep()
-        self.tell()
+        if due:
+            self.tell()
 
     def _overflows(self, residual):
         """Whether it is NaN, or so long that nothing of the start is left; the first that is not 0 is the measure."""

@@ -1,6 +1,7 @@
 """What the methods' `init_state` and `step` are made of: batch sizes, learning rates and steps for a problem."""
 
 from sk_stormc.core.schedules import Slowed, at
+from sk_stormc.engine.advised import advised
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.steps import Inertia, Limit, StepRule, direction, proximal_point
 from sk_stormc.utils.validation import plain
@@ -31,7 +32,7 @@ class Tools:
         """A parameter's value: the user's, else the problem's, else the solver's rule."""
         value = getattr(self, name)
         if isinstance(value, str) and value == "auto":
-            value = problem.defaults.get(name, "auto")
+            value = advised(problem, name)
         return rule if isinstance(value, str) and value == "auto" else plain(value)
 
     def sizes(self, name, oracle, rule, like=None):
@@ -87,7 +88,7 @@ class Tools:
             The steps' batch sizes.
         factor : float
             An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds or the
-            problem's `expected_smoothness`, if that is larger; a schedule is then slowed by it.
+            problem's advice on smoothness, if that is larger; a schedule is then slowed by it.
         schedule : callable, default=identity
         L : float, default=None
             The curvature, where it is known.
@@ -103,12 +104,12 @@ class Tools:
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
-                known = problem.expected_smoothness(size, oracle.metric.at(x, 0))
+                known = problem.advice.smoothness(problem, size, oracle.metric.at(x, 0))
             # a linear objective has no scale: any step goes down, and the run ends at its budget
             eta = schedule(factor / max(L, known) if max(L, known) > 0 else 1.0)
             if known > L and callable(eta):  # so many iterations make one of those that a schedule counts
                 eta = Slowed(eta, known)
-        inertia = problem.defaults.get("inertia", 0.0)
+        inertia = problem.advice.inertia
         return StepRule(as_float(eta), self.limit(problem), Inertia(inertia) if inertia else None)
 
     def limit(self, problem):

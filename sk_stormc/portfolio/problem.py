@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from functools import cached_property
 from numbers import Real
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box
 from sk_stormc.core.source import FiniteSource
@@ -112,14 +114,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
-    paper = {
-        "learning_rate": 0.1,
-        "precision": 0.1,
-        "momentum": 0.01,
-        "batch_size": 100,
-        "init_batch_size": 100,
-        "normalization": "global",
-    }
+    advice = Advice(
+        unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
+    )
 
     def __init__(
         self,

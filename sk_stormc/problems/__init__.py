@@ -1,6 +1,7 @@
 """Public names of the problems, which live in the rooms of their applications, and their check."""
 
 from sk_stormc.checks.problem import check_problem
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
@@ -15,6 +16,7 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
 
 __all__ = [
+    "Advice",
     "BellmanProblem",
     "CVaRPortfolioProblem",
     "CompositionalProblem",
@@ -26,6 +28,7 @@ __all__ = [
     "LogMeanExpProblem",
     "PortfolioProblem",
     "ProjectedBellmanProblem",
+    "Published",
     "SNEProblem",
     "Source",
     "StreamingProblem",

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.linalg import hadamard
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.theory import ProblemConstants
@@ -16,6 +17,11 @@ BEND = 0.25  # c
 N = 2**20
 KINDS = 32  # of components; the columns of the table are orthogonal to one another and to ones
 WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
+
+
+def bounded(problem):
+    """False: Phi >= 0."""
+    return False
 
 
 class Kinds(FiniteSource):
@@ -73,6 +79,7 @@ class FallingValley(CompositionalProblem):
     n_inner = n_outer = N
     n_variables = SIZE
     source = Kinds(N, N)
+    advice = Advice(unbounded_below=bounded)
 
     def __init__(self, sigma=0.25, tau=0.25):
         self.sigma, self.tau = sigma, tau
@@ -137,6 +144,3 @@ class FallingValley(CompositionalProblem):
         q = 1 + u * u
         return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
 
-    def unbounded_below(self):
-        """Phi >= 0."""
-        return False

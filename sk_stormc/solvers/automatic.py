@@ -58,8 +58,8 @@ class AutomaticSTORM(STORMCompositional):
     max_iter, max_ifo : int or None, default=None
         Budgets; both None mean 100 passes, with full batches and anchors 10,000 iterations.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta at an anchor has fallen to tol times its first value (without anchors its average over
-        a pass). 0 means never.
+        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors a gradient on
+        all data is charged when the estimates, on average over a pass, have fallen as far. 0 means never.
 
     Notes
     -----
@@ -126,7 +126,7 @@ class AutomaticSTORM(STORMCompositional):
     def init_state(self, oracle, x):
         """An anchor at x_0, with batches and a learning rate that suit the problem; without anchors steps 1 to 3."""
         problem = oracle.problem
-        if problem.defaults.get("anchor", "auto") is None:
+        if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
         own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
         size, L = self.sizes("batch_size", oracle, rule=16), None

@@ -86,7 +86,7 @@ class SketchySTORM(AutomaticSTORM):
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
-        if problem.jacobian_kind == "operator" or problem.defaults.get("normalization") is not None:
+        if problem.jacobian_kind == "operator" or problem.advice.normalization is not None:
             raise ValueError(
                 "solver='sketchy-storm' is for problems that plain steps between anchors solve, got "
                 f"{type(problem).__name__}, whose Jacobian cannot be combined or whose steps must be limited; "

@@ -13,6 +13,14 @@ from sk_stormc.utils.validation import check_batch_size, check_choice, check_int
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
+LETTERS = {  # of the paper
+    "learning_rate": "eta",
+    "precision": "epsilon",
+    "momentum": "a",
+    "batch_size": "B",
+    "init_batch_size": "S",
+    "normalization": "gamma",
+}
 
 def check_momentum(name, value):
     """A number or a schedule in [0, 1], "auto", or three of them."""
@@ -28,7 +36,8 @@ class StormState(MethodState):
 
     now: Estimate = None
     batch_size: tuple = None  # (B_g, B_dg, B_f)
-    momentum: tuple = None  # (a_g, a_dg, a_Phi), numbers or schedules
+    momentum: tuple = None  # (a_g, a_dg, a_Phi)
+    scheduled: bool = False  # some of them are schedules
     x_hat: np.ndarray = None
 
 
@@ -62,8 +71,9 @@ class STORMCompositional(CompositionalSolver):
     anchor : int or None, default=None
         A full refresh of (u, J, F) every so many iterations in place of steps 7 to 10; None, the paper's, for never.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its first value, at an anchor where there are
-        anchors, else on its average over one pass. 0 means never.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data: at an
+        anchor, or charged when the estimates, on average over a pass, have fallen as far. 0 means never, and that the
+        IFO are those of Lemma 3.1.
     output : {"last", "random"}, default="last"
         "random" returns the theorem's x-hat, uniform among x_1, ..., x_T, drawn from its own generator.
 
@@ -162,23 +172,24 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         momentum = self.auto("momentum", oracle.problem, inverse())
+        momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
             now=start(oracle, x, first),
             batch_size=size,
-            momentum=tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3,
+            momentum=momentum,
+            scheduled=any(callable(a) for a in momentum),
         )
 
     def step(self, oracle, s):
         """Steps 5 to 10."""
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
-        if self.anchor is not None and self._refreshes(s):
-            s.now = start(oracle, x, oracle.all_like(s.batch_size))
-        else:
-            a_g, a_dg, a_phi = s.momentum
-            momentum = at(a_g, s.t + 1), at(a_dg, s.t + 1), at(a_phi, s.t + 1)
+        if self.anchor is None or not self._refreshes(s):
+            momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
             s.now = advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
+        else:
+            s.now = start(oracle, x, oracle.all_like(s.batch_size))
         s.x = x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
             s.x_hat = x
@@ -202,13 +213,15 @@ class STORMCompositional(CompositionalSolver):
 class PaperSTORMCompositional(STORMCompositional):
     """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
 
-    "auto" means the problem's ``paper`` constants; the steps are the paper's, without a metric.
+    "auto" means the constants that the paper has for the problem; the steps are the paper's, without a metric.
     """
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
-        value = getattr(self, name)
-        return plain(problem.paper.get(name, rule) if isinstance(value, str) and value == "auto" else value)
+        value, published = getattr(self, name), problem.advice.published
+        if isinstance(value, str) and value == "auto":
+            value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
+        return plain(value)
 
     def run_metric(self, oracle, s):
         """The identity: the problem's metric is left out."""

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Iterable
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.streams.rows import Position, stack
 from sk_stormc.streams.source import WINDOW, StreamSource
@@ -11,7 +12,7 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = ("learning_rate", "momentum", "beta", "normalization", "precision")  # defaults that are not of a finite sum
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that is not of a finite sum
 
 
 class StreamingProblem(CompositionalProblem):
@@ -87,11 +88,11 @@ class StreamingProblem(CompositionalProblem):
         first = self.source.first
         self.n_outer = 1 if self.source.one_outer else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
-        self.inner_floor, self.paper = first.inner_floor, first.paper
+        self.inner_floor = first.inner_floor
         self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         self.metric = first.metric
-        kept = {name: value for name, value in first.defaults.items() if name in STEPS}
-        self.defaults = kept | {"anchor": None, "record_every": 12 * window}
+        kept = {name: getattr(first.advice, name) for name in STEPS}
+        self.advice = Advice(**kept, record_every=12 * window)
 
     def _open(self, batches, problem, window, weighted):
         return StreamSource(batches, problem, window, weighted)

@@ -3,7 +3,7 @@
 import inspect
 import re
 
-__all__ = ["inherit_parameters"]
+__all__ = ["inherit_parameters", "inherit_sections"]
 
 HEADING = "Parameters\n----------\n"
 SECTION = re.compile(r"^\w[\w ]*\n-{3,}\n", re.MULTILINE)
@@ -36,6 +36,24 @@ def inherit_parameters(kind):
             paragraphs.append(f"{', '.join(names)} : {rest}")
     if paragraphs:
         kind.__doc__ = before + HEADING + "\n".join(paragraphs) + "\n" + ("\n" + after if after else "")
+
+
+def inherit_sections(kind):
+    """Complete the docstrings of a class's methods: one without sections is given those of the method it overrides.
+
+    Parameters
+    ----------
+    kind : type
+        The ``__doc__`` of its functions is changed.
+    """
+    for name, method in vars(kind).items():
+        if not inspect.isfunction(method) or not method.__doc__ or SECTION.search(inspect.cleandoc(method.__doc__)):
+            continue
+        for base in kind.__mro__[1:]:
+            over = inspect.cleandoc(getattr(vars(base).get(name), "__doc__", None) or "")
+            if sections := SECTION.search(over):
+                method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{over[sections.start() :]}"
+                break
 
 
 def _parts(doc):

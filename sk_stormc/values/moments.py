@@ -199,6 +199,8 @@ class MomentsSoFar(Position):
 class TransitionSource(StreamSource):
     """Transitions in order; a draw is the moments of all up to there."""
 
+    cumulative = True
+
     def __init__(self, batches, make, window):
         super().__init__(batches, make, window)
         self.operator = self.one_outer = True
@@ -282,7 +284,7 @@ class TransitionStream(StreamingProblem):
         super().__init__(batches, TransitionRows(gamma, alpha), window=window)
         self.jacobian_kind, self.n_outer = "operator", 1
         self.metric = Following()
-        self.defaults |= {"momentum": 1.0, "batch_size": max(32, self.n_variables // 2)}
+        self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
 
     def _open(self, batches, problem, window, weighted):
         return TransitionSource(batches, problem, window)

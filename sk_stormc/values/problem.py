@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
@@ -85,15 +86,7 @@ class BellmanProblem(LinearValue):
     """
 
     # a full batch costs no more than a few draws of a successor for every state, and none where P is sparse
-    defaults = {"batch_size": None}
-    paper = {
-        "learning_rate": 0.1,
-        "precision": 0.1,
-        "momentum": 0.1,
-        "batch_size": (20, 20, 1),
-        "init_batch_size": (100, 100, 1),
-        "normalization": "global",
-    }
+    advice = Advice(batch_size=None, published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)))
 
     def __init__(
         self,
@@ -405,5 +398,7 @@ class ProjectedBellmanProblem(LinearValue):
         return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
 
     def expected_smoothness(self, size, metric):
-        """As the base class has it, from all transitions; 0 above 2000 features."""
+        """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
+
+    advice = Advice(smoothness=expected_smoothness)

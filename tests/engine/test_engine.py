@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def returns():
 
 def with_inertia(returns, inertia, **kwargs):
     problem = PortfolioProblem(returns, **kwargs)
-    problem.defaults = problem.defaults | {"inertia": inertia}
+    problem.advice = replace(problem.advice, inertia=inertia)
     return problem
 
 
@@ -58,7 +59,7 @@ def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normaliz
     """m <- b m + (1 - b) M F from m = 0, then step 6 with the average's own length."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
     problem = with_inertia(returns, b, metric=metric)
-    problem.defaults |= {"normalization": normalization, "precision": eps}
+    problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
     solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
     oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric

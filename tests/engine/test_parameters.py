@@ -7,6 +7,8 @@ from functools import partial
 import pytest
 
 from sk_stormc.engine import CompositionalSolver
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.solvers import SOLVERS, STORMCompositional, get_solver, minimize
 from sk_stormc.utils.validation import check_int
 
@@ -108,3 +110,12 @@ def test_the_default_says_where_the_parameters_of_algorithm_1_are():
         get_solver("storm-c").set_params(momentum=0.1, batch_size=8)
     with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
         get_solver("storm-c").set_params(beta=0.1)
+
+
+@pytest.mark.parametrize("kind", [L1, Box, Simplex, Turnover], ids=lambda kind: kind.__name__)
+def test_methods_of_penalties_have_their_own_summaries_and_the_common_sections(kind):
+    for name, result in (("value", "float"), ("prox", "ndarray"), ("project", "ndarray")):
+        summary, sections = inspect.getdoc(getattr(kind, name)).split("\n\n", 1)
+        assert len(summary) >= 5 and "\n" not in summary
+        assert re.search(rf"Parameters\n-+\nx : .*\n\nReturns\n-+\n{result}", sections, re.DOTALL)
+        assert ("step : " in sections) == (name == "prox")

@@ -29,7 +29,7 @@ def stretches(problem, seed, n_stretches, **params):
         length = s.residual
         solver.step(oracle, s)
         s.t += 1
-        if s.at_anchor:
+        if s.since_anchor == 0:
             found.append(now)
             now, begin = [], oracle.ifo
         else:

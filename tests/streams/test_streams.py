@@ -31,7 +31,7 @@ from sk_stormc.engine.interrupts import SAVE_IFO
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
-from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
 from sk_stormc.streams.mapped import MappedRows
@@ -428,14 +428,13 @@ def test_schedules_on_streams():
 def test_steps_of_the_problem_are_kept_and_sizes_are_not():
     def make(R):
         problem = PortfolioProblem(R)
-        problem.defaults = {
-            "learning_rate": 0.02, "momentum": 0.1, "normalization": "global", "precision": 0.5, "batch_size": None,
-            "init_batch_size": None, "anchor": 5
-        }  # fmt: skip
+        problem.advice = Advice(
+            learning_rate=0.02, tracking=False, normalization="global", precision=0.5, batch_size=None, max_iter=7
+        )
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (0.1,) * 3
+    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (1.0,) * 3
     assert s.batch_size == (32, 32, 32)
 
 
