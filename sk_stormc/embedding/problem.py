@@ -51,8 +51,8 @@ class SNEProblem(CompositionalProblem):
     subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
     P's graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All
     components are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them
-    there (problems/_mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's
-    graph (problems/_laplacian.py).
+    there (embedding/mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's
+    graph (embedding/laplacian.py).
 
     Parameters
     ----------
