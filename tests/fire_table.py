@@ -208,7 +208,7 @@ CASES = {
         | ITS_BUDGET | NEIGHBOURS | ANY_SEED,
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
-    "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS}),
+    "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS, "return_distance": False}),
     "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
     "make_sharpe_scorer": Case(
         sk.make_sharpe_scorer, {"periods_per_year": 252, "risk_free": 0.0},

@@ -11,7 +11,7 @@ from sk_stormc.checks.differences import RANDOM, differences, directions, worst,
 from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_units, in_unit
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
-from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, seeded, short
@@ -20,6 +20,7 @@ __all__ = ["check_problem"]
 
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
+WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
 MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
@@ -324,9 +325,9 @@ class _Check:
 
     # batches
 
-    def values(self, problem, inner, outer):
+    def values(self, problem, inner, outer, *weights):
         """What is evaluated on the batches of these draws, as vectors; of the Jacobian, V @ J."""
-        inner, outer = problem.inner_batch(inner), problem.outer_batch(outer)
+        inner, outer = problem.inner_batch(inner, *weights), problem.outer_batch(outer, *weights)
         f_x, f_u = problem.outer_gradient(self.x, self.beside, outer)
         return {
             "inner": problem.inner(self.x, inner),
@@ -358,6 +359,12 @@ class _Check:
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"
             self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
+        if takes_weights(problem):
+            weights = np.array(WEIGHTS)
+            for name, value in self.values(problem, inner, outer, weights).items():
+                parts = np.array([v[name] for v in singles], float)
+                mean, what = weights @ parts / BATCH_SIZE, "a batch with weights and their weighted mean"
+                self.compare(name, what, value, mean, self.rounding(parts, name=name))
         own, default = type(problem), CompositionalProblem
         inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
         outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None

@@ -158,9 +158,9 @@ class FiniteSumComposition(CompositionalProblem):
         return self._call("inner", self._u_shape, x, self._indices(batch, self.n_inner))
 
     def jacobian(self, x, batch):
-        """J, of shape (l, n_variables); with ``inner_vjp`` the pair (x, batch)."""
+        """J, of shape (l, n_variables); with ``inner_vjp`` the pair (a copy of x, batch)."""
         if self._functions["inner_vjp"] is not None:
-            return x, batch
+            return x.copy(), batch
         if self.by_differences:
             return self._differences(x, batch)
         shape = (*self._u_shape, self.n_variables)

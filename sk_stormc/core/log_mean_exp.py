@@ -127,21 +127,17 @@ class LogMeanExpProblem(WeightedComponents):
 
     # batches are pairs of rows and their weights
 
-    def inner_batch(self, draws):
+    def inner_batch(self, draws, weights=None):
         """The rows, and the weight of each."""
         if draws is None:
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
-        return self.gather(draws), 1.0 / len(draws)
-
-    def weighted_inner_batch(self, draws, factors):
-        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
-        return self.gather(draws), factors / len(draws)
+        return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
 
     def draw_outer(self, rng, shape):
         """Zeros: f has one component."""
         return np.zeros(shape, dtype=np.intp)
 
-    def outer_batch(self, draws):
+    def outer_batch(self, draws, weights=None):
         """None: f needs no data."""
         return None
 

@@ -62,6 +62,16 @@ def _floating(x):
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
+def _near_one(step):
+    """The step, over a power of two that brings its largest entry to between .5 and 1.
+
+    A projection depends on the ratios of the steps only. Divisions by a step near the end of the number range would
+    overflow.
+    """
+    step = np.asarray(step, float)
+    return np.ldexp(step, -np.frexp(step.max())[1])
+
+
 def _soft(x, threshold):
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
 
@@ -279,7 +289,7 @@ def within(box, x, step, shrink, bends):
     def at(nu):
         return np.clip(shrink(x - step * nu), box.low, box.high)
 
-    x = _floating(x)
+    x, step = _floating(x), _near_one(step)
     dtype, x = x.dtype, x.astype(float)
     solution = at(0.0)
     if box.budget is not None:
@@ -364,7 +374,7 @@ class Simplex:
         ndarray of shape (n_variables,)
         """
         x = _floating(x)
-        step = np.broadcast_to(np.asarray(step, float), x.shape)
+        step = np.broadcast_to(_near_one(step), x.shape)
         z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])

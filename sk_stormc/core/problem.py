@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from sk_stormc.utils.types import Array, FloatArray
 
-__all__ = ["CompositionalProblem"]
+__all__ = ["CompositionalProblem", "takes_weights"]
 
 
 class CompositionalProblem(ABC):
@@ -167,14 +168,30 @@ class CompositionalProblem(ABC):
         """
         return True
 
+    def in_run(self):
+        """The problem as one run sees it: itself, unless it remembers between evaluations what it computed at a point.
+
+        Such memory belongs to the run, so that any sequence of calls on a problem is right and runs on one problem do
+        not disturb each other. A problem that needs it returns a shallow copy which has it.
+
+        Returns
+        -------
+        CompositionalProblem
+        """
+        return self
+
     @abstractmethod
-    def inner_batch(self, draws: Array | None) -> Any:
+    def inner_batch(self, draws: Array | None, weights: FloatArray | None = None) -> Any:
         """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
 
         Parameters
         ----------
         draws : ndarray or None
             What `draw_inner` drew; None means all components, without a copy.
+        weights : ndarray of shape (len(draws),) or None, default=None
+            How much each draw counts: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the
+            component of ``draws[k]``. They are about one on average. Only a source that has weights, such as a
+            weighted stream, gives them, so that a problem for other sources may do without the argument.
 
         Returns
         -------
@@ -183,12 +200,14 @@ class CompositionalProblem(ABC):
         """
 
     @abstractmethod
-    def outer_batch(self, draws: Array | None) -> Any:
+    def outer_batch(self, draws: Array | None, weights: FloatArray | None = None) -> Any:
         """Gather a batch of outer components.
 
         Parameters
         ----------
         draws : ndarray or None
+        weights : ndarray of shape (len(draws),) or None, default=None
+            As for `inner_batch`.
 
         Returns
         -------
@@ -407,3 +426,9 @@ class CompositionalProblem(ABC):
         """
         sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("n_inner", "n_outer", "n_variables"))
         return f"{type(self).__name__}({sizes})"
+
+
+def takes_weights(problem):
+    """Whether a problem's batches can have weights: it says so by the arguments of `inner_batch` and `outer_batch`."""
+    gathering = problem.inner_batch, problem.outer_batch
+    return all("weights" in inspect.signature(gather).parameters for gather in gathering)

@@ -10,7 +10,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
-from sk_stormc.embedding.neighbors import fewest_neighbors, fit_search, neighbors_of_each, warn_of_long_search
+from sk_stormc.embedding.neighbors import (
+    as_search,
+    fewest_neighbors,
+    fit_search,
+    neighbor_graph,
+    warn_of_long_search,
+)
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
@@ -23,6 +29,7 @@ __all__ = [
     "affinities",
     "check_affinities",
     "conditional_probabilities",
+    "graph_affinities",
     "nearest_neighbors",
     "perplexity_affinities",
     "perplexity_search",
@@ -233,29 +240,33 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     ValueError
         For a search that is not a fitted one, and a perplexity below 1.
     """
-    if not hasattr(search, "_fit_X"):
-        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
     check_number("perplexity", perplexity, low=1)
-    if search.metric == "precomputed" and sparse.issparse(search._fit_X):
-        graph = search._fit_X
-        data, start = graph.data.astype(float), graph.indptr
-        counts = np.diff(start)
-        for k in np.unique(counts):
-            rows = np.flatnonzero(counts == k)
-            if len(rows) == len(counts):
-                _to_probabilities(data.reshape(-1, k), perplexity)
-            else:
-                entries = start[rows, None] + np.arange(k)
-                data[entries] = conditional_probabilities(data[entries], perplexity)
-        return sparse.csr_array((data, graph.indices.copy(), start.copy()), shape=graph.shape)
-    distances, neighbors = neighbors_of_each(search)
-    n, k = distances.shape
-    distances = np.ascontiguousarray(distances, dtype=float)
-    _to_probabilities(distances, perplexity)
-    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
-    return sparse.csr_array(
-        (distances.ravel(), columns.ravel(), np.arange(0, n * k + 1, k, dtype=columns.dtype)), shape=(n, n)
-    )
+    return graph_affinities(neighbor_graph(as_search(search)), perplexity)
+
+
+def graph_affinities(graph: SparseMatrix, perplexity: float) -> SparseMatrix:
+    """The same from the distances of each point to its neighbours.
+
+    Parameters
+    ----------
+    graph : CSR array of shape (n_points, n_points)
+        From `neighbor_graph`.
+    perplexity : float
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+    """
+    data, starts = graph.data.astype(float), graph.indptr
+    counts = np.diff(starts)
+    for k in np.unique(counts):
+        rows = np.flatnonzero(counts == k)
+        if len(rows) == len(counts):
+            _to_probabilities(data.reshape(-1, k), perplexity)
+        else:
+            entries = starts[rows, None] + np.arange(k)
+            data[entries] = conditional_probabilities(data[entries], perplexity)
+    return sparse.csr_array((data, graph.indices.copy(), starts.copy()), shape=graph.shape)
 
 
 def perplexity_affinities(

@@ -15,20 +15,20 @@ ROWS, COLUMNS = 256, 8192  # of a block of the matrix of products: it stays in t
 UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
 
 
-def nearest_by_products(search):
+def nearest_by_products(X, k):
     """Distances and indices of the nearest neighbours of each point, itself left out.
 
     Parameters
     ----------
-    search : sklearn.neighbors.NearestNeighbors
-        Fitted on an ndarray, with the Euclidean metric and by brute force.
+    X : ndarray of shape (n_points, n_features)
+    k : int
 
     Returns
     -------
-    (distances, neighbors) or None
-        ndarrays of shape (n_points, n_neighbors); None where float32 does not tell the neighbours apart.
+    (distances, neighbors, unsure) or None
+        ndarrays of shape (n_points, k), and the points whose neighbours float32 does not tell apart; None where these
+        are many.
     """
-    X, k = search._fit_X, search.n_neighbors
     n, d = X.shape
     kept = k + 1 + k // 4 + 8  # with the point itself, and some whose order float32 cannot tell
     if n < LEAST_POINTS or d > MOST_FEATURES or kept > min(MOST_KEPT, n / 32):
@@ -70,10 +70,7 @@ def nearest_by_products(search):
         if wrong.sum() > UNSURE * size:
             return None
         unsure.append(np.flatnonzero(wrong) + rows.start)
-    unsure = np.concatenate(unsure)
-    if len(unsure):
-        distances[unsure], neighbors[unsure] = _again(search, unsure)
-    return distances, neighbors
+    return distances, neighbors, np.concatenate(unsure)
 
 
 def _largest(s, count):
@@ -98,12 +95,3 @@ def _candidates(left, tiles, threshold, least, space):
     columns, values = np.zeros((len(left), width), np.int32), np.full((len(left), width), -np.inf, np.float32)
     columns[row, place], values[row, place] = column[order], value[order]
     return columns, values
-
-
-def _again(search, rows):
-    """The neighbours of a few points by scikit-learn, without themselves."""
-    k = search.n_neighbors
-    distances, neighbors = search.kneighbors(search._fit_X[rows], k + 1)
-    other = neighbors != rows[:, None]
-    other[other.all(axis=1), -1] = False  # copies of the point may have taken its place
-    return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc.embedding.affinities import affinities, perplexity_search
-from sk_stormc.embedding.placing import place
+from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
+from sk_stormc.embedding.lines import Lines
+from sk_stormc.embedding.neighbors import neighbor_graph
+from sk_stormc.embedding.placing import place, spacings, warn_of_far_samples
 from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.settled import quiet, warn_if_unsettled
 from sk_stormc.embedding.starts import check_init, make_start
 from sk_stormc.engine.results import joined
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import FREE, Fit, with_fit
-from sk_stormc.solvers import LBFGS, StopReason, STORMCompositional, get_solver
+from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Features, FloatArray
-from sk_stormc.utils.validation import check_choice, check_int, check_number, naming, short
-from sk_stormc.utils.warnings import warn
+from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
 __all__ = ["SNEEmbedding"]
 
 EARLY = {"gaussian": 1.0, "student-t": 3.0}
 LBFGS_ITERATIONS = 1000  # it ends where it has converged
 NEW_PERPLEXITY = 15.0  # of new samples, at most
-WORSE = 0.01  # of the start's divergence, by which the last map may be above the best
-PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
 
 
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
@@ -86,8 +83,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     transform_perplexity : float, default=None
         Perplexity of new samples in `transform`, which takes 3 times as many of their neighbours and one more. At most
         a third of the neighbours that there are is used. None means 15, or `perplexity` where that is smaller.
-    verbose : {0, 1}, default=0
-        1 prints a line for each record.
+    verbose : int, default=0
+        1 and more print a line for each record, with the divergence.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
@@ -228,15 +225,19 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         )
         # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        P = affinities(search, perplexity)
+        graph = neighbor_graph(search)
+        P = graph_affinities(graph, perplexity)
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
 
+        known = {"perplexity_": perplexity, "_search": search, "_spacing": spacings(graph)}
+
         def embedded(x):
+            points = x.reshape(n, -1)
             embedding = np.empty((n, self.n_components), X_checked.dtype)
-            embedding[order] = x.reshape(n, -1)
-            return {"embedding_": embedding, "perplexity_": perplexity, "_search": search}
+            embedding[order] = points - points.mean(axis=0, dtype=float)
+            return {"embedding_": embedding} | known
 
         problem, result = self._solve(fit, P[order][:, order], start[order], solver, dtype, embedded)
         validate_data(self, X, skip_check_array=True)
@@ -250,7 +251,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.kernel_ = problem.kernel
         fit.end()
         self._conclude(solver, result)
-        self._warn_if_unsettled(solver, problem, result)
+        warn_if_unsettled(self, problem, result)
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
@@ -267,7 +268,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
-    def transform(self, X: Features) -> FloatArray:
+    def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples among the embedded ones, each on its own.
 
         A new sample has affinities to its nearest training samples. It is placed where their points attract it most,
@@ -281,10 +282,22 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         X : array-like or sparse matrix of shape (n_new, n_features)
             With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
             rows may list any number of training samples.
+        return_distance : bool, default=False
+            Whether to return how far each sample is from the training data, too.
 
         Returns
         -------
-        ndarray of shape (n_new, n_components)
+        places : ndarray of shape (n_new, n_components)
+        distances : ndarray of shape (n_new,)
+            Only with ``return_distance=True``. The distance of a sample to the tenth nearest training sample, divided
+            by how far these ten are from their own tenth neighbours (the median of these). It is about 1 within the
+            training data. A sample far outside them is placed among the points of its nearest training samples as
+            any other is, and only this number shows it.
+
+        Warns
+        -----
+        UserWarning
+            Without ``return_distance``, if the distance of a sample is above 10.
 
         Raises
         ------
@@ -292,6 +305,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             For data that are not finite or too large, distances that are negative, or an empty row of a graph.
         """
         check_is_fitted(self)
+        check_bool("return_distance", return_distance)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         refuse_no_numbers("X", X)
         with naming("X"):
@@ -301,7 +315,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         perplexity = self.transform_perplexity
         if perplexity is None:
             perplexity = min(self.perplexity, NEW_PERPLEXITY)
-        return place(X, self._search, self.embedding_, perplexity).astype(self.embedding_.dtype)
+        places, distances = place(X, self._search, self.embedding_, perplexity, self._spacing)
+        if not return_distance:
+            warn_of_far_samples(distances)
+        places = places.astype(self.embedding_.dtype)
+        return (places, distances) if return_distance else places
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
@@ -321,7 +339,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """The solver to run; without an early end where the learning rate is to fall to 0."""
         check_int("max_iter", self.max_iter, low=1, words=("auto",))
         check_number("tol", self.tol, low=0, words=("auto", None))
-        check_choice("verbose", self.verbose, (0, 1, False, True))
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_int("verbose", self.verbose, low=0)
         solver = get_solver(self.solver)
         if self.tol == "auto" and not isinstance(solver, LBFGS):
             solver.set_params(tol=0.0)
@@ -344,18 +363,25 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
         x, n_iter = start.ravel(), problem.defaults["max_iter"]
         n_early = n_iter // 5 if early > 1 else 0
+        lines = Lines(problem.divergence_of) if self.verbose else None
+        show = lines.after(n_early) if lines else None
         if not n_early:
             stage = clone(solver).set_params(max_iter=n_iter)
-            return problem, fit.run(stage, problem, x, verbose=self.verbose, attributes=embedded)
+            result = fit.run(stage, problem, x, show=show, attributes=embedded)
+            if lines:
+                lines.line(result.n_iter, result.loss_curve[-1])
+            return problem, result
+        at_start = problem.objective(x.astype(dtype))
+        if lines:
+            lines.line(0, at_start)
         stage = clone(solver).set_params(max_iter=n_early)
         # its objective is another one, whose values only a callback asks for
         every = None if fit.has_callbacks else 2**62
-        with _quiet():  # points that begin together are near the minimum of the early objective
+        with quiet():  # points that begin together are near the minimum of the early objective
             first = fit.run(
                 stage,
                 problem.stage(n_early, early),
                 x,
-                verbose=self.verbose,
                 record_every=every,
                 attributes=lambda x: embedded(x) | {"loss_curve_": np.empty(0)},
             )
@@ -366,46 +392,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         used = int(first.ifo[-1])
         if stage.max_ifo is not None:
             stage.set_params(max_ifo=max(1, stage.max_ifo - used))
-        with _quiet():  # the early stage may have come near the end: `_warn_if_unsettled` looks at the whole run
-            last = fit.run(stage, problem, first.x, verbose=self.verbose, attributes=embedded)
+        with quiet():  # the early stage may have come near the end: `warn_if_unsettled` looks at the whole run
+            last = fit.run(stage, problem, first.x, show=show, attributes=embedded)
+        if lines:
+            lines.line(n_early + last.n_iter, last.loss_curve[-1])
         return problem, joined(
             first,
             last,
-            loss_curve=np.concatenate([[problem.objective(x.astype(dtype))], last.loss_curve]),
+            loss_curve=np.concatenate([[at_start], last.loss_curve]),
             ifo=np.concatenate([[0], last.ifo + used]),
             record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
         )
-
-    def _warn_if_unsettled(self, solver, problem, result):
-        """Warn where the map is worse than one that was recorded, or where more iterations would change it.
-
-        That is where a few at the full rate would lower the divergence by a notable part of itself.
-        """
-        start, best = self.loss_curve_[0], np.min(self.loss_curve_)
-        if self.kl_divergence_ > best + WORSE * start:
-            said = (
-                f"the map's divergence, {self.kl_divergence_:.4g}, is above one that was recorded, {best:.4g}. Use a "
-                "smaller learning_rate or larger batches."
-            )
-        elif solver.tol == 0 and result.stop_reason == StopReason.MAX_ITER:
-            with _quiet():
-                probe = STORMCompositional(max_iter=PROBE, tol=0)
-                found = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
-            before, after = problem.divergence_of(found.loss_curve[[0, -1]])
-            if before - after <= MOVING * before:
-                return
-            said = (
-                f"the map was still moving after {self.n_iter_} iterations: {PROBE} more would lower its divergence, "
-                f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
-            )
-        else:
-            return
-        warn(said, ConvergenceWarning)
-
-
-@contextmanager
-def _quiet():
-    """Ignore that a run's last point is not the best that it recorded."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
-        yield

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.embedding.near_field import same_point
 from sk_stormc.embedding.pairs import column_sums, columns
 
 __all__ = ["Columns", "FarField"]
@@ -13,7 +14,16 @@ KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two u
 
 
 class Columns:
-    """Columns of the matrix of all pairs (None: all), and what was found at the last point."""
+    """Columns of the matrix of all pairs (None: all), and what was found at the last point.
+
+    Attributes
+    ----------
+    chosen : ndarray or None
+    x : ndarray or None
+        A copy of that point, which nobody writes into.
+    found : tuple or None
+        What `FarField.at` returned there.
+    """
 
     def __init__(self, chosen):
         self.chosen = chosen
@@ -60,10 +70,11 @@ class FarField:
         sums : float or ndarray of shape (n_points,)
             Of k, without the near field's.
         J : tuple
-            (x, weight, far, whole), which `forces` needs; ``whole`` says that the near field is in the sums.
+            (a copy of x, weight, far, whole), which `forces` needs; ``whole`` says that the near field is in the sums.
         """
-        if batch.x is not x:
+        if not same_point(batch.x, x):
             batch.x = batch.found = None  # free the memory of the last ones first
+            x = x.copy()
             one = x.dtype.type(1)
             if batch.chosen is not None:
                 sums, far = self.columns(points, batch.chosen)

@@ -93,11 +93,14 @@ class GraphLaplacian(Metric):
     Parameters
     ----------
     problem : object
-        Its ``attraction_at(x)`` gives the weights c of the edges and their sums for each point.
+        Its ``edges`` and ``aggregates`` are used, and its ``new_near()`` where ``near`` is None.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
         Of the conjugate gradients.
+    near : NearField, default=None
+        That of a run: its ``attraction(x)`` gives the weights c of the edges and their sums for each point. None takes
+        a new one each time.
 
     Notes
     -----
@@ -107,15 +110,16 @@ class GraphLaplacian(Metric):
 
     stays = False
 
-    def __init__(self, problem, mu, iterations):
-        self.problem, self.mu, self.iterations = problem, mu, iterations
+    def __init__(self, problem, mu, iterations, near=None):
+        self.problem, self.mu, self.iterations, self.near = problem, mu, iterations, near
         self.c = self.degree = None
 
     def at(self, x, t):
         """The metric at x: the edges' weights there, and mu for iteration t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
-        metric.c, metric.degree = self.problem.attraction_at(x)
+        near = self.problem.new_near() if self.near is None else self.near
+        metric.c, metric.degree = near.attraction(x)
         return metric
 
     def apply(self, F):
@@ -123,6 +127,7 @@ class GraphLaplacian(Metric):
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
+        product = edges.matrix(self.c)
         R = F.reshape(edges.n, -1).T.copy()
         diagonal = self.degree + dtype.type(self.mu)
         of_groups = self.problem.aggregates.solver(self.c, self.mu)
@@ -133,7 +138,7 @@ class GraphLaplacian(Metric):
         q, z = np.zeros_like(R), precondition(R)
         p, rz = z, np.einsum("ij,ij->i", R, z)
         for left in reversed(range(self.iterations)):
-            A_p = diagonal * p - edges.product(self.c, p)
+            A_p = diagonal * p - product(p)
             length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
             q += length * p
             if left:
@@ -151,7 +156,7 @@ class GraphLaplacian(Metric):
     def size(self, x):
         """sqrt(x^T (L_c + mu I) x)."""
         X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
-        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.product(self.c, X)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(self.c)(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
 
 

@@ -96,7 +96,8 @@ class Mesh:
         the rounding of a large constant.
         """
         key = points.shape, points.spacing, points.dtype
-        if self._known is None or self._known[0] != key:
+        known = self._known  # another thread may have another shape
+        if known is None or known[0] != key:
 
             def along(axis, values):
                 return values.reshape([-1 if k == axis else 1 for k in range(len(points.shape))])
@@ -111,8 +112,8 @@ class Mesh:
             for axis, length in enumerate(points.shape):
                 smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
                 kernel /= along(axis, np.square(smooth).astype(points.dtype))
-            self._known = key, (kernel, taken_off)
-        return self._known[1]
+            self._known = known = key, (kernel, taken_off)
+        return known[1]
 
 
 class _Spread:

@@ -7,14 +7,16 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.brute_force import nearest_by_products
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import check_instance, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "as_search",
     "check_not_negative",
     "fewest_neighbors",
     "fit_search",
     "largest_of_columns",
+    "neighbor_graph",
     "neighbors_of_each",
     "warn_of_long_search",
 ]
@@ -24,6 +26,11 @@ LONG_SECONDS = 10.0  # a search that takes less needs no warning
 TIMED_ROWS = 8, 256  # the more only where the few were quick
 BLOCK = 2**22  # entries of a matrix looked at together
 ASYMMETRY = 1e-3  # of the mean distance
+NEEDED = (  # metrics, their parameters, and what these are
+    ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
+    ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
+)
+ROUNDED = 0.01  # of a squared distance, from where on its rounding is told
 
 
 def fewest_neighbors(X, metric):
@@ -147,15 +154,51 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
 
     Returns
     -------
-    sklearn.neighbors.NearestNeighbors
+    NeighborSearch
+        It has a copy of the data.
     """
-    from sklearn.neighbors import NearestNeighbors  # here, because it takes longer to load than this package does
+    from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
 
     k = min(n_neighbors, X.shape[0] - 1)
+    if metric_params is not None:
+        check_instance("metric_params", metric_params, dict)
+    for name, key, what in NEEDED:
+        if metric == name and key not in (metric_params or {}):
+            raise ValueError(
+                f"metric={name!r} needs metric_params={{{key!r}: ...}} with the {what}, got metric_params="
+                f"{short(metric_params)}"
+            )
+    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
         k = int(np.diff(X.indptr).min())
-    return NearestNeighbors(n_neighbors=k, metric=metric, metric_params=metric_params, n_jobs=n_jobs).fit(X)
+    return NeighborSearch(n_neighbors=k, metric=metric, metric_params=params or None, n_jobs=n_jobs).fit(X)
+
+
+def as_search(search):
+    """A search as `fit_search` makes it, for the data and neighbours of any fitted one of scikit-learn's.
+
+    Parameters
+    ----------
+    search : sklearn.neighbors.NearestNeighbors
+
+    Returns
+    -------
+    NeighborSearch
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+    """
+    from sk_stormc.embedding.search import NeighborSearch
+
+    if isinstance(search, NeighborSearch) and hasattr(search, "_fit_X"):
+        return search
+    if not hasattr(search, "_fit_X"):
+        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
+    same = {name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")}
+    return fit_search(search._fit_X, search.n_neighbors, **same)
 
 
 def _nearest_in_graph(X, k):
@@ -178,18 +221,18 @@ def warn_of_long_search(search, n_neighbors):
 
     Parameters
     ----------
-    search : sklearn.neighbors.NearestNeighbors
+    search : NeighborSearch
         Fitted on features.
     n_neighbors : int
         That a graph should list for each point.
     """
-    X, n = search._fit_X, search.n_samples_fit_
+    n = search.n_samples_fit_
     if n < LONG:
         return
     for m in TIMED_ROWS:
         rows = np.linspace(0, n - 1, m).astype(int)
         begin = time.perf_counter()
-        search.kneighbors(X[rows])
+        search.neighbors_of(rows)
         taken = time.perf_counter() - begin
         if taken > 0.1:
             break
@@ -204,20 +247,58 @@ def warn_of_long_search(search, n_neighbors):
         )
 
 
+def neighbor_graph(search):
+    """The distances of each point to its neighbours, itself left out.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+
+    Returns
+    -------
+    CSR array of shape (n_points, n_points)
+        The entries of each row by distance, not by column.
+    """
+    X = search._fit_X
+    if search.metric == "precomputed" and sparse.issparse(X):
+        return X
+    distances, neighbors = neighbors_of_each(search)
+    n, k = distances.shape
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
+    return sparse.csr_array((distances.astype(float, copy=False).ravel(), columns.ravel(), starts), shape=(n, n))
+
+
 def neighbors_of_each(search):
     """Distances and indices of the neighbours of each point of a fitted search, itself left out.
 
     Parameters
     ----------
-    search : sklearn.neighbors.NearestNeighbors
+    search : NeighborSearch
 
     Returns
     -------
     distances, neighbors : ndarrays of shape (n_points, n_neighbors)
     """
-    X = search._fit_X
+    X, found = search._fit_X, None
     if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
-        found = nearest_by_products(search)
-        if found is not None:
-            return found
-    return search.kneighbors()
+        found = nearest_by_products(X, search.n_neighbors)
+    distances, neighbors, unsure = found or (*search.kneighbors(), ())
+    if len(unsure):
+        distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)
+    _warn_of_rounding(search, distances)
+    return distances, neighbors
+
+
+def _warn_of_rounding(search, distances):
+    """Say that the data's own type has rounded them to where neighbours can hardly be told apart."""
+    farthest = distances[:, -1][distances[:, -1] > 0]  # copies have no other
+    between = float(np.median(np.square(farthest, dtype=float))) if len(farthest) else np.inf
+    if search.grain_ > ROUNDED * between:
+        warn(
+            f"the values of X are large beside their differences, and {search._fit_X.dtype} has rounded them: by "
+            f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and the farthest of the "
+            f"{distances.shape[1]} neighbours of a sample is at {np.sqrt(between):.2g}. Which samples are neighbours "
+            "is partly chance. Take the columns' means off the data before they are rounded to this type",
+            UserWarning,
+        )

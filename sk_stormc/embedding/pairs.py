@@ -1,5 +1,7 @@
 """Sums over pairs of points: over the edges of a graph, and over columns of the matrix of all pairs."""
 
+import copy
+
 import numpy as np
 from scipy import sparse
 
@@ -51,32 +53,38 @@ class Edges:
                 total += np.multiply(here, here, out=here)
         return out
 
-    def product(self, c, X):
-        """C X^T for the symmetric matrix C of c, as rows.
+    def matrix(self, c):
+        """The symmetric matrix C of c, as what multiplies rows: X of shape (k, n) -> C X^T, as rows too.
 
         Parameters
         ----------
         c : ndarray of shape (n_edges,)
-        X : ndarray of shape (k, n)
 
         Returns
         -------
-        ndarray of shape (k, n)
+        callable
         """
-        self._by_row.data = self._by_column.data = c  # making them anew would cost as much as the sums of few points
-        out = np.empty_like(X)
-        for x, row in zip(X, out, strict=True):
-            np.add(self._by_row @ x, self._by_column @ x, out=row)
-        return out
+        # copies share the indices; making the halves anew would cost as much as the sums of few points
+        by_row, by_column = copy.copy(self._by_row), copy.copy(self._by_column)
+        by_row.data = by_column.data = c
+
+        def product(X):
+            out = np.empty_like(X)
+            for x, row in zip(X, out, strict=True):
+                np.add(by_row @ x, by_column @ x, out=row)
+            return out
+
+        return product
 
     def sums(self, c):
         """For each point the sum of c over its edges."""
-        return self.product(c, np.ones((1, self.n), c.dtype))[0]
+        return self.matrix(c)(np.ones((1, self.n), c.dtype))[0]
 
     def forces(self, c, X, sums=None):
         """sum_j c_ij (x_i - x_j) for each point i, as rows; ``sums`` are those of c where they are known."""
-        sums = self.sums(c) if sums is None else sums
-        return sums * X - self.product(c, X)
+        product = self.matrix(c)
+        sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
+        return sums * X - product(X)
 
     def ends(self, v):
         """v_i + v_j for each edge."""

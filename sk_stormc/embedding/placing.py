@@ -7,17 +7,20 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
 from sk_stormc.embedding.neighbors import check_not_negative, largest_of_columns
+from sk_stormc.utils.warnings import warn
 
-__all__ = ["place"]
+__all__ = ["place", "spacings", "warn_of_far_samples"]
 
 CHUNK = 2**20  # numbers in an array at a time
 CANDIDATES = 50  # of the nearest, to begin from
 LARGEST = 1e150  # the squares of larger numbers overflow, or sums of them
 REACH = 4.0  # neighbours so many times farther than the nearest lose weight
 ITERATIONS = 10
+NEAREST = 10  # training samples that say how far away a sample is
+FAR = 10.0  # times as far from them as they are from theirs: the place says little
 
 
-def place(X, search, embedding, perplexity):
+def place(X, search, embedding, perplexity, spacing=None):
     """Place new samples among embedded ones, each on its own.
 
     A sample goes where sum_j w_j log(1 + |z - x_j|^2) is smallest, x_j the points of its nearest training samples and
@@ -36,11 +39,16 @@ def place(X, search, embedding, perplexity):
     perplexity : float
         Of the affinities. They are to 3 perplexity + 1 neighbours, or to all that there are, such as those in the row
         of a graph; it is at most a third of their number.
+    spacing : ndarray of shape (n_samples,), default=None
+        From `spacings`.
 
     Returns
     -------
-    ndarray of shape (n_new, d)
+    places : ndarray of shape (n_new, d)
         float64. Each row depends on its own sample only, to the last bit.
+    distances : ndarray of shape (n_new,)
+        Only with a spacing: the distance to the tenth nearest training sample, or the last that is known, in units of
+        the median spacing of these ten.
 
     Raises
     ------
@@ -58,21 +66,70 @@ def place(X, search, embedding, perplexity):
            [ 4., -4.]])
     """
     x, k = embedding.astype(float), int(3 * perplexity) + 1
-    Z = np.empty((X.shape[0], x.shape[1]))
+    Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
     if search.metric == "precomputed":
         _check_distances(X)
     listed = search.metric == "precomputed" and sparse.issparse(X)
-    for rows, D, near in _listed(X, k) if listed else _found(X, search, min(k, search.n_samples_fit_)):
+    more = min(max(k, NEAREST), search.n_samples_fit_)
+    for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
         order = np.lexsort((near, D))
         D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
+        if spacing is not None:
+            distances[rows] = _distances(D[:, :NEAREST], spacing, near[:, :NEAREST])
+        D, near = D[:, :k], near[:, :k]
         w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
         for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
             Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]])
-    return Z
+    return Z if spacing is None else (Z, distances)
+
+
+def spacings(graph):
+    """How far each sample is from its tenth neighbour, or the last that is known.
+
+    Parameters
+    ----------
+    graph : CSR array of shape (n_samples, n_samples)
+        Distances, of each row in order.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Where it is 0, as of a sample with ten copies, the mean of all.
+    """
+    count = np.diff(graph.indptr)
+    found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
+    return np.where(found > 0, found, found.mean())
+
+
+def _distances(D, spacing, near):
+    """The farthest of each row of D in units of the median spacing there."""
+    unit = np.median(spacing[near], axis=1)
+    return np.divide(D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0)
+
+
+def warn_of_far_samples(distances):
+    """Say that new samples are far from the training data.
+
+    Parameters
+    ----------
+    distances : ndarray of shape (n_new,)
+        From `place`.
+    """
+    count = int((distances > FAR).sum())
+    if count:
+        row = int(distances.argmax())
+        warn(
+            f"{count} of {len(distances)} samples are far from the training data: row {row} is {distances[row]:.3g} "
+            "times as far from its nearest training samples as these are from theirs. The places of such samples say "
+            "little. transform(X, return_distance=True) gives this number for each sample",
+            UserWarning,
+        )
 
 
 def _found(X, search, k):
     """Some rows at a time, their distances to their k nearest training samples, and which these are."""
+    from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
+
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:
         _check_size(X)
@@ -85,6 +142,8 @@ def _found(X, search, k):
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():
         raise ValueError(f"distances to the training data must be finite, got inf or NaN in row {np.argmin(finite)}")
+    if isinstance(search, NeighborSearch):
+        X = search.moved(X)
     for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
         D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:

@@ -11,6 +11,7 @@ from sk_stormc.embedding.dense import check_memory, dense_jacobian
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
+from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
@@ -105,6 +106,7 @@ class SNEProblem(CompositionalProblem):
     """
 
     paper = PAPER
+    _kept = None  # a problem remembers nothing; its copy in a run does
 
     def __init__(
         self,
@@ -147,8 +149,6 @@ class SNEProblem(CompositionalProblem):
         mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
         self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh)
         self.inner_floor = LONELY if self.per_point else FLOOR
-        self._weight, self._buffers = {}, {}  # of the edges
-        self._at = {}  # what was computed at the last point
         self._set_steps(n_iter)
 
     @cached_property
@@ -173,9 +173,31 @@ class SNEProblem(CompositionalProblem):
         """
         other = copy.copy(self)
         other.aggregates = self.aggregates  # found once for both
-        other.exaggeration, other._weight, other._buffers, other._at = float(exaggeration), {}, {}, {}
+        other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, held)
         return other
+
+    def in_run(self):
+        """The same problem, with memory for what one run evaluates.
+
+        Returns
+        -------
+        SNEProblem
+        """
+        other = copy.copy(self)
+        other._kept = self.new_near()
+        other.metric = copy.copy(self.metric)
+        other.metric.near = other._kept
+        return other
+
+    def new_near(self):
+        """The kernel along the edges, with new memory: nothing is known of any point.
+
+        Returns
+        -------
+        NearField
+        """
+        return NearField(self.edges, self._kernel, self.exaggeration)
 
     def _set_steps(self, n_iter, held=None):
         n, d = self.n_inner, self.n_components
@@ -231,41 +253,11 @@ class SNEProblem(CompositionalProblem):
     def _points(self, x):
         return x.reshape(self.n_inner, self.n_components)
 
-    def _near(self, x):
-        """The coordinates as rows, and k along the edges; kept for the last x."""
-        if self._at.get("x") is not x:
-            rows = np.ascontiguousarray(self._points(x).T)
-            k = self._kernel.k(self.edges.squares(rows, self._buffer("k", x.dtype)))
-            self._at = {"x": x, "near": (rows, k)}
-        return self._at["near"]
+    def _remembering(self):
+        return self.in_run() if self._kept is None else self
 
-    def attraction_at(self, x):
-        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        c : ndarray of shape (n_edges,)
-            Overwritten at the next point.
-        sums : ndarray of shape (n_points,)
-        """
-        k = self._near(x)[1]
-        if "attraction" not in self._at:
-            if k.dtype not in self._weight:
-                self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
-            c = self._kernel.attraction(self._weight[k.dtype], k, self._buffer("attraction", k.dtype))
-            self._at["attraction"] = c, self.edges.sums(c)
-        return self._at["attraction"]
-
-    def _buffer(self, name, dtype):
-        """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
-        key = name, np.dtype(dtype)
-        if key not in self._buffers:
-            self._buffers[key] = np.empty(len(self.edges.i), dtype)
-        return self._buffers[key]
+    def _near(self):
+        return self.new_near() if self._kept is None else self._kept
 
     def _far(self, x, batch):
         return self._far_field.at(x, self._points(x), batch)
@@ -273,10 +265,14 @@ class SNEProblem(CompositionalProblem):
     def inner(self, x, batch):
         """u: the normalisers, Z_i of each point or one Z."""
         far, (_, _, _, whole) = self._far(x, batch)
+        return self._all_pairs(x, far, whole)
+
+    def _all_pairs(self, x, far, whole):
+        """u from the sums over the far field, and the near one's where they are not in it."""
+        near = self.near_field and not whole
         if self.per_point:
-            return far + self.edges.sums(self._near(x)[1]) if self.near_field else far
-        near = 2 * float(self._near(x)[1].sum(dtype=float)) if self.near_field and not whole else 0.0
-        return np.array([far + near], x.dtype)
+            return far + self.edges.sums(self._near().at(x)[1]) if near else far
+        return np.array([far + (2 * float(self._near().at(x)[1].sum(dtype=float)) if near else 0.0)], x.dtype)
 
     def jacobian(self, x, batch):
         """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
@@ -290,12 +286,12 @@ class SNEProblem(CompositionalProblem):
             return super().vjp(J, v)
         F = self._far_field.forces(self._points(J[0]), J, v)
         if self.near_field and not J[3]:
-            rows, k = self._near(J[0])
-            F += self.edges.forces(self._near_repulsion(v, k), rows).T
+            near = self._near()
+            rows, k = near.at(J[0])
+            F += self.edges.forces(self._near_repulsion(v, k, near.buffer("force", k.dtype)), rows).T
         return F.ravel()
 
-    def _near_repulsion(self, v, k):
-        c = self._buffer("force", k.dtype)
+    def _near_repulsion(self, v, k, c):
         np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
         return c
 
@@ -303,8 +299,9 @@ class SNEProblem(CompositionalProblem):
         """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
         if batch is not None:
             return self._sampled_outer_gradient(x, u, batch)
-        rows, _ = self._near(x)
-        c, sums = self.attraction_at(x)
+        near = self._near()
+        rows, _ = near.at(x)
+        c, sums = near.attraction(x)
         return self.edges.forces(c, rows, sums).T.ravel(), 1 / u
 
     def _sampled_outer_gradient(self, x, u, batch):
@@ -321,13 +318,14 @@ class SNEProblem(CompositionalProblem):
 
     def compositional_gradient(self, x, u, J, batch):
         """F; attraction and near repulsion are one sum over the edges."""
-        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and J[0] is x and not J[3]
-        if not fused:
+        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and not J[3]
+        if not (fused and same_point(J[0], x)):
             return super().compositional_gradient(x, u, J, batch)
         v = 1 / u
-        rows, k = self._near(x)
-        c = self._near_repulsion(v, k)
-        c += self.attraction_at(x)[0]
+        near = self._near()
+        rows, k = near.at(x)
+        c = self._near_repulsion(v, k, near.buffer("force", k.dtype))
+        c += near.attraction(x)[0]
         F = self.edges.forces(c, rows).T + self._far_field.forces(self._points(J[0]), J, v)
         return F.ravel()
 
@@ -340,27 +338,41 @@ class SNEProblem(CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        rows, k = self._near(x)
+        near = self._near()
+        rows, k = near.at(x)
         if not self.per_point:
             return -float(self.edges.weight @ np.log(k))
-        return float(self.edges.weight @ self.edges.squares(rows, self._buffer("phi", x.dtype)))
+        return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def objective(self, x):
         """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
-        return float(self.outer(x, self._normalisers(x, self._far_field.mesh, CENSUS)))
+        own = self._remembering()
+        return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
+
+    def gradient(self, x):
+        """The exact gradient of Phi; by a mesh where there is one.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        return super(SNEProblem, self._remembering()).gradient(x)
 
     def _normalisers(self, x, mesh, exact):
         """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
         n, points = self.n_inner, self._points(x)
         if mesh is not None:
             return np.array([mesh.total(points)])
-        batch = self.inner_batch(None)
         if n > exact and self.near_field:
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
             sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
-            batch.x, batch.found = x, (x.dtype.type(n / CENSUS) * sums, (x, None, None, False))
-        return self.inner(x, batch)
+            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
+        return self.inner(x, self.inner_batch(None))
 
     def divergence(self, x):
         """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
@@ -379,7 +391,8 @@ class SNEProblem(CompositionalProblem):
         It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
         points.
         """
-        return self.divergence_of(self._attraction(x) + self._log_sum(self._normalisers(x, self._fine, EXACT)))
+        own = self._remembering()
+        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
 
     def divergence_of(self, fun):
         """KL(P || Q) where Phi, without exaggeration, is so much.

@@ -4,10 +4,12 @@ import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
+from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
 
+ROUNDING = 10  # units in the last place of the largest number: what varies by less does not vary
 NOISE = 0.1  # of the first column, for dimensions that the data do not have
 COARSEST = 500  # points whose eigenvectors are taken densely
 RATIO = 10  # points of one aggregate
@@ -86,22 +88,34 @@ def make_start(way, X, P, n_components, kernel, rng):
 
 def _scaled(start, size, rng):
     """Centred, and as wide as asked for; noise in the place of what has no width."""
+    if not _varies(start):
+        return size * rng.standard_normal(start.shape)
     start = start - start.mean(axis=0)
     start /= max(np.abs(start).max(), np.finfo(float).tiny)  # so that squares neither overflow nor vanish
     deviation = start.std(axis=0)
     widest = deviation.max()
-    if not widest > 0:
-        return size * rng.standard_normal(start.shape)
     start *= size / widest
     flat = deviation < 1e-5 * widest
     start[:, flat] = NOISE * size * rng.standard_normal((len(start), int(flat.sum())))
     return start
 
 
+def _varies(X):
+    """Whether some column has two numbers that differ by more than rounding."""
+    precision = np.finfo(np.result_type(X.dtype, np.float32)).eps
+    return (X.max(axis=0) - X.min(axis=0)).max() > ROUNDING * precision * abs(X).max()
+
+
 def _principal(X, n_components, rng):
     from sklearn.decomposition import PCA  # here, because it loads much that only some embeddings need
 
     found = min(n_components, *X.shape)
+    if not _varies(X):
+        return np.zeros((X.shape[0], n_components))
+    if sparse.issparse(X) and found == min(X.shape):
+        X = X.toarray()  # the eigenvectors of a sparse array are never had all
+    if not sparse.issparse(X):
+        X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
     with np.errstate(invalid="ignore"):  # the ratio of explained variance, where there is none
         components = PCA(found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))

@@ -90,6 +90,7 @@ class Oracle:
     """
 
     def __init__(self, problem, seed):
+        problem = problem.in_run()
         self.problem = self._scaled = problem
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]

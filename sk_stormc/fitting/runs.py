@@ -103,7 +103,7 @@ class Fit:
         self.has_callbacks = bool(getattr(estimator, "_skl_callbacks", None))
         estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
 
-    def run(self, solver, problem, x0=None, *, attributes=None, **kwargs):
+    def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
         """Solve; or go on from the run that the resumed fit had here.
 
         Parameters
@@ -114,6 +114,8 @@ class Fit:
         attributes : callable, default=None
             Makes the fitted attributes of a point x: what callbacks see of a record, beside ``loss_curve_`` and
             ``n_iter_``.
+        show : callable, default=None
+            Called with each record, before the callbacks.
         **kwargs
             Of `CompositionalSolver.solve`.
 
@@ -129,8 +131,8 @@ class Fit:
         number = len(self.progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
-        self._task, self._attributes, self._losses = None, attributes, []
-        on_record = None if self._context is None else self._tell
+        self._task, self._attributes, self._losses, self._show = None, attributes, [], show
+        on_record = show if self._context is None else self._tell
         if state is None:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
         else:
@@ -173,6 +175,8 @@ class Fit:
     def _tell(self, record):
         """Show the callbacks a record as the end of a task, and ask whether to stop."""
         self._losses.append(record.fun)
+        if self._show:
+            self._show(record)
         if self._task is None:
             if not record.iteration:
                 return False

@@ -81,11 +81,11 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
             metric=metric,
         )
 
-    def outer_batch(self, draws):
+    def outer_batch(self, draws, weights=None):
         """The rows, and the weight of each."""
         if draws is None:
             return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
-        return self.returns.take(draws, 0, mode="clip"), 1.0 / len(draws)
+        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
 
     # g, dg, f and its gradient
 

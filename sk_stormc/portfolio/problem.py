@@ -33,18 +33,26 @@ class Factors(NamedTuple):
 
 
 class BySize(dict):
-    """The `Factors` of drawn batches by their size, each made when first asked for."""
+    """The `Factors` of drawn batches without weights by their size, each made when first asked for."""
 
     def __init__(self, dtype, gain, price):
         self.dtype, self.gain, self.price = dtype, gain, price
 
     def __missing__(self, size):
-        weight = 1 / size
-        mean, minus = (np.full((1, size), value, self.dtype) for value in (weight, -1.0))
-        weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
-        whole = size <= PIECE or self.dtype == np.float64
-        factors = self[size] = Factors(mean, minus, weight, slope, np.ndarray.dot if whole else combine)
+        factors = self[size] = self.of_batch(1 / size, size)
         return factors
+
+    def of_batch(self, weight, size):
+        """Those of a drawn batch whose rows have this weight in its mean, a number or an array."""
+        whole = size <= PIECE or self.dtype == np.float64
+        factors = self.of_sums(weight, size)._replace(mean=np.full((1, size), weight, self.dtype))
+        return factors._replace(combine=np.ndarray.dot) if whole else factors
+
+    def of_sums(self, weight, size):
+        """The same without the mean, for rows that may be on a disk."""
+        minus = np.full((1, size), -1.0, self.dtype)
+        weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
+        return Factors(None, minus, weight, slope, combine)
 
 
 def combine(c, rows):
@@ -171,30 +179,22 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """As `draw_inner`: periods are drawn with their weights."""
         return self.draw_inner(rng, shape)
 
-    def inner_batch(self, draws):
+    def inner_batch(self, draws, weights=None):
         """The batch's mean return, of shape (1, n_assets): all that g needs."""
         if draws is None:
             return self.mean[None]
-        return self._factors[len(draws)].mean.dot(self.returns.take(draws, 0, mode="clip"))
+        return self._factors_of(draws, weights).mean.dot(self.returns.take(draws, 0, mode="clip"))
 
-    def outer_batch(self, draws):
+    def outer_batch(self, draws, weights=None):
         """The rows, and what sums over them are taken with."""
         if draws is None:
-            return self.returns, self._all_factors()
-        return self.returns.take(draws, 0, mode="clip"), self._factors[len(draws)]
+            weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(self.returns.dtype)
+            return self.returns, self._factors.of_sums(weight, self.n_inner)
+        return self.returns.take(draws, 0, mode="clip"), self._factors_of(draws, weights)
 
-    def weighted_inner_batch(self, draws, factors):
-        """A batch of rows that count as these factors, of mean about one: a stream cannot draw by weights."""
-        weight = (factors / len(draws)).astype(self.returns.dtype, copy=False)
-        return weight[None].dot(self.returns.take(draws, 0, mode="clip"))
-
-    def weighted_outer_batch(self, draws, factors):
-        """The same for f."""
-        plain, dtype = self._factors[len(draws)], self.returns.dtype
-        weight = factors / len(draws)
-        slope = (2 * self.risk_aversion * weight).astype(dtype, copy=False)
-        weighted = plain._replace(mean=None, weight=weight.astype(dtype, copy=False), slope=slope)
-        return self.returns.take(draws, 0, mode="clip"), weighted
+    def _factors_of(self, draws, weights):
+        size = len(draws)
+        return self._factors[size] if weights is None else self._factors.of_batch(weights / size, size)
 
     def description(self):
         """Sizes, risk measure and risk aversion."""
@@ -266,13 +266,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return bool(suspects.size) or None
 
     # means
-
-    def _all_factors(self):
-        """The `Factors` of all periods."""
-        dtype = self.returns.dtype
-        weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(dtype)
-        minus = np.full((1, self.n_inner), -1.0, dtype)
-        return Factors(None, minus, self._gain * weight, 2 * self._price * weight, combine)
 
     def _chunks(self):
         """Rows in float64 with their weights as a column."""

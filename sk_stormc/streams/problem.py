@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.streams.rows import Position, Rows, WeightedPosition, stack
 from sk_stormc.utils.validation import check_bool, check_int
 
@@ -43,8 +43,8 @@ class StreamingProblem(CompositionalProblem):
     weighted : bool, default=False
         Whether the last array of a batch has weights of its rows, such as importance ratios: positive numbers, whose
         unit does not matter. A row counts as its weight over the mean weight of the rows so far. ``problem`` is then
-        called without them for batches, which need its `weighted_inner_batch` and `weighted_outer_batch` (those of
-        `PortfolioProblem`), and with ``sample_weight=`` for a window.
+        called without them for batches, which are gathered by its ``inner_batch(draws, weights)`` and
+        ``outer_batch(draws, weights)``, and with ``sample_weight=`` for a window.
 
     Attributes
     ----------
@@ -96,8 +96,11 @@ class StreamingProblem(CompositionalProblem):
             raise ValueError("batches must have a row, got none")
         # a copy: a view would keep all of the first batch
         self._first = first = self._whole(*(part.copy() for part in self._rows.between(0, window)))
-        if weighted and not hasattr(first, "weighted_inner_batch"):
-            raise ValueError(f"weighted=True needs a problem with weighted_inner_batch, got {first!r}")
+        if weighted and not takes_weights(first):
+            raise ValueError(
+                "weighted=True needs a problem whose inner_batch and outer_batch have a second argument weights, got "
+                f"{first!r}"
+            )
         self.n_outer = 1 if first.n_outer == 1 < first.n_inner else math.inf
         self.n_variables, self.n_blocks, self.penalty = first.n_variables, first.n_blocks, first.penalty
         self.inner_floor, self.paper = first.inner_floor, first.paper
@@ -176,7 +179,10 @@ class StreamingProblem(CompositionalProblem):
 
     def _draw(self, position, shape):
         draws = position.take(shape)
-        return [(draws[0], self._mean_weight(position))] if self._weighted else draws
+        if not self._weighted:
+            return draws
+        mean = self._mean_weight(position)
+        return [(rows, self._rows.between(rows[0], rows[-1] + 1)[-1] / mean) for rows in draws]
 
     def _mean_weight(self, position):
         """Of the rows up to a position, and of the first window at the least."""
@@ -207,22 +213,20 @@ class StreamingProblem(CompositionalProblem):
 
     def inner_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
-        if self._weighted:
-            problem, draws, factors = self._locate_weighted(draws)
-            return problem, problem.weighted_inner_batch(draws, factors)
-        problem, draws = self._locate(draws)
+        draws, weights = draws if self._weighted else (draws, None)
+        problem, at = self._locate(draws)
         if self.jacobian_kind == "operator":  # these rows alone: the Jacobian is kept longer
-            problem = self._problem_of(self._rows.start + draws[0], self._rows.start + draws[-1] + 1)
-            draws = draws - draws[0]
-        return problem, problem.inner_batch(draws)
+            problem = self._checked(self._make(*self._unweighted(draws[0], draws[-1] + 1)))
+            at = at - at[0]
+        return problem, problem.inner_batch(at) if weights is None else problem.inner_batch(at, weights)
 
     def outer_batch(self, draws):
         """The problem of some rows that these are among, and its batch of them."""
-        if self._weighted and self.n_outer > 1:
-            problem, draws, factors = self._locate_weighted(draws)
-            return problem, problem.weighted_outer_batch(draws, factors)
-        problem, draws = (self._first, None) if self.n_outer == 1 else self._locate(draws)
-        return problem, problem.outer_batch(draws)
+        if self.n_outer == 1:
+            return self._first, self._first.outer_batch(None)
+        draws, weights = draws if self._weighted else (draws, None)
+        problem, at = self._locate(draws)
+        return problem, problem.outer_batch(at) if weights is None else problem.outer_batch(at, weights)
 
     # g, dg, f and its gradient are those of the problem that a batch came from
 
@@ -318,14 +322,8 @@ class StreamingProblem(CompositionalProblem):
         self.require(draws)
         if rows.problem is None:
             rows.join()
-            parts = rows.between(rows.start, rows.stop)
-            rows.problem = self._checked(self._make(*(parts[:-1] if self._weighted else parts)))
+            rows.problem = self._checked(self._make(*self._unweighted(rows.start, rows.stop)))
         return rows.problem, draws - rows.start
-
-    def _locate_weighted(self, draws):
-        draws, mean = draws
-        problem, at = self._locate(draws)
-        return problem, at, self._rows.between(draws[0], draws[-1] + 1)[-1] / mean
 
     def require(self, draws):
         """Raise where these rows have not come, or have been let go."""
@@ -337,6 +335,10 @@ class StreamingProblem(CompositionalProblem):
                 f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
                 "result, another needs a stream of its own"
             )
+
+    def _unweighted(self, start, stop):
+        parts = self._rows.between(start, stop)
+        return parts[:-1] if self._weighted else parts
 
     def _problem_of(self, start, stop):
         return self._whole(*self._rows.between(start, stop))

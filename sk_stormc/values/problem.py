@@ -347,13 +347,17 @@ class ProjectedBellmanProblem(LinearValue):
         """Transitions, with probability proportional to their weights."""
         return self._draw_weighted(rng, shape)
 
-    def inner_batch(self, draws):
-        """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions."""
+    def inner_batch(self, draws, weights=None):
+        """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.
+
+        Both u and its Jacobian are linear in the first features, which the weights of a draw therefore scale.
+        """
         if draws is None:
             return self._full
-        return self.features[draws], self._difference[draws], self.rewards[draws]
+        features = self.features[draws] if weights is None else scale_rows(weights, self.features[draws])
+        return features, self._difference[draws], self.rewards[draws]
 
-    def outer_batch(self, draws):
+    def outer_batch(self, draws, weights=None):
         """Nothing: f has one component."""
         return None
 

@@ -290,6 +290,17 @@ def test_huge_values_meet_the_budget(penalty):
     assert abs(z.sum() - 1) <= 1e-10
 
 
+@pytest.mark.parametrize("size", [1e-320, 1e-309, 1e-300, 1e-9, 1e9, 1e300])
+@pytest.mark.parametrize("penalty", [Simplex(), Box(0, 0.8, budget=1.0)], ids=["simplex", "box"])
+def test_only_the_ratio_of_steps_decides_a_projection(penalty, size):
+    # a divisor as small as the first two would make infinities of weights
+    x = np.array([0.3, 0.2, 0.9])
+    for step in (1.0, np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 1.0])):
+        rtol = 1e-3 if size < 1e-307 else 1e-12  # what is left of the numbers at the end of the range
+        np.testing.assert_allclose(penalty.prox(x, size * step), penalty.prox(x, step), rtol=rtol)
+        assert penalty.prox(x, size * step).sum() == pytest.approx(1, abs=1e-12)
+
+
 def test_simplex_where_the_total_is_lost_in_rounding():
     np.testing.assert_array_equal(Simplex().prox(np.array([1e17, 0.0]), 1.0), [1.0, 0.0])
 

@@ -55,7 +55,7 @@ def test_edges(d):
     assert (edges.i < edges.j).all() and len(edges.i) == (S > 0).sum() / 2
     square = edges.squares(rows, np.empty(len(edges.i)))
     np.testing.assert_allclose(square, np.square(x[edges.i] - x[edges.j]).sum(axis=1))
-    np.testing.assert_allclose(edges.product(edges.weight, rows), (S @ x).T)
+    np.testing.assert_allclose(edges.matrix(edges.weight)(rows), (S @ x).T)
     np.testing.assert_allclose(edges.sums(edges.weight), S.sum(axis=1))
     expected = S.sum(axis=1)[:, None] * x - S @ x
     np.testing.assert_allclose(edges.forces(edges.weight, rows), expected.T, atol=1e-12)

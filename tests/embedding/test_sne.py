@@ -306,7 +306,7 @@ def test_tracked_jacobian_is_refused_where_memory_is_short(monkeypatch):
     [
         (lambda P: P.toarray(), "square sparse"),
         (lambda P: P[:10], "square sparse"),
-        (lambda P: 2 * P, "row . sums to 2"),
+        (lambda P: 2 * P, r"row \d+ sums to 2"),
         (lambda P: P + sparse.eye_array(50), "sum to 1"),
         (lambda P: 0.5 * P + 0.5 * sparse.eye_array(50), "diagonal"),
         (lambda P: -P, "not negative"),
@@ -590,6 +590,8 @@ def test_early_exaggeration():
     assert plain.ifo_[-1] + 3 * 200 == early.ifo_[-1]  # a second start
     assert plain.loss_curve_[0] == early.loss_curve_[0]  # without the exaggeration
     assert not np.array_equal(plain.embedding_, early.embedding_)
+    # the first fifth of the iterations, in which there are no records
+    assert early.record_iterations_[:2].tolist() == [0, 20] and 0 < plain.record_iterations_[1] < 20
     budget = SNEEmbedding(
         perplexity=10, kernel="student-t", solver=STORMCompositional(max_ifo=20_000), random_state=0
     ).fit(X)

@@ -55,6 +55,12 @@ def test_no_dimension_is_dead(way, kernel):
             assert deviations.min() > 0.005 * expected
 
 
+def test_sparse_data_of_as_few_features_as_components():
+    plane = np.random.default_rng(0).normal(size=(60, 2))
+    np.testing.assert_allclose(start_of("pca", sparse.csr_array(plane)), start_of("pca", plane), rtol=1e-9)
+    assert start_of("pca", sparse.csr_array(plane), 5).std(axis=0).min() > 0
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_more_components_than_the_rank_of_the_data(kernel):
     rng = np.random.default_rng(0)
@@ -66,12 +72,16 @@ def test_more_components_than_the_rank_of_the_data(kernel):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_points_that_are_all_one(way):
+@pytest.mark.parametrize("layout", [np.asarray, np.float32, sparse.csr_array])
+def test_points_that_are_all_one(way, layout):
+    # the mean of some of these numbers is not the number itself, and its rounding is no direction of the data
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for n in (2, 3, 20):
-            Z = start_of(way, np.full((n, 3), 0.1), kernel="gaussian", perplexity=1)
-            assert np.isfinite(Z).all() and len(np.unique(Z, axis=0)) == n
+        for n in (2, 3, 20, 90):
+            for value in (0.1, 0.3, 1e8 / 3):
+                Z = start_of(way, layout(np.full((n, 3), value)), kernel="gaussian", perplexity=1)
+                assert np.isfinite(Z).all() and len(np.unique(Z, axis=0)) == n
+                assert n < 20 or Z.std(axis=0).min() > 0.1
 
 
 # --- given arrays -----------------------------------------------------------------------------------------
@@ -99,7 +109,7 @@ def test_the_layout_of_an_embedding_stays():
     assert procrustes(first.embedding_, again.embedding_)[2] < 0.1
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0, 1e6])
+@pytest.mark.parametrize("value", [0.0, 7.0, 0.1, 1e6 / 3])
 def test_a_constant_array_becomes_noise(value):
     X = DIGITS[:200]
     Z = start_of(np.full((200, 2), value), X, kernel="gaussian")

@@ -1,6 +1,7 @@
 """No wrong answer in silence: defaults that converge or say that they do not, and errors that name the parameter."""
 
 import os
+import re
 import signal
 import warnings
 from pathlib import Path
@@ -221,6 +222,9 @@ def test_near_copies_of_an_asset_are_told():
     gap = (problem.objective(portfolio.weights_) - best) / abs(best)
     assert (gap > 1e-3) == bool(warned)
     assert "nearly combinations" in warned[0]
+    # what it can still fall by, as the warning has it
+    left = (problem.objective(portfolio.weights_) - best) / abs(portfolio.loss_curve_[-1])
+    assert float(re.search(r"still fall by ([\d.]+)%", warned[0])[1]) == pytest.approx(100 * left, abs=0.06)
     assert not said(lambda: CompositionalPortfolio(random_state=0).fit(A))[1]
     assert not said(lambda: CompositionalPortfolio(constraint=(-1, 1), random_state=0).fit(R))[1]
 

@@ -172,11 +172,10 @@ def test_wrong_weights_change_nothing():
 
 
 class Plain(PortfolioProblem):
-    """A problem without weighted batches."""
+    """A problem whose batches have no weights."""
 
-    @property
-    def weighted_inner_batch(self):
-        raise AttributeError
+    def inner_batch(self, draws):
+        return super().inner_batch(draws)
 
 
 # uphill

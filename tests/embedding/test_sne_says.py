@@ -1,0 +1,167 @@
+"""What a map says of itself: how far new samples are, whether it is done, the lines of verbose, missing parameters."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import KNeighborsTransformer
+
+from sk_stormc import SNEEmbedding, STORMCompositional
+from sk_stormc.affinities import perplexity_affinities
+
+DIGITS = load_digits().data
+TRAINED, NEW = DIGITS[:300], DIGITS[300:340]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SNEEmbedding(perplexity=20, random_state=0).fit(TRAINED)
+
+
+# --- how far new samples are ----------------------------------------------------------------------------
+
+
+def test_distances_of_new_samples(model):
+    Z, distances = model.transform(NEW, return_distance=True)
+    np.testing.assert_array_equal(Z, model.transform(NEW))
+    D = np.sort(pairwise_distances(NEW, TRAINED), axis=1)
+    near = np.argsort(pairwise_distances(NEW, TRAINED), axis=1)[:, :10]
+    own = np.sort(pairwise_distances(TRAINED), axis=1)[:, 10]
+    np.testing.assert_allclose(distances, D[:, 9] / np.median(own[near], axis=1))
+    assert 0.8 < np.median(distances) < 1.3
+    of_trained = model.transform(TRAINED, return_distance=True)[1]
+    assert np.median(of_trained) == pytest.approx(1, abs=0.1) and of_trained.max() < 3
+
+
+@pytest.mark.parametrize("transform_perplexity", [1, 2, 50])
+def test_distances_do_not_depend_on_the_perplexity(model, transform_perplexity):
+    other = pickle.loads(pickle.dumps(model)).set_params(transform_perplexity=transform_perplexity)
+    there, here = (m.transform(NEW, return_distance=True)[1] for m in (other, model))
+    np.testing.assert_array_equal(there, here)
+
+
+def test_samples_far_away_warn(model):
+    X = np.vstack([NEW[:5], 1e6 * NEW[5:6], NEW[6:9], 1e4 * NEW[9:10]])
+    words = r"2 of 10 samples are far from the training data: row 5 is \d\.\d+e\+06 times as far from its nearest"
+    with pytest.warns(UserWarning, match=words):
+        Z = model.transform(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again, distances = model.transform(X, return_distance=True)  # who asks need not be told
+        model.transform(X[:5])
+    np.testing.assert_array_equal(again, Z)
+    assert set(np.flatnonzero(distances > 10)) == {5, 9}
+
+
+def test_distances_of_other_data(model):
+    _, same = model.transform(NEW, return_distance=True)
+    known = SNEEmbedding(perplexity=20, metric="precomputed", max_iter=5, init="random", random_state=0)
+    graph = KNeighborsTransformer(n_neighbors=70).fit(TRAINED)
+    for trained, new in (
+        (pairwise_distances(TRAINED), pairwise_distances(NEW, TRAINED)),
+        (graph.transform(TRAINED), graph.transform(NEW)),
+    ):
+        np.testing.assert_allclose(known.fit(trained).transform(new, return_distance=True)[1], same, rtol=1e-6)
+
+
+def test_distances_beside_copies():
+    X = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 15, axis=0)
+    model = SNEEmbedding(perplexity=5, max_iter=20, random_state=0).fit(X)
+    distances = model.transform(np.vstack([X[:1], X[:1] + 1e9]), return_distance=True)[1]
+    assert distances[0] == 0 and distances[1] == np.inf
+
+
+def test_distances_beside_copies_and_others():
+    X = np.vstack([np.zeros((30, 3)), np.random.default_rng(0).normal(size=(70, 3))])
+    model = SNEEmbedding(perplexity=5, max_iter=20, random_state=0).fit(X)
+    distances = model.transform(np.array([[0.0, 0, 0], [0.1, 0, 0], [1e9, 0, 0]]), return_distance=True)[1]
+    assert distances[0] == 0 and distances[1] < 1 and 1e8 < distances[2] < np.inf
+
+
+@pytest.mark.filterwarnings("ignore:perplexity")
+def test_distances_of_few_training_rows():
+    model = SNEEmbedding(max_iter=60, random_state=0).fit(TRAINED[:3])
+    distances = model.transform(TRAINED[:4], return_distance=True)[1]
+    assert np.isfinite(distances).all() and distances[3] < 3
+
+
+def test_distances_with_data_frames(model):
+    fitted = clone(model).set_params(max_iter=5).set_output(transform="pandas").fit(TRAINED)
+    Z, distances = fitted.transform(NEW, return_distance=True)
+    assert isinstance(Z, pd.DataFrame) and distances.shape == (40,)
+
+
+def test_return_distance_is_a_bool(model):
+    with pytest.raises(ValueError, match="return_distance must be True or False, got 'yes'"):
+        model.transform(NEW, return_distance="yes")
+
+
+# --- whether the map is done ------------------------------------------------------------------------------
+
+
+def test_a_map_that_does_not_leave_its_start_warns():
+    with pytest.warns(ConvergenceWarning, match="has hardly left its start: .* use solver='storm-c', a larger"):
+        model = SNEEmbedding(solver="storm-c-paper", random_state=0).fit(DIGITS[:200])
+    assert model.embedding_.std() < 1e-3
+    with pytest.warns(ConvergenceWarning, match="has hardly left its start"):
+        SNEEmbedding(solver=STORMCompositional(learning_rate=1e-9), random_state=0).fit(DIGITS[:200])
+
+
+@pytest.mark.filterwarnings("ignore:perplexity=30")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_divergence_of_nothing_is_not_said_to_fall(n, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        SNEEmbedding(random_state=seed).fit(np.random.default_rng(seed).normal(size=(n, 5)))
+
+
+@pytest.mark.parametrize("kernel", ["student-t", "gaussian"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_maps_are_centred(kernel, dtype):
+    Z = SNEEmbedding(kernel=kernel, perplexity=20, random_state=0).fit_transform(TRAINED.astype(dtype))
+    assert np.abs(Z.mean(axis=0, dtype=float)).max() < 1e-6 * Z.std()
+
+
+# --- verbose ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("verbose", "kernel"), [(1, "student-t"), (2, "student-t"), (True, "gaussian")])
+def test_verbose_prints_the_divergence_in_one_table(verbose, kernel, capsys):
+    model = SNEEmbedding(perplexity=10, kernel=kernel, max_iter=60, verbose=verbose, random_state=0).fit(TRAINED)
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split() == ["iteration", "KL", "divergence", "seconds"]
+    assert {len(line) for line in lines} == {len(header)}
+    iterations, divergences, _ = zip(*(line.split() for line in lines), strict=True)
+    np.testing.assert_array_equal([int(t) for t in iterations], model.record_iterations_)
+    np.testing.assert_allclose([float(d) for d in divergences], model.loss_curve_, atol=1e-6)
+    clone(model).set_params(verbose=0).fit(TRAINED)
+    assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verbose", [-1, 1.5, "loud", None])
+def test_bad_verbose(verbose):
+    with pytest.raises(ValueError, match="verbose must be an integer >= 0"):
+        SNEEmbedding(verbose=verbose).fit(TRAINED)
+
+
+# --- metrics with parameters of their own -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "params"),
+    [("seuclidean", {"V": TRAINED.var(axis=0) + 1}), ("mahalanobis", {"VI": np.diag(1 / (TRAINED.var(axis=0) + 1))})],
+)
+def test_metrics_that_need_parameters(metric, params):
+    model = SNEEmbedding(perplexity=10, metric=metric, max_iter=5, random_state=0)
+    with pytest.raises(ValueError, match=rf"metric='{metric}' needs metric_params={{'{next(iter(params))}': ...}}"):
+        model.fit(TRAINED)
+    with pytest.raises(ValueError, match="needs metric_params="):
+        perplexity_affinities(TRAINED, 10, metric=metric, metric_params={"w": 1})
+    assert model.set_params(metric_params=params).fit(TRAINED).transform(NEW).shape == (40, 2)
