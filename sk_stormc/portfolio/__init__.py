@@ -3,3 +3,8 @@
 The wing has the problem of each measure (variance, semivariance, entropic risk, CVaR, EVaR), constraints and the cost
 of trades, returns with labels and from files, scorers, data sets, and the estimator `CompositionalPortfolio`.
 """
+
+# each class of a risk measure makes itself known to PortfolioProblem when it is imported
+from sk_stormc.portfolio import cvar, entropic, evar
+
+__all__ = ["cvar", "entropic", "evar"]
