@@ -48,7 +48,7 @@ def products(problem, n_iterations):
     P, features, n = problem.transition_matrix, problem.features, problem.n_outer
     x, v = rng.normal(size=problem.n_variables), np.zeros(n)
     v[:1] = 1.0
-    draws = problem.draw_inner(rng, (1, B))[0]
+    draws = problem.source.draw_inner(rng, (1, B))[0]
     layout = P.data.copy() if sparse.issparse(P) else P.ravel().copy()
     for _ in range(n_iterations):
         for _ in range(2):
@@ -67,7 +67,7 @@ def iteration(quick):
     for name, params, n_iterations in jobs:
         problem = make_bellman_problem(random_state=1, **params).problem(metric=None)
         size = (B, B, 1)
-        solver = STORMCompositional(0.1, 0.1, 0.1, size, size, normalization="global", anchor=None, tol=0)
+        solver = STORMCompositional(0.1, 0.1, 0.1, size, size, normalization="global", tol=0)
         ours, bare = [], []
         for _ in range(2 if quick else ROUNDS):
             short, long = (

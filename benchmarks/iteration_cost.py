@@ -2,7 +2,7 @@
 
 The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of the g and of the dg batch
 and, on the f batch, the returns at x_t and x_{t+1} together and both gradients together; once with the operator @
-and once with the method dot, which numpy runs faster on small arrays. It and the solver (anchor=None, B = 100,
+and once with the method dot, which numpy runs faster on small arrays. It and the solver (Algorithm 1, B = 100,
 problem built outside the clock) alternate in one process; the table holds medians and their ratios. The loop's own
 share is what an iteration costs on a problem that computes nothing.
 """
@@ -75,7 +75,7 @@ def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
     """Microseconds an iteration of the jobs, and the ratios of the solver's to the two of the algebra."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration
-    solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", None, max_iter=iterations, tol=0)
+    solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", max_iter=iterations, tol=0)
     problems = PortfolioProblem(R), Nothing(n_periods, n_assets)
     draws = np.random.default_rng(0).integers(n_periods, size=(iterations, 3, B))
     ones = np.full(B, 1 / B)

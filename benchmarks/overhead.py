@@ -37,7 +37,7 @@ def seconds(run):
 def turns(n, d, passes, rounds, folder):
     """Seconds of the four ways, a row for each turn."""
     R = make_gaussian_returns(n, d, mean=0.1, random_state=0)
-    solver = STORMCompositional(batch_size=32, anchor=None, learning_rate=0.01, max_ifo=passes * 3 * n, tol=0)
+    solver = STORMCompositional(batch_size=32, learning_rate=0.01, max_ifo=passes * 3 * n, tol=0)
     fit = CompositionalPortfolio(solver, random_state=0)
     ways = [
         lambda: solver.solve(PortfolioProblem(R, metric="variance"), random_state=0),

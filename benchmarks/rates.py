@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import a_pass
 from benchmarks._tables import markdown
-from sk_stormc import minimize
+from sk_stormc import STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.schedules import power
@@ -25,14 +25,14 @@ SLOPES = (
     ("SCGD", "1/k, k^(-2/3)", "-2/3", "scgd", {"learning_rate": power(-1.0), "beta": power(-2 / 3)}),
     ("accelerated SCGD", "1/k, k^(-4/5)", "-4/5", "acc-scgd", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}),
     ("ASC-PG", "1/k, k^(-4/5)", "-4/5", "asc-pg", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}),
-    ("STORM-C, `anchor=None`", "constant, 1/(t+1)", "-2/3", "storm-c", {"anchor": None}),
+    ("Algorithm 1", "constant, 1/(t+1)", "-2/3", STORMCompositional(), {}),
 )
 LINEAR = (
     ("SARAH-C", "sarah-c", {"batch_size": B}),
     ("CIVR", "civr", {"batch_size": B}),
     ("VRSC-PG", "vrsc-pg", {"batch_size": B}),
     ("SCVR", "scvr", {"batch_size": B}),
-    ("STORM-C, `anchor=200`, momentum 0", "storm-c", {"batch_size": B, "anchor": 200, "momentum": 0.0}),
+    ("Algorithm 1, `anchor=200`, momentum 0", STORMCompositional(momentum=0.0), {"batch_size": B, "anchor": 200}),
     ("STORM-C, automatic", "storm-c", {}),
     ("L-BFGS", "lbfgs", {}),
 )

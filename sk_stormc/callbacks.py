@@ -13,7 +13,7 @@ from pathlib import Path
 from sklearn.metrics import check_scoring, get_scorer_names
 
 from sk_stormc.engine import state_file as _state_file
-from sk_stormc.fitting.runs import Progress
+from sk_stormc.fitting.identity import Progress
 from sk_stormc.utils.validation import check_int, check_number
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
@@ -198,8 +198,7 @@ class Checkpoint(_PerFit):
             return
         fit["passes"] += 1
         if fit["passes"] % self.every == 0:
-            head = {"estimator": progress.estimator, "parameters": progress.parameters, "data": progress.data}
-            _state_file.write(fit["path"], head, (progress.random_state, progress.runs))
+            _state_file.write(fit["path"], progress)
 
     def load(self, estimator):
         """Read the file. `resume` calls this method.
@@ -216,10 +215,10 @@ class Checkpoint(_PerFit):
         Raises
         ------
         ValueError
-            If the file was not written by a Checkpoint.
+            If the file was not written by a Checkpoint of this version's format, or was changed since.
         """
         if not Path(self.path).exists():
             return None
-        modules = (type(estimator._make_solver()).__module__,)
-        head, (random_state, runs) = _state_file.read(self.path, modules)
-        return Progress(head["estimator"], head["parameters"], head["data"], random_state, runs)
+        progress = _state_file.read(self.path, Progress)
+        progress.file = os.fspath(self.path)
+        return progress

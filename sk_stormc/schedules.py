@@ -1,9 +1,7 @@
 """Learning rates and the like as functions of the iteration."""
 
 from sk_stormc.core.schedules import (
-    Decay,
     Geometric,
-    Power,
     Slowed,
     at,
     constant,
@@ -12,4 +10,4 @@ from sk_stormc.core.schedules import (
     power,
 )
 
-__all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = ["Geometric", "Slowed", "at", "constant", "decay_to", "inverse", "power"]

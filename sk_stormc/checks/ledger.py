@@ -2,10 +2,11 @@
 
 import copy
 
+from sk_stormc.core.source import source_of
+
 __all__ = ["Ledger"]
 
 KINDS_OF = {"inner": "inner", "jacobian": "jacobian", "outer_gradient": "outer", "compositional_gradient": "outer"}
-FREE = ("objective", "log_scale")  # Phi for the records, and the unit of u
 
 
 class Ledger:
@@ -32,15 +33,9 @@ class Ledger:
         problem = copy.copy(problem)
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
-        self.problem = self._watched(problem)
-
-    def _watched(self, problem):
-        """A copy whose evaluations are counted, in other units of its inner value too."""
-        copied = copy.copy(problem)
-        for name in (*KINDS_OF, *FREE):
-            setattr(copied, name, self._evaluating(getattr(problem, name), KINDS_OF.get(name)))
-        copied.scaled = lambda c: self._watched(problem.scaled(c))
-        return copied
+        self.problem = watched = copy.copy(problem)
+        for name in (*KINDS_OF, "objective"):  # which is for the records
+            setattr(watched, name, self._evaluating(getattr(problem, name), KINDS_OF.get(name)))
 
     def watch(self, oracle):
         """Add up the full batches that an oracle gives, and those taken for g and its Jacobian too."""
@@ -60,10 +55,10 @@ class Ledger:
         oracle.draw, oracle.draw_jacobian = drawn, drawn_jacobian
 
     def _gathering(self, problem, side, n):
-        method, price = getattr(problem, f"{side}_batch"), problem.price
+        method, price = getattr(problem, f"{side}_batch"), source_of(problem).price
 
-        def gather(draws):
-            batch = method(draws)
+        def gather(draws, *weights):
+            batch = method(draws, *weights)
             size = n if draws is None else price(side, len(draws))
             if draws is not None:
                 self.ifo, self.partial = self.ifo + size, True

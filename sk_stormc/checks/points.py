@@ -1,10 +1,14 @@
 """The points at which `check_problem` compares derivatives, of several sizes."""
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Point", "evaluate_g", "find_points", "in_domain", "in_two_units", "in_unit"]
+from sk_stormc.core.source import source_of
+from sk_stormc.core.unit import InUnit
+
+__all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_power", "in_two_units", "power_at"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
 COMPONENTS = 8  # single components that tell the size of gradients where the mean of all may vanish
@@ -30,30 +34,81 @@ def evaluate_g(problem, x):
     return problem.inner(x, problem.inner_batch(None))
 
 
-def in_unit(problem, x, draws=None):
-    """The problem with its inner value in the unit that fits x on these draws (None: all); itself if it needs none."""
-    c = problem.log_scale(x, problem.inner_batch(draws))
-    return problem if c is None else problem.scaled(c)
+def power_at(problem, x, draws=None):
+    """The power of two that is the unit of u at x on these draws (None: all); None where u has no unit."""
+    u = problem.inner(x, problem.inner_batch(draws))
+    return u.power if isinstance(u, InUnit) else None
+
+
+def in_power(problem, power):
+    """The problem with arrays for u, J and f_u, where u and J are in units of 2**power; None is the problem itself."""
+    if power is None:
+        return problem
+    plain = copy.copy(problem)
+
+    def inner(x, batch):
+        return _over(problem.inner(x, batch), power)
+
+    def jacobian(x, batch):
+        return _over(problem.jacobian(x, batch), power)
+
+    def vjp(J, v):
+        return problem.vjp(_times(J, power), InUnit(v, -power))
+
+    def outer_gradient(x, u, batch):
+        f_x, f_u = problem.outer_gradient(x, InUnit(u, power), batch)
+        return f_x, _over(f_u, -power)
+
+    def compositional_gradient(x, u, J, batch):
+        return problem.compositional_gradient(x, InUnit(u, power), _times(J, power), batch)
+
+    def outer(x, u):
+        return problem.outer(x, InUnit(u, power))
+
+    for method in (inner, jacobian, vjp, outer_gradient, compositional_gradient, outer):
+        setattr(plain, method.__name__, method)
+    return plain
+
+
+def _over(value, power):
+    """A value as an array, in units of 2**power."""
+    return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
+
+
+def _times(J, power):
+    """The value that an array in units of 2**power stands for; an operator has its own way."""
+    return InUnit(J, power) if isinstance(J, np.ndarray) else J
 
 
 def in_two_units(problem, x):
-    """(what, its value in a unit larger by e, what that should be, terms it is the sum of), where u has a unit."""
+    """(what, its value with u and J written in a unit twice as large, what that should be, terms it is the sum of)."""
     everything, outer = problem.inner_batch(None), problem.outer_batch(None)
-    if problem.log_scale(x, everything) is None:
+    u, J = problem.inner(x, everything), problem.jacobian(x, everything)
+    if not isinstance(u, InUnit):
         return
-    other, u, F = problem.scaled(1.0), problem.inner(x, everything), problem.gradient(x)
-    smaller = (u / np.e).astype(u.dtype)
-    yield "u", other.inner(x, everything), smaller, ()
-    yield "the gradient", other.gradient(x), F, ()
-    yield "F", other.compositional_gradient(x, smaller, other.jacobian(x, everything), outer), F, ()
-    terms = problem.objective(x), problem.outer_gradient(x, u, outer)[1] * u
-    yield "f", other.outer(x, smaller), problem.outer(x, u), terms
+    other, J_other = (_doubled(value) for value in (u, J))
+    F, f, f_u = problem.gradient(x), problem.outer(x, u), problem.outer_gradient(x, u, outer)[1]
+    yield "compositional_gradient", problem.compositional_gradient(x, other, J_other, outer), F, ()
+    yield "outer", problem.outer(x, other), f, (problem.objective(x), (f_u * u).plain())
+
+
+def _doubled(value):
+    return InUnit(value.array / 2, value.power + 1) if isinstance(value, InUnit) else value
 
 
 def in_domain(problem, x):
     """Whether g(x) is finite and f is defined there."""
     u, floor = evaluate_g(problem, x), problem.inner_floor
     return bool(np.isfinite(u).all() and (floor is None or u.min() > floor))
+
+
+def f_is_defined(problem, x, u):
+    """Whether f and its gradient are finite at (x, u), over all components: an error of arithmetic says that not."""
+    try:
+        values = problem.outer(x, u), *problem.outer_gradient(x, u, problem.outer_batch(None))
+    except (ArithmeticError, ValueError):  # such as those of math.sqrt
+        return False
+    return all(value is None or np.isfinite(value).all() for value in values)
 
 
 def find_points(problem, start, unit, rng, move):
@@ -119,13 +174,13 @@ class _Slopes:
         problem = self.problem
         if not in_domain(problem, x):
             return False
-        value = problem.outer(x, evaluate_g(problem, x))
-        return bool(np.isfinite(value) and all(np.isfinite(part).all() for part in self.at(x)))
+        defined = f_is_defined(problem, x, evaluate_g(problem, x))
+        return bool(defined and all(np.isfinite(part).all() for part in self.at(x)))
 
     def of_components(self, x, rng):
         """Median lengths of F and J.T v over single components."""
         problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
-        draws = (getattr(problem, f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
+        draws = (getattr(source_of(problem), f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
         for inner, outer in zip(*draws, strict=True):
             J = problem.jacobian(x, problem.inner_batch(inner))
             F = problem.compositional_gradient(x, u, J, problem.outer_batch(outer))

@@ -8,10 +8,11 @@ import pickle
 import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
-from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_two_units, in_unit
+from sk_stormc.checks.points import evaluate_g, f_is_defined, find_points, in_domain, in_power, in_two_units, power_at
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
+from sk_stormc.core.source import source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, seeded, short
@@ -21,6 +22,8 @@ __all__ = ["check_problem"]
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
 WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
+NEAR = 0.02  # part of the scale of u that differences may reach
+HALVINGS = 30  # of the distance to a second value of u, at the most
 MORE = 10  # times as many draws are looked at before a mean is called wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
@@ -78,7 +81,7 @@ def check_problem(
     if repeated is not None:
         check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
-        problem = problem._first
+        problem = problem.source.first
     rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
@@ -92,7 +95,7 @@ def check_problem(
         check.declared_jacobian()
         check.batches()
         if repeated is not None:
-            repeated = in_unit(repeated, check.x)
+            repeated = in_power(repeated, check.power)
             check.same_as(repeated)
         check.draws(check.problem if repeated is None else repeated, n_draws)
 
@@ -102,6 +105,7 @@ class _Check:
 
     def __init__(self, problem, x, rng):
         self.problem, self.rng, self.noise = problem, rng, {}
+        self.source = source_of(problem)
         own, shape = problem.initial_point(np.random.default_rng(0)), (problem.n_variables,)
         good = isinstance(own, np.ndarray) and own.shape == shape and np.isdtype(own.dtype, "real floating")
         self.require(good, "initial_point", f"must be a floating array of shape {shape}, got {short(own)}")
@@ -112,12 +116,19 @@ class _Check:
         self.x = as_numbers("x", x, self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
-        self.problem = problem = in_unit(problem, self.x)
+        self.given = problem
+        self.take_unit()
+        problem = self.problem
         metric = as_metric(problem.metric, own.size).at(own, 0)
         found, root = metric.apply(own).dtype, metric.root()
         self.require(found == own.dtype, "metric", f"is {found}, but must keep the {own.dtype} of initial_point")
         root = 1.0 if root is None else np.linalg.norm(root, axis=1) if np.ndim(root) == 2 else root
         self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
+
+    def take_unit(self):
+        """Evaluate with plain numbers, in the unit that u has at x."""
+        self.power = power_at(self.given, self.x)
+        self.problem = in_power(self.given, self.power)
 
     def require(self, good, name, message):
         require(good, self.problem, name, message)
@@ -147,7 +158,7 @@ class _Check:
 
     def draw(self, side, shape):
         """Draws, of inner or outer components."""
-        return getattr(self.problem, f"draw_{side}")(self.rng, shape)
+        return getattr(self.source, f"draw_{side}")(self.rng, shape)
 
     def gather(self, size):
         """An inner and an outer batch; size None means all."""
@@ -176,7 +187,7 @@ class _Check:
     def shapes(self):
         """Draws, and what the methods return for all components and for one."""
         for name in ("draw_inner", "draw_outer"):
-            draws = [getattr(self.problem, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
+            draws = [getattr(self.source, name)(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
             self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
             self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
@@ -252,16 +263,17 @@ class _Check:
     def derivatives(self):
         """Compare the derivatives of g and of f at all points, at the main one last, so that it is x again."""
         for point in reversed(self.points):
-            self.problem = in_unit(self.problem, point.x)
-            self.x, self.u = point.x, self.g(point.x)
+            self.x = point.x
+            self.take_unit()
+            self.u = self.g(point.x)
             self.derivatives_of_g(point, on_a_batch=point is self.points[0])
             self.derivatives_of_f(point)
         self.beside = self.points[0].beside
 
     def units(self):
-        """In another unit of the inner value u and J are another multiple of themselves, F and Phi the same."""
-        for what, found, expected, terms in in_two_units(self.problem, self.x):
-            self.compare("scaled", f"{what} in two units", found, expected, self.rounding(expected, *terms))
+        """Values that carry their own unit stand for the same numbers in any."""
+        for name, found, expected, terms in in_two_units(self.given, self.x):
+            self.compare(name, "its value with u in two units", found, expected, self.rounding(expected, *terms))
 
     def derivatives_of_g(self, point, on_a_batch):
         """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
@@ -270,7 +282,7 @@ class _Check:
         # an operator's batch may be another estimate than the derivative of the batch's g
         few = [self.draw("inner", (1, BATCH_SIZE))[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
         for draws in (*few, None):
-            own, batch = in_unit(problem, x, draws), problem.inner_batch(draws)
+            own, batch = in_power(self.given, power_at(self.given, x, draws)), problem.inner_batch(draws)
             J = own.jacobian(x, batch)
             products, of = self.products(problem, J, V), (lambda z, p=own, b=batch: p.inner(z, b))
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
@@ -285,8 +297,19 @@ class _Check:
         spread = np.abs(change).max(0) / self.eps**0.2
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
         point.spread = spread if problem.inner_floor is None else np.minimum(spread, u - problem.inner_floor)
-        point.beside = (u + point.spread * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
+        away = self.rng.uniform(0.5, 1.0, u.size)
+        for _ in range(HALVINGS):
+            point.beside = (u + point.spread * away).astype(self.dtype)
+            if self.defined_around(u, point.spread) and self.defined_around(point.beside, NEAR * point.spread):
+                break
+            point.spread = point.spread / 2
         self.V = V[-RANDOM:]  # for the products that are compared often
+
+    def defined_around(self, u, spread):
+        """Whether f is defined at u and around it: sqrt(u_2 - u_1^2) is not, far from a g(x)."""
+        signs = np.random.default_rng(0).choice([-0.9, 0.9], (RANDOM, u.size))
+        around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(self.dtype)
+        return all(f_is_defined(self.problem, self.x, value) for value in around)
 
     def scattered(self, point):
         """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
@@ -299,8 +322,7 @@ class _Check:
             return
         away = np.maximum(away, point.spread)
         far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
-        values = problem.outer(x, far), *problem.outer_gradient(x, far, problem.outer_batch(None))
-        if all(value is None or np.isfinite(value).all() for value in values):  # f need not be defined there
+        if self.defined_around(far, NEAR * away):
             yield far, away
 
     def derivatives_of_f(self, point):
@@ -365,9 +387,8 @@ class _Check:
                 parts = np.array([v[name] for v in singles], float)
                 mean, what = weights @ parts / BATCH_SIZE, "a batch with weights and their weighted mean"
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
-        own, default = type(problem), CompositionalProblem
-        inner = np.arange(problem.n_inner) if own.draw_inner is default.draw_inner else None
-        outer = np.arange(problem.n_outer) if own.draw_outer is default.draw_outer else None
+        plain = problem.source is None
+        inner, outer = (np.arange(n) if plain else None for n in (problem.n_inner, problem.n_outer))
         full = self.values(problem, None, None)
         for name, value in self.values(problem, inner, outer).items():
             self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))

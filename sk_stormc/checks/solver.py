@@ -19,6 +19,9 @@ from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
 
+MODEST = 0.1  # part of the true length that a method's own estimate of it is at least, on average
+CLAIM = 0.2  # tol of a run that may say that it has converged
+
 
 def check_solver(
     solver: CompositionalSolver,
@@ -32,7 +35,8 @@ def check_solver(
     A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
     and draws what `cost` has announced; the same seed gives the same bits, however often it is recorded, stopped and
     resumed; budgets are kept; a learning rate may be a schedule. Arrays in a state or a record are not written into,
-    and they have the float type of x.
+    and they have the float type of x. What a method says of its own gradient, and a run that it ends as "converged",
+    are compared with the gradient on all data.
 
     Parameters
     ----------
@@ -103,6 +107,8 @@ class _Check:
     def __init__(self, solver, problem, max_iter, seed):
         self.solver, self.problem, self.max_iter, self.seed = solver, problem, max_iter, seed
         self.points = []  # of the last run: (record, copy of its x)
+        self.oracle = None  # of the last run
+        self.lengths = []  # of a watched run, by iteration: s.residual, and the least that it truly was
 
     def require(self, good, message):
         if not good:
@@ -120,6 +126,7 @@ class _Check:
 
         def watched_step(oracle, s):
             held = [(array, array.copy()) for array in _arrays(vars(s))]
+            x_before = s.x
             before, announced, paid = oracle.ifo, solver.cost(oracle, s), oracle.exact_charged
             step(oracle, s)
             drawn = oracle.ifo - before
@@ -132,11 +139,18 @@ class _Check:
             )
             good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
             self.require(good, "step writes into an array of the state; bind a new one to the field")
+            self.require(
+                oracle.exact or not vars(s).get("at_anchor"),
+                "s.at_anchor says that F is exact where the oracle has not evaluated it on all components; leave that "
+                "to the oracle, which knows, and take a full gradient by start(oracle, x, oracle.all_like(size))",
+            )
+            if ledger is not None and s.residual is not None:
+                self.lengths.append((s.residual, min(self.length(s, x) for x in (x_before, s.x))))
 
         def watched_init(oracle, x):
             if ledger is not None:
                 ledger.watch(oracle)
-            kept = x.copy()
+            self.oracle, kept = oracle, x.copy()
             s = init(oracle, x)
             self.require(np.array_equal(x, kept), "init_state writes into x, which is the run's start; take a copy")
             return s
@@ -168,6 +182,7 @@ class _Check:
         self.records(whole)
         self.counts(whole, ledger)
         self.values(whole)
+        self.claims()
         good = list(way) == list(range(whole.n_iter + 1))
         self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
         self.same(self.solve(), whole, "another run with the same random_state")
@@ -214,6 +229,28 @@ class _Check:
         self.same(same, number, "a schedule that is constant")
         other = number.n_iter < 2 or not np.array_equal(falling.x, number.x)
         self.require(other, "a learning_rate that falls must change the way: see step_rule and move")
+
+    def length(self, s, x):
+        """|x~ - x| / eta at x by the gradient on all data; not counted."""
+        return CompositionalSolver.length(self.solver, self.oracle, s, x, self.problem.gradient(x))
+
+    def claims(self):
+        """A method may be wrong about its gradient, but not say it is far smaller; nor that a run has converged."""
+        said, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
+        self.require(
+            not said < MODEST * true,
+            f"s.residual must be about |x~ - x| / learning_rate, got {said / len(self.lengths or [1]):.3g} on average "
+            f"where the gradient on all data says {true / len(self.lengths or [1]):.3g}; self.move sets it",
+        )
+        result = self.solve(tol=CLAIM)
+        if result.success:
+            s = result.state.state
+            first, last = self.length(s, result.state.start), self.length(s, result.x)
+            self.require(
+                last <= 2 * CLAIM * first,
+                f"a run with tol={CLAIM} must not end as 'converged' at {last / first:.3g} of its first gradient on "
+                "all data; leave the end to the loop",
+            )
 
     def pickled(self, state):
         """A state that went through pickle, where it may not take the problem along."""

@@ -55,8 +55,9 @@ class FiniteSumComposition(CompositionalProblem):
     ------
     ValueError
         For an argument out of its range, a callable that returns a wrong shape, no mean or (``inner`` and its
-        derivative) no finite numbers: each is called at x0 with the first component, once and twice. For differences
-        that do not settle.
+        derivative) no finite numbers. Each is called at x0 with the first component, once and twice. Where f is not
+        defined at that u, it is called with the mean of ``inner`` over all components. For differences that do not
+        settle.
 
     Notes
     -----
@@ -213,32 +214,47 @@ class FiniteSumComposition(CompositionalProblem):
     # what is looked at before anything is run
 
     def _check_callables(self):
-        """Call each at x0 with the first component, once and twice: shapes, numbers, and the mean of equals."""
-        x, values = self._x0.copy(), []
-        with np.errstate(all="ignore"):  # one component's u need not be in the domain of f
-            for times in (1, 2):
-                j = np.zeros(times, dtype=np.intp)
-                value = {"inner": self.inner(x, j)}
-                self._u_shape = value["inner"].shape
-                if self._functions["inner_jacobian"] is not None:
-                    value["inner_jacobian"] = self.jacobian(x, j)
-                if self._functions["inner_vjp"] is not None:
-                    value["inner_vjp"] = self.vjp((x, j), np.ones_like(value["inner"]))
-                for name in value:
-                    if not np.isfinite(value[name]).all():
-                        raise ValueError(f"{name} must be finite at x0, got {short(value[name])}")
-                f_x, value["outer_gradient"] = self.outer_gradient(x, value["inner"], j)
-                if f_x is not None:
-                    value["outer_gradient"] = np.concatenate([f_x, value["outer_gradient"]])
-                values.append(value)
-            self.outer(x, values[0]["inner"])
-        for name, once in values[0].items():
-            twice = values[1][name]
-            if once.shape != twice.shape or (once.any() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)):
-                raise ValueError(
-                    f"{name} must return the mean over its indices, got {short(twice)} for the first component twice, "
-                    f"and {short(once)} for it once"
-                )
+        """Call each at x0 with the first component, once and twice: shapes, numbers, and the mean of equals.
+
+        f need not be defined at the g of one component. It is then looked at where a run will need it: at the mean.
+        """
+        x, once, twice = self._x0.copy(), np.zeros(1, dtype=np.intp), np.zeros(2, dtype=np.intp)
+        with np.errstate(all="ignore"):
+            u = self.inner(x, once)
+            self._u_shape = u.shape
+            linear = {"inner": lambda j: self.inner(x, j)}
+            if self._functions["inner_jacobian"] is not None:
+                linear["inner_jacobian"] = lambda j: self.jacobian(x, j)
+            if self._functions["inner_vjp"] is not None:
+                linear["inner_vjp"] = lambda j: self.vjp((x, j), np.ones_like(u))
+            for name, of in linear.items():
+                value = of(once)
+                if not np.isfinite(value).all():
+                    raise ValueError(f"{name} must be finite at x0, got {short(value)}")
+                _check_mean(name, value, of(twice))
+            try:  # one component mostly does, and costs no pass over the data
+                finite = self._check_outer(x, u)
+            except Exception:
+                finite = False
+            if not finite:
+                u = self.inner(x, None)
+                try:
+                    self._check_outer(x, u)
+                except Exception as error:
+                    error.add_note(
+                        f"outer_gradient and outer were called at x0, with u the mean of inner over all components, "
+                        f"{short(u)}. If f is not defined there, give an x0 where it is."
+                    )
+                    raise
+
+    def _check_outer(self, x, u):
+        """Call outer_gradient and outer at u, as they are asked for in a run; returns whether they are finite."""
+        values = []
+        for times in (1, 2):
+            f_x, f_u = self.outer_gradient(x, u, np.zeros(times, dtype=np.intp))
+            values.append(f_u if f_x is None else np.concatenate([f_x, f_u]))
+        _check_mean("outer_gradient", *values)
+        return np.isfinite([*values[0], self.outer(x, u)]).all()
 
     def _steps(self, x):
         return np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
@@ -280,6 +296,16 @@ class FiniteSumComposition(CompositionalProblem):
                 f"{bound:.2g}): a kink, noise, arithmetic of less precision than x, or x of a scale far below 1. "
                 "Give inner_jacobian or inner_vjp"
             )
+
+
+def _check_mean(name, once, twice):
+    """Raise a ValueError if the first component taken twice is about twice what it is."""
+    sums = once.any() and np.isfinite(once).all() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)
+    if once.shape != twice.shape or sums:
+        raise ValueError(
+            f"{name} must return the mean over its indices, got {short(twice)} for the first component twice, "
+            f"and {short(once)} for it once"
+        )
 
 
 def _all_of(n):

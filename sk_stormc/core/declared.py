@@ -8,18 +8,36 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import Source
 from sk_stormc.utils.validation import check_metric, short
 
-__all__ = ["check_attributes", "require", "require_plain"]
+__all__ = ["check_attributes", "refuse_former", "require", "require_plain"]
+
+BY_SOURCE = "its source says how components are drawn, which batches there are and what they cost (`Source`)"
+FORMER = dict.fromkeys(("draw_inner", "draw_outer", "batch_sizes", "accept_batch_sizes", "price"), BY_SOURCE) | {
+    "weighted_inner_batch": "inner_batch takes weights as its second argument",
+    "weighted_outer_batch": "outer_batch takes weights as its second argument",
+    "defaults": "its advice says what helps to solve it (`Advice`)",
+    "paper": "advice.published has the paper's constants (`Published`)",
+}
 
 
 def require(good, problem, name, message):
     """A ValueError that names the problem's class and the method or attribute, unless good."""
     if not good:
         raise ValueError(f"{type(problem).__name__}.{name}: {message}")
+
+
+def refuse_former(problem):
+    """A ValueError for what version 0.2 asked a problem for and nobody does now: it would be ignored in silence."""
+    for name, now in FORMER.items():
+        found = getattr(problem, name, None)
+        good = not (callable(found) or isinstance(found, dict))
+        require(good, problem, name, f"is not part of the contract any more: {now}")
 
 
 def check_attributes(problem):
@@ -36,6 +54,13 @@ def check_attributes(problem):
     require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {short(kind)}")
     good = floor is None or (isinstance(floor, Real) and math.isfinite(floor))
     require(good, problem, "inner_floor", f"must be a finite number or None, got {short(floor)}")
+    source, advice = problem.source, problem.advice
+    good = source is None or isinstance(source, Source)
+    example = "FiniteSource(n_inner, n_outer)"
+    require(good, problem, "source", f"must be None or a Source, such as {example}, got {short(source)}")
+    good = isinstance(advice, Advice)
+    require(good, problem, "advice", f"must be an Advice, such as Advice(batch_size=None), got {short(advice)}")
+    refuse_former(problem)
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
     if problem.metric is not None and not isinstance(problem.metric, Metric):

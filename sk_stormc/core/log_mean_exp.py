@@ -1,28 +1,22 @@
 """The log of a mean of exponentials: entropic risks, KL-robust losses, soft maxima."""
 
-import copy
 from abc import abstractmethod
 
 import numpy as np
 from scipy.special import logsumexp
 
+from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import WeightedComponents
 
 __all__ = ["LogMeanExpProblem"]
-
-# Larger exponents are clipped: their exponentials, times gradients, stay far inside the range of the dtype.
-LARGEST = {np.dtype(np.float64): 600.0, np.dtype(np.float32): 70.0}
 
 
 class LogMeanExpProblem(WeightedComponents):
     """Minimise Phi(x) = scale * log sum_j w_j exp(e_j(x)) + R(x).
 
-    The inner value is u = exp(-c) sum_j w_j exp(e_j(x)), and f(u) = scale * (log u + c) is one component. The log c of
-    the unit of u is 0 for a new problem and c for ``scaled(c)``. Phi and its gradient do not depend on it, but numbers
-    have a range: u and its estimates are accurate where c is near log sum_j w_j exp(e_j(x)), which is `log_scale`. The
-    engine keeps such a c in the state of a run and renews it as x moves. With it, errors are of the size of an exponent
-    times the machine epsilon. Exponents further from c than 600 (float32: 70) are clipped, so that a single wild step
-    does not overflow. `objective` and `gradient` choose c themselves and are exact at any x.
+    The inner value is u = sum_j w_j exp(e_j(x)), and f(u) = scale * log u is one component. Exponents may be of any
+    size: u, its Jacobian and f_u are values that carry their own unit (`sk_stormc.problems.InUnit`), so that errors
+    are of the size of an exponent times the machine epsilon, and a wild step does not overflow.
 
     A subclass defines `gather`, `exponents` and `exponent_gradient`, and sets ``n_inner`` and ``n_variables``.
 
@@ -32,8 +26,6 @@ class LogMeanExpProblem(WeightedComponents):
         A positive number.
     weights : None or ndarray of shape (n_inner,), default=None
         w, numbers >= 0 with sum 1; draws have these probabilities. None means 1 / n_inner each.
-    shift : float
-        c, set by `scaled`.
 
     Examples
     --------
@@ -65,9 +57,8 @@ class LogMeanExpProblem(WeightedComponents):
 
     n_outer = 1
     jacobian_kind = "sampled"
-    inner_floor = float(np.finfo(np.float64).tiny)
+    inner_floor = 0.0
     scale = 1.0
-    shift = np.float64(0.0)
 
     @abstractmethod
     def gather(self, draws):
@@ -128,14 +119,10 @@ class LogMeanExpProblem(WeightedComponents):
     # batches are pairs of rows and their weights
 
     def inner_batch(self, draws, weights=None):
-        """The rows, and the weight of each."""
+        """The rows, and the weight of each; ``weights`` are factors of mean about one for what was drawn."""
         if draws is None:
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
-
-    def draw_outer(self, rng, shape):
-        """Zeros: f has one component."""
-        return np.zeros(shape, dtype=np.intp)
 
     def outer_batch(self, draws, weights=None):
         """None: f needs no data."""
@@ -144,41 +131,34 @@ class LogMeanExpProblem(WeightedComponents):
     # g, dg, f and its gradient
 
     def inner(self, x, batch):
-        """u = sum_j w_j exp(e_j(x) - c), of shape (1,)."""
+        """u = sum_j w_j exp(e_j(x)), of shape (1,)."""
         rows, weight = batch
-        return np.array([np.sum(self._exponentials(x, rows) * weight)], dtype=x.dtype)
+        p = self._exponentials(x, rows, weight)
+        return InUnit(np.array([np.sum(p.array)], dtype=x.dtype), p.power)
 
     def jacobian(self, x, batch):
-        """sum_j w_j exp(e_j(x) - c) grad e_j(x), of shape (1, n_variables)."""
+        """sum_j w_j exp(e_j(x)) grad e_j(x), of shape (1, n_variables)."""
         rows, weight = batch
-        p = (self._exponentials(x, rows) * weight).astype(x.dtype, copy=False)
-        return self.exponent_gradient(x, rows, p)[None]
+        p = self._exponentials(x, rows, weight)
+        return InUnit(self.exponent_gradient(x, rows, p.array.astype(x.dtype, copy=False))[None], p.power)
 
     def outer_gradient(self, x, u, batch):
         """f_x = None and f_u = scale / u."""
         return None, self.scale / u
 
     def outer(self, x, u):
-        """f(u) = scale * (log u + c)."""
-        return float(self.scale * (np.log(float(u[0])) + self.shift))
+        """f(u) = scale * log u."""
+        return self.scale * self.log_of(u)
 
-    def _exponentials(self, x, rows):
-        # in float64 whatever the dtype of x, for the sake of the difference: shift is a float64 scalar
-        bound = LARGEST[x.dtype]
-        return np.exp(np.maximum(np.minimum(self.exponents(x, rows) - self.shift, bound), -bound))
+    def log_of(self, u):
+        """log u, in float64 whatever the dtype of u, for the sake of large logarithms."""
+        return float(np.log(u.astype(float))[0])
 
-    # the unit of u
-
-    def log_scale(self, x, batch):
-        """log sum_j w_j exp(e_j(x)) - c, in float64, where nothing overflows."""
-        rows, weight = batch
-        return float(logsumexp(self.exponents(x, rows).astype(float), b=weight) - self.shift)
-
-    def scaled(self, c):
-        """The same problem with u in units of exp(c)."""
-        problem = copy.copy(self)
-        problem.shift = np.float64(self.shift + c)
-        return problem
+    def _exponentials(self, x, rows, weight):
+        e = self.exponents(x, rows).astype(float, copy=False)
+        if type(weight) is not float:
+            e = np.where(weight, e, -np.inf)  # what has no weight has no say in the unit
+        return InUnit.exp(e, weight)
 
     # exact at any x
 
@@ -196,7 +176,3 @@ class LogMeanExpProblem(WeightedComponents):
         """Phi(x), exact, R included."""
         value = self.scale * self.log_mean(x)
         return value if self.penalty is None else value + self.penalty.value(x)
-
-    def gradient(self, x):
-        """The exact gradient of Phi without R."""
-        return super(LogMeanExpProblem, self.scaled(self.log_scale(x, self.inner_batch(None)))).gradient(x)

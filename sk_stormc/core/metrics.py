@@ -7,9 +7,11 @@ of this module. A metric that changes with x or t is a subclass that overrides `
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, check_metric, short
 
@@ -207,7 +209,8 @@ class Matrix(Metric):
         return np.linalg.cholesky(self.values)
 
 
-class LowRank(Metric):
+@dataclass(eq=False, repr=False)
+class LowRank(Metric, Kept):
     """M = diag(scale) - W W^T, kept as n_variables (rank + 1) numbers.
 
     Parameters
@@ -217,8 +220,8 @@ class LowRank(Metric):
         Small enough for M to be positive definite.
     """
 
-    def __init__(self, scale: FloatArray, W: FloatArray):
-        self.scale, self.W = scale, W
+    scale: FloatArray
+    W: FloatArray
 
     def apply(self, F: FloatArray) -> FloatArray:
         """M F."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
@@ -76,7 +77,55 @@ def _soft(x, threshold):
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
 
 
-class L1:
+class Penalty:
+    """What a penalty has. One of the user's need not derive from this class."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit_sections(cls)
+
+    def value(self, x: ArrayLike) -> float:
+        """R(x), without what the domain forbids.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        float
+        """
+        raise NotImplementedError
+
+    def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
+        """The minimiser of R(z) + sum_j (z_j - x_j)^2 / (2 step_j) over the domain.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        step : float or ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        raise NotImplementedError
+
+    def project(self, x: ArrayLike) -> FloatArray:
+        """The nearest feasible point.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+        """
+        raise NotImplementedError
+
+
+class L1(Penalty):
     """The l1 norm, R(x) = alpha |x|_1.
 
     Parameters
@@ -100,48 +149,20 @@ class L1:
         return f"L1(alpha={self.alpha})"
 
     def value(self, x: ArrayLike) -> float:
-        """R(x).
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        float
-        """
+        """R(x)."""
         return self.alpha * float(np.abs(x).sum(dtype=np.float64))
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding at ``alpha * step``.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        step : float or ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """Soft thresholding at ``alpha * step``."""
         x = _floating(x)
         return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """x itself, integers as floats: every point is feasible.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """x itself, integers as floats: every point is feasible."""
         return _floating(x)
 
 
-class Box:
+class Box(Penalty):
     """Bounds low <= x <= high, with an optional budget sum_j x_j = budget and l1 norm.
 
     Parameters
@@ -194,16 +215,7 @@ class Box:
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        float
-        """
+        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value."""
         return self._l1.value(x)
 
     def check(self, n_variables: int) -> None:
@@ -232,30 +244,11 @@ class Box:
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        step : float or ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """The nearest feasible point.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """The nearest feasible point."""
         return self._solve(x, 1.0, 0.0)
 
     def _solve(self, x, step, alpha):
@@ -325,7 +318,7 @@ def _multiplier(box, x, step, bends, total):
     return a + (over - box.budget) / slope if slope else a
 
 
-class Simplex:
+class Simplex(Penalty):
     """The probability simplex: x >= 0, sum_j x_j = total.
 
     Parameters
@@ -349,30 +342,11 @@ class Simplex:
         return f"Simplex(total={self.total})"
 
     def value(self, x: ArrayLike) -> float:
-        """0: the constraint is kept by `prox`, not by an infinite value.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        float
-        """
+        """0: the constraint is kept by `prox`, not by an infinite value."""
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting).
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        step : float or ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting)."""
         x = _floating(x)
         step = np.broadcast_to(_near_one(step), x.shape)
         z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
@@ -386,14 +360,5 @@ class Simplex:
         return solution.astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """The nearest feasible point.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """The nearest feasible point."""
         return self.prox(x, 1.0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.utils.types import Array, FloatArray
 
 __all__ = ["CompositionalProblem", "takes_weights"]
@@ -18,7 +19,7 @@ class CompositionalProblem(ABC):
 
     A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
     oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
-    Where g(x) can leave the range of numbers, `log_scale` and `scaled` express it in a unit that moves with x.
+    Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
 
     Attributes
     ----------
@@ -36,12 +37,11 @@ class CompositionalProblem(ABC):
         f is defined for u > inner_floor only.
     penalty : None or an object of `sk_stormc.penalties`
         R.
-    defaults : dict
-        What "auto" means for this problem where it differs from the solver's own rule, by parameter name.
-        "record_every" (IFO) and "max_iter" (for a run without a budget) may be among them; "normalization",
-        "precision" and "inertia" hold for the steps of every method (inertia not for the anchored rule and L-BFGS).
-    paper : dict
-        STORM-C's published constants for this problem, by parameter name.
+    source : None or `sk_stormc.problems.Source`
+        Where the components come from: how they are drawn, which batches can be had, and what these cost. None means
+        uniform draws with replacement of n_inner and n_outer components.
+    advice : `sk_stormc.problems.Advice`
+        What helps any method to solve the problem: data, such as batches of all components or steps of limited length.
     """
 
     n_inner: int
@@ -52,8 +52,8 @@ class CompositionalProblem(ABC):
     metric = None
     inner_floor = None
     penalty = None
-    defaults = {}
-    paper = {}
+    source = None
+    advice = Advice()
 
     def initial_point(self, rng: np.random.Generator) -> FloatArray:
         """A start x_0: zeros; its dtype is the run's.
@@ -67,106 +67,6 @@ class CompositionalProblem(ABC):
         ndarray of shape (n_variables,)
         """
         return np.zeros(self.n_variables)
-
-    def draw_inner(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Draws of inner components: indices j, uniform with replacement.
-
-        Weights, a successor for every state or a stream are an override of this.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-            The leading axes of the result, (n_batches, batch_size).
-
-        Returns
-        -------
-        ndarray
-            Of which ``draws[k]`` is handed to `inner_batch`.
-        """
-        return rng.integers(self.n_inner, size=shape)
-
-    def draw_outer(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Draws of outer components: indices i, uniform with replacement.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-
-        Returns
-        -------
-        ndarray
-        """
-        return rng.integers(self.n_outer, size=shape)
-
-    def batch_sizes(self, size):
-        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
-
-        Parameters
-        ----------
-        size : int or None
-
-        Returns
-        -------
-        tuple
-        """
-        return size, size, size
-
-    def accept_batch_sizes(self, name, sizes):
-        """Raise a ValueError for batches that the problem cannot give; ``name`` is the parameter's.
-
-        Parameters
-        ----------
-        name : str
-        sizes : tuple
-            (B_g, B_dg, B_f), None for all components.
-        """
-        return
-
-    def price(self, kind, size):
-        """IFO of a drawn batch: its components, and what is evaluated besides them.
-
-        Parameters
-        ----------
-        kind : {"inner", "jacobian", "outer"}
-        size : int
-            Number of draws.
-
-        Returns
-        -------
-        int
-        """
-        return size
-
-    def sources(self, generators):
-        """What `draw_inner` and `draw_outer` are given for each kind of batch: g, its Jacobian, f.
-
-        Parameters
-        ----------
-        generators : list of numpy.random.Generator
-
-        Returns
-        -------
-        list
-            The generators; for a stream, positions in it instead.
-        """
-        return generators
-
-    def lasts(self, sources, size):
-        """Whether there are components for batches of this size; only a stream ends.
-
-        Parameters
-        ----------
-        sources : iterable
-            Of `sources`.
-        size : int
-
-        Returns
-        -------
-        bool
-        """
-        return True
 
     def in_run(self):
         """The problem as one run sees it: itself, unless it remembers between evaluations what it computed at a point.
@@ -187,7 +87,7 @@ class CompositionalProblem(ABC):
         Parameters
         ----------
         draws : ndarray or None
-            What `draw_inner` drew; None means all components, without a copy.
+            What the source's `draw_inner` drew; None means all components, without a copy.
         weights : ndarray of shape (len(draws),) or None, default=None
             How much each draw counts: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the
             component of ``draws[k]``. They are about one on average. Only a source that has weights, such as a
@@ -300,37 +200,6 @@ class CompositionalProblem(ABC):
         F = self.vjp(J, f_u)
         return F if f_x is None else f_x + F
 
-    def log_scale(self, x, batch):
-        """Log of the unit that g(x) should be expressed in at x, from this inner batch.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        batch : object
-            From `inner_batch`.
-
-        Returns
-        -------
-        float or None
-            None, the default, where the inner value needs no moving unit.
-        """
-        return None
-
-    def scaled(self, c):
-        """The same problem with its inner value in units of exp(c), for a problem that has a `log_scale`.
-
-        Parameters
-        ----------
-        c : float
-
-        Returns
-        -------
-        CompositionalProblem
-            A shallow copy, whose ``inner`` and ``jacobian`` are those of this problem times exp(-c), and whose f takes
-            such a u. Phi and its gradient are the same.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no scaled, which a problem with a log_scale needs")
-
     @abstractmethod
     def outer(self, x: FloatArray, u: FloatArray) -> float:
         """f(x, u) over all components, exact, without R.
@@ -386,36 +255,6 @@ class CompositionalProblem(ABC):
         everything = self.inner_batch(None)
         u, J = self.inner(x, everything), self.jacobian(x, everything)
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
-
-    def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v>, H_B the Hessian of a minibatch, where the problem knows it without sampling.
-
-        Automatic learning rates take it for L where it exceeds what their probe of minibatches finds. It does where the
-        H_B are not symmetric, as those of a composition need not be.
-
-        Parameters
-        ----------
-        size : tuple
-            (B_g, B_dg, B_f), None for all components.
-        metric : sk_stormc.metrics.Metric
-            In whose norm steps are measured.
-
-        Returns
-        -------
-        float
-            0 where it is not known.
-        """
-        return 0.0
-
-    def unbounded_below(self):
-        """Whether Phi is known to have no minimum: asked for after a run that did not converge.
-
-        Returns
-        -------
-        bool or None
-            None where the problem does not know.
-        """
-        return None
 
     def description(self):
         """A line that tells the problem from others, so that a run is not resumed on another.

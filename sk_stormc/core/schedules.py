@@ -7,32 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import Schedule
 from sk_stormc.utils.validation import check_number, short
 
 __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
 
 
-@dataclass(frozen=True)
-class Power:
-    """scale * (t + 1) ** exponent, t = 0, 1, ...
-
-    Parameters
-    ----------
-    scale : float
-    exponent : float
-
-    Raises
-    ------
-    ValueError
-        For what is not a finite number.
-
-    Examples
-    --------
-    >>> from sk_stormc.schedules import Power
-    >>> Power(0.5, -0.5)(3)
-    0.25
-    """
+@dataclass(frozen=True, repr=False)
+class Power(Kept):
+    """What `constant`, `inverse` and `power` return."""
 
     scale: float
     exponent: float
@@ -44,30 +28,13 @@ class Power:
     def __call__(self, t: int) -> float:
         return self.scale * (t + 1) ** self.exponent
 
+    def __repr__(self):
+        return f"power({self.exponent!r}, scale={self.scale!r})"
 
-@dataclass(frozen=True)
-class Decay:
-    """From ``start``, held for a part of the horizon, in a straight line to ``end``, where it stays.
 
-    Parameters
-    ----------
-    start, end : float
-    horizon : int
-        Iterations until ``end``.
-    hold : float, default=0.0
-        The part of the horizon at ``start``, in [0, 1).
-
-    Raises
-    ------
-    ValueError
-        For a horizon below 1, a hold that is not in [0, 1), or what is not a finite number.
-
-    Examples
-    --------
-    >>> from sk_stormc.schedules import Decay
-    >>> [Decay(2.0, 0.0, horizon=8, hold=0.5)(t) for t in (0, 4, 6, 8, 9)]
-    [2.0, 2.0, 1.0, 0.0, 0.0]
-    """
+@dataclass(frozen=True, repr=False)
+class Decay(Kept):
+    """What `decay_to` returns."""
 
     start: float
     end: float
@@ -86,9 +53,12 @@ class Decay:
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
         return self.end + (self.start - self.end) * left
 
+    def __repr__(self):
+        return f"decay_to({self.end!r}, start={self.start!r}, horizon={self.horizon!r}, hold={self.hold!r})"
+
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(Kept):
     """From ``start`` by equal factors to ``end``, where it stays.
 
     Parameters
@@ -124,7 +94,7 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class Slowed:
+class Slowed(Kept):
     """Another schedule, run through more slowly.
 
     Parameters
@@ -140,8 +110,8 @@ class Slowed:
 
     Examples
     --------
-    >>> from sk_stormc.schedules import Power, Slowed
-    >>> Slowed(Power(1.0, -0.5), 10.0)(30)
+    >>> from sk_stormc.schedules import Slowed, power
+    >>> Slowed(power(-0.5), 10.0)(30)
     0.5
     """
 
@@ -157,7 +127,7 @@ class Slowed:
         return self.schedule(t / self.times)
 
 
-def constant(value: float) -> Power:
+def constant(value: float) -> Schedule:
     """The same at every iteration, as the number itself is.
 
     Parameters
@@ -166,7 +136,7 @@ def constant(value: float) -> Power:
 
     Returns
     -------
-    Power
+    callable
 
     Examples
     --------
@@ -178,7 +148,7 @@ def constant(value: float) -> Power:
     return Power(value, 0.0)
 
 
-def inverse(scale: float = 1.0) -> Power:
+def inverse(scale: float = 1.0) -> Schedule:
     """scale / (t + 1): with scale 1 the momentum of a running mean, what "auto" is for streams.
 
     Parameters
@@ -187,7 +157,7 @@ def inverse(scale: float = 1.0) -> Power:
 
     Returns
     -------
-    Power
+    callable
 
     Examples
     --------
@@ -198,7 +168,7 @@ def inverse(scale: float = 1.0) -> Power:
     return Power(scale, -1.0)
 
 
-def power(exponent: float, scale: float = 1.0) -> Power:
+def power(exponent: float, scale: float = 1.0) -> Schedule:
     """scale * (t + 1) ** exponent.
 
     Parameters
@@ -208,7 +178,7 @@ def power(exponent: float, scale: float = 1.0) -> Power:
 
     Returns
     -------
-    Power
+    callable
 
     Examples
     --------
@@ -219,7 +189,7 @@ def power(exponent: float, scale: float = 1.0) -> Power:
     return Power(scale, exponent)
 
 
-def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Decay:
+def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Schedule:
     """From start in a straight line to end, reached after ``horizon`` iterations; for a part of them held at start.
 
     Parameters
@@ -232,7 +202,7 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Decay
 
     Returns
     -------
-    Decay
+    callable
 
     Raises
     ------
@@ -244,7 +214,7 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Decay
     >>> from sk_stormc import SCGD
     >>> from sk_stormc.schedules import decay_to
     >>> SCGD(learning_rate=decay_to(0.01, 0.1, horizon=1000))
-    SCGD(learning_rate=Decay(start=0.1, end=0.01, horizon=1000, hold=0.0))
+    SCGD(learning_rate=decay_to(0.01, start=0.1, horizon=1000, hold=0.0))
     """
     return Decay(start, end, horizon, hold)
 

@@ -1,10 +1,7 @@
 """Inner components with weights: means use the weights, and draws have them as probabilities."""
 
-from functools import cached_property
-
-import numpy as np
-
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import FiniteSource
 
 __all__ = ["WeightedComponents", "with_sum_one"]
 
@@ -20,17 +17,10 @@ class WeightedComponents(CompositionalProblem):
 
     weights = None
 
-    def draw_inner(self, rng, shape):
-        """Indices of components, with probability proportional to their weights."""
-        if self.weights is None:
-            return rng.integers(self.n_inner, size=shape)
-        return np.searchsorted(self._cumulative, rng.random(shape), side="right")
-
-    @cached_property
-    def _cumulative(self):
-        cumulative = np.cumsum(self.weights)
-        cumulative[-1] = 1.0
-        return cumulative
+    @property
+    def source(self):
+        """Components drawn with probability proportional to their weights."""
+        return FiniteSource(self.n_inner, self.n_outer, self.weights)
 
 
 def with_sum_one(weights):

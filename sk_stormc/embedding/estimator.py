@@ -20,7 +20,8 @@ from sk_stormc.embedding.settled import quiet, warn_if_unsettled
 from sk_stormc.embedding.starts import check_init, make_start
 from sk_stormc.engine.results import joined
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.fitting.runs import FREE, Fit, with_fit
+from sk_stormc.fitting.identity import FREE
+from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Features, FloatArray
@@ -143,6 +144,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     >>> embedding.transform(X[:3] + 0.5).shape
     (3, 2)
     """
+
+    _free_to_resume = tuple(name for name in FREE if name != "max_iter")  # at which the learning rate is to be 0
 
     def __init__(
         self,
@@ -351,17 +354,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         solver.validate()
         return solver
 
-    def _lasting_parameters(self, solver):
-        """With max_iter, at which the learning rate is to be 0."""
-        return super()._lasting_parameters(solver, free=[name for name in FREE if name != "max_iter"])
-
     def _solve(self, fit, P, start, solver, dtype, embedded):
         """The early stage and the main one; the problem of the latter, and both results as one."""
         kernel, early = self._kernel(), self.early_exaggeration
         early = EARLY[kernel] if early == "auto" else early
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
-        x, n_iter = start.ravel(), problem.defaults["max_iter"]
+        x, n_iter = start.ravel(), problem.advice.max_iter
         n_early = n_iter // 5 if early > 1 else 0
         lines = Lines(problem.divergence_of) if self.verbose else None
         show = lines.after(n_early) if lines else None

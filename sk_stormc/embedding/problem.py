@@ -13,7 +13,8 @@ from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
-from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, PAPER, SMALL, defaults, regularization
+from sk_stormc.embedding.source import ColumnSource
+from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
@@ -67,7 +68,7 @@ class SNEProblem(CompositionalProblem):
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
         Horizon of the automatic learning rate; None means 60 to 125, by the number of points, the kernel
-        and the dimension (`defaults["max_iter"]` of the problem says it).
+        and the dimension (the problem's ``advice.max_iter`` says it).
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -105,7 +106,6 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
-    paper = PAPER
     _kept = None  # a problem remembers nothing; its copy in a run does
 
     def __init__(
@@ -203,8 +203,8 @@ class SNEProblem(CompositionalProblem):
         n, d = self.n_inner, self.n_components
         held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
-        self.defaults = defaults(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
-        mu = regularization(self.kernel, held, self.defaults["max_iter"], total)
+        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
+        mu = regularization(self.kernel, held, self.advice.max_iter, total)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
@@ -212,30 +212,10 @@ class SNEProblem(CompositionalProblem):
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
 
-    def batch_sizes(self, size):
-        """The size for g and its Jacobian, and all of f: it is one sparse product, and most noise if sampled."""
-        return size, size, None
-
-    def price(self, kind, size):
-        """The draws, and for g and its Jacobian the near field, which comes with each batch."""
-        return size if kind == "outer" else size + self.n_near
-
-    def draw_inner(self, rng, shape):
-        """Draws of columns, one from each of batch_size equal stretches; without a near field they are independent.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-        shape : tuple of int
-
-        Returns
-        -------
-        ndarray
-        """
-        if not self.near_field:
-            return super().draw_inner(rng, shape)
-        spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
-        return np.minimum(spread.astype(np.intp), self.n_inner - 1)
+    @property
+    def source(self):
+        """Columns, which a near field comes with."""
+        return ColumnSource(self.n_inner, self.n_near if self.near_field else None)
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
@@ -412,15 +392,6 @@ class SNEProblem(CompositionalProblem):
         """sum p log p."""
         p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
         return (1 if self.per_point else 2) * float(p @ np.log(p))
-
-    def unbounded_below(self):
-        """False: a divergence is not negative.
-
-        Returns
-        -------
-        bool
-        """
-        return False
 
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()

@@ -2,27 +2,26 @@
 
 import math
 
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 
-__all__ = ["CENSUS", "CG_ITERATIONS", "PAPER", "SMALL", "defaults", "regularization"]
+__all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
 
 MOST = 120  # iterations
 SMALL = 1024  # up to so many points batches hold all pairs
 CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
 
-PAPER = {
-    "learning_rate": 0.1,
-    "precision": 0.1,
-    "momentum": 0.01,
-    "batch_size": (100, 100, 100),
-    "init_batch_size": (100, 100, 100),
-    "normalization": "global",
-}
+PUBLISHED = Published(eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100))
 
 
-def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
-    """The defaults of a problem.
+def bounded(problem):
+    """False: a divergence is not negative."""
+    return False
+
+
+def advice(kernel, n, d, constant, n_iter, n_near, meshed):
+    """The advice of a problem.
 
     Parameters
     ----------
@@ -40,8 +39,8 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
 
     Returns
     -------
-    dict
-        By parameter name; the rate is twice the step, since gamma is at most 1/2.
+    Advice
+        The rate is twice the step, since gamma is at most 1/2.
     """
     horizon = n_iter or _horizon(kernel, n, meshed)
     sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
@@ -56,19 +55,18 @@ def defaults(kernel, n, d, constant, n_iter, n_near, meshed):
     # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
     affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
-    return {
-        "learning_rate": rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
-        "inertia": inertia,
-        "normalization": "block",
-        "precision": limit / rate,
-        "momentum": 1.0,  # a tracked u would cost the sampled sums a second time and gain nothing
-        "beta": 1.0,
-        "batch_size": (batch, batch, None),
-        "init_batch_size": (batch, batch, None),
-        "anchor": None,
-        "max_iter": horizon,
-        "record_every": horizon * (n + 2 * sampled) // records,
-    }
+    return Advice(
+        batch_size=(batch, batch, None),
+        tracking=False,  # it would cost the sampled sums a second time and gain nothing
+        learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
+        normalization="block",
+        precision=limit / rate,
+        inertia=inertia,
+        record_every=horizon * (n + 2 * sampled) // records,
+        max_iter=horizon,
+        unbounded_below=bounded,
+        published=PUBLISHED,
+    )
 
 
 def _horizon(kernel, n, meshed):

@@ -5,12 +5,14 @@ from sk_stormc.engine.base import CompositionalSolver
 from sk_stormc.engine.estimates import Estimate, advance, guard, start
 from sk_stormc.engine.oracle import ALL, Oracle
 from sk_stormc.engine.results import MethodState, Record, RunState, SolverResult, StopReason
-from sk_stormc.engine.steps import StepRule
+from sk_stormc.engine.steps import Inertia, Limit, StepRule
 
 __all__ = [
     "ALL",
     "CompositionalSolver",
     "Estimate",
+    "Inertia",
+    "Limit",
     "MethodState",
     "Oracle",
     "Record",

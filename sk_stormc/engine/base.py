@@ -1,4 +1,4 @@
-"""The solvers' base class, with the only loop."""
+"""The base class of the methods: what users call, and what authors write."""
 
 from __future__ import annotations
 
@@ -6,48 +6,79 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.core.schedules import Slowed, at
-from sk_stormc.engine.probe import curvature
+from sk_stormc.core.source import source_of
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.run import run, warn_if_unconverged
-from sk_stormc.engine.steps import Direction, StepRule, direction, land, proximal_point
+from sk_stormc.engine.run import run
+from sk_stormc.engine.tools import Tools, check_prox
+from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 
 __all__ = ["CompositionalSolver"]
 
-SMALL = 1024  # up to so many components "auto" batches hold all of them
 PASSES = 100  # the budget where neither max_iter nor max_ifo is given
 
 
-class CompositionalSolver(BaseEstimator, ABC):
-    """Base class of the methods: `solve` is the only loop, a method is `init_state` and `step`.
+def check_learning_rate(name, value):
+    """A number > 0, "auto", or a schedule, which may begin at 0."""
+    check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
 
-    Parameters common to all methods: ``learning_rate``, ``batch_size``, ``max_iter``, ``max_ifo``, ``tol``.
-    ``max_iter`` and ``max_ifo`` count from the start of a run, what was done before a resumption included;
-    both None mean `safety_net`, 100 passes unless a method says otherwise, a pass being 2 n_inner + n_outer IFO.
+
+class CompositionalSolver(Tools, BaseEstimator, ABC):
+    """Base class of the methods. Users call `solve`; authors write `init_state` and `step`.
+
+    These parameters are common to the methods. A method takes those that it needs in its ``__init__``, which only
+    stores them; their descriptions here become part of its docstring, unless it has its own, and their checks are
+    inherited.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, L a charged probe of the curvature of
+        minibatches.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number. "auto" is
+        all for up to 1024 components, else 16; a constant Jacobian is then taken exactly, once.
+    max_iter, max_ifo : int or None, default=None
+        Budgets, counted from the start of a run; both None mean 100 passes of 2 n_inner + n_outer IFO.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data. That is
+        charged when the method's estimates, on average over a pass, have fallen as far. 0 means never.
 
     Attributes
     ----------
-    confirms : bool
-        Whether a stop that rests on estimates is confirmed by one full gradient, which is charged.
+    checks : dict
+        Of the class: functions of a parameter's name and value by its name, which raise a ValueError. Those of the base
+        classes are made too.
+    instead : str
+        What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
     """
 
-    confirms = True
+    checks = {
+        "learning_rate": check_learning_rate,
+        "batch_size": check_batch_size,
+        "max_iter": partial(check_int, low=1, words=(None,)),
+        "max_ifo": partial(check_int, low=1, words=(None,)),
+        "tol": partial(check_number, low=0),
+    }
+    instead = "solver='storm-c'"
 
-    # for methods that do not have the parameter; else __init__ stores the user's
-    learning_rate = "auto"
-    batch_size = "auto"
+    # for methods that do not have the parameter
     max_iter = max_ifo = None
     tol = 1e-4
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit_parameters(cls)
 
     # what a method is
 
@@ -65,7 +96,6 @@ class CompositionalSolver(BaseEstimator, ABC):
         MethodState
         """
 
-    @abstractmethod
     def step(self, oracle, s):
         """One iteration of the method's algorithm box, one update of ``s.x``.
 
@@ -75,6 +105,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         s : MethodState
             Its fields are bound anew; no array is written into.
         """
+        raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
+
+    # what a method may say besides
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
@@ -84,11 +117,23 @@ class CompositionalSolver(BaseEstimator, ABC):
         """The point to return, from the last state."""
         return s.x
 
-    def prepare(self, oracle, s):
-        """What a run needs before anything else: ``s`` is None at the start, the state where a run is resumed."""
+    def run_metric(self, oracle, s):
+        """The metric of a run's steps: the problem's.
 
-    def safety_net(self, oracle, s):
-        """Budget of a run that was given none: iterations, and passes.
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState or None
+            None at the start, the state where a run is resumed.
+
+        Returns
+        -------
+        Metric
+        """
+        return oracle.metric
+
+    def default_budget(self, oracle, s):
+        """Iterations and passes of a run that was given neither max_iter nor max_ifo.
 
         Parameters
         ----------
@@ -100,15 +145,6 @@ class CompositionalSolver(BaseEstimator, ABC):
         max_iter, max_passes : float
         """
         return math.inf, PASSES
-
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        rising = callable(self.learning_rate)  # a schedule may begin at 0
-        check_schedule("learning_rate", self.learning_rate, low=0, inclusive=rising, words=("auto",))
-        check_batch_size("batch_size", self.batch_size)
-        check_int("max_iter", self.max_iter, low=1, words=(None,))
-        check_int("max_ifo", self.max_ifo, low=1, words=(None,))
-        check_number("tol", self.tol, low=0)
 
     def needed_to_stream(self):
         """What to set so that the method can run on a stream, where all components are never at hand.
@@ -127,7 +163,8 @@ class CompositionalSolver(BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
-        if math.isinf(problem.n_inner) and self.needed_to_stream():
+        refuse_former(problem)
+        if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
             )
@@ -137,11 +174,17 @@ class CompositionalSolver(BaseEstimator, ABC):
         )
         check_penalty(problem.penalty, problem.n_variables)
         metric = problem.metric
-        has_prox = metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2
-        if problem.penalty is not None and not has_prox:
-            raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+        check_prox(problem.penalty, metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
 
-    # a run
+    def iterate(self, oracle, s, loop):
+        """Make iterations until the loop's bookkeeping has a reason to end."""
+        loop.take_stock()
+        while loop.reason is None:
+            self.step(oracle, s)
+            s.t += 1
+            loop.take_stock()
+
+    # what users call
 
     def solve(
         self,
@@ -203,151 +246,11 @@ class CompositionalSolver(BaseEstimator, ABC):
         record_every = plain(record_every)
         return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
 
-    def iterate(self, oracle, s, loop):
-        """Make iterations until the loop's bookkeeping has a reason to end."""
-        loop.take_stock()
-        while loop.reason is None:
-            self.step(oracle, s)
-            s.t += 1
-            loop.take_stock()
-
-    def warn_if_unconverged(self, result):
-        """Warn where the run's budget ended before tol was met.
-
-        Parameters
-        ----------
-        result : SolverResult
-        """
-        warn_if_unconverged(self, result)
-
-    # what the methods' init_state resolve "auto" with
-
-    def auto(self, name, problem, rule):
-        """A parameter's value: the user's, else the problem's, else the solver's rule."""
-        value = getattr(self, name)
-        if isinstance(value, str) and value == "auto":
-            value = problem.defaults.get(name, "auto")
-        return rule if isinstance(value, str) and value == "auto" else plain(value)
-
-    def sizes(self, name, oracle, rule, like=None):
-        """A batch size as a triple for the oracle.
-
-        Parameters
-        ----------
-        name : str
-            Of the parameter.
-        oracle : Oracle
-        rule : int or None
-            What "auto" is above 1024 components.
-        like : tuple, default=None
-            The sizes of the steps, for batches of another size: whether the Jacobian is exact follows the steps.
-
-        Returns
-        -------
-        tuple
-            (B_g, B_dg, B_f), None for all components. B_dg = 0 is a constant Jacobian, taken exactly and once.
-        """
-        problem = oracle.problem
-        value = self.auto(name, problem, "auto")
-        if isinstance(value, str):
-            inner = None if problem.n_inner <= SMALL else rule
-            value = (inner, inner, None if problem.n_outer <= SMALL else rule)
-            value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
-        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else problem.batch_sizes(value)
-        problem.accept_batch_sizes(name, (B_g, B_dg, B_f))
-
-        def all_or(size, n):
-            return None if size is None or size >= n else int(size)
-
-        if problem.jacobian_kind != "constant":
-            B_dg = all_or(B_dg, problem.n_inner)
-        elif like is not None and like[1] == 0:
-            B_dg = 0
-        elif B_dg is None:
-            B_dg = 0 if like is None else None
-        else:  # a number not below n is all of it at each iteration
-            B_dg = min(int(B_dg), problem.n_inner)
-        return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
-
-    def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None, **limits):
-        """How far steps go: the user's learning rate and limits, else the problem's, else the solver's.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        x : ndarray of shape (n_variables,)
-        size : tuple
-            The steps' batch sizes.
-        factor : float
-            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds or the
-            problem's `expected_smoothness`, if that is larger; a schedule is then slowed by it.
-        schedule : callable, default=identity
-        L : float, default=None
-            The curvature, where it is known.
-        **limits
-            ``normalization`` and ``precision``, where they are not the problem's.
-
-        Returns
-        -------
-        StepRule
-        """
-        defaults, known = oracle.problem.defaults, 0.0
-        eta = self.auto("learning_rate", oracle.problem, None)
-        if eta is None:
-            L = oracle.metric.curvature if L is None else L
-            if L is None:
-                with oracle.looking_ahead():
-                    L = curvature(oracle, x, size)
-                known = oracle.problem.expected_smoothness(size, oracle.metric.at(x, 0))
-            # a linear objective has no scale: any step goes down, and the run ends at its budget
-            eta = schedule(factor / max(L, known) if max(L, known) > 0 else 1.0)
-            if known > L and callable(eta):  # so many iterations make one of those that a schedule counts
-                eta = Slowed(eta, known)
-        elif not callable(eta):
-            eta = float(eta)
-        own = {name: defaults.get(name) for name in ("normalization", "precision")}
-        return StepRule(eta, **own | limits, inertia=defaults.get("inertia", 0.0))
-
-    # what the methods' step goes with
-
-    def move(self, oracle, s, F, x=None):
-        """Steps 5 and 6 of Algorithm 1: the next point along F, by the state's rule; sets ``s.residual``.
-
-        Learning rate, metric, penalty, inertia and the limits of a step meet here.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        s : MethodState
-            With a ``rule``.
-        F : ndarray of shape (n_variables,)
-        x : ndarray of shape (n_variables,), default=None
-            Where the step begins; None means ``s.x``.
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
-        problem, rule = oracle.problem, s.rule
-        if rule is None:
-            raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
-        x = s.x if x is None else x
-        eta, precision = at(rule.learning_rate, s.t), at(rule.precision, s.t)
-        metric = oracle.metric.at(x, s.t)
-        way = direction(problem, metric, x, F, eta)
-        s.residual = way.length
-        if not rule.inertia:
-            return land(problem, metric, x, way, eta, rule.normalization, precision)
-        a = 1 - rule.inertia
-        q, p = a * way.q, a * way.p
-        if s.velocity is not None:
-            q, p = q + rule.inertia * s.velocity[0], p + rule.inertia * s.velocity[1]
-        way = Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
-        s.velocity = way.q, way.p
-        x = land(problem, metric, x, replace(way, target=None), eta, rule.normalization, precision)
-        return x if problem.penalty is None else problem.penalty.project(x)
-
-    def proximal_point(self, oracle, s, F):
-        """x~ of step 5: where a step from ``s.x`` along F would end if it were not shortened."""
-        eta = at(s.rule.learning_rate, s.t)
-        return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        checks = {}
+        for kind in reversed(type(self).__mro__):
+            checks |= vars(kind).get("checks", {})
+        for name, value in self.get_params(deep=False).items():
+            if name in checks:
+                checks[name](name, value)

@@ -3,41 +3,28 @@
 The paper's letters: u = g_t (bold), J = G_t, F = F_t, a_g, a_dg, a_Phi the momenta.
 """
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.unit import InUnit
+from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.validation import plain
 
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
 
 
 @dataclass
-class Estimate:
+class Estimate(Kept):
     """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
 
-    J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves. ``log_scale`` is the
-    oracle's, where u and J have a unit.
+    J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves.
     """
 
     x: np.ndarray
-    u: np.ndarray
+    u: np.ndarray | InUnit
     J: object
     F: np.ndarray
-    log_scale: float | None = None
-
-    def in_unit(self, log_scale):
-        """The same with u and J in another unit; F has none."""
-        factor = change_of_unit(self.log_scale, log_scale)
-        if factor is None:
-            return self
-        return replace(self, u=factor * self.u, J=factor * self.J, log_scale=log_scale)
-
-
-def change_of_unit(old, new):
-    """What u and J are multiplied with, from units of exp(old) to units of exp(new); None where that is nothing."""
-    return None if old is None or old == new else math.exp(min(max(old - new, -700.0), 700.0))
 
 
 def keep_in_domain(problem, u, u_old):
@@ -49,13 +36,13 @@ def keep_in_domain(problem, u, u_old):
 
 
 def guard(oracle, u, u_old):
-    """An estimate of u kept in the domain of f; what had left it is counted. The oracle looks at u for its unit."""
+    """An estimate of u kept in the domain of f; what had left it is counted."""
     if oracle.problem.inner_floor is None:
         return u
     kept = keep_in_domain(oracle.problem, u, u_old)
-    oracle.n_guarded += int(np.count_nonzero(kept != u))
-    oracle.note(kept)
-    return kept
+    n_guarded = int(np.count_nonzero(kept != u))
+    oracle.n_guarded += n_guarded
+    return kept if n_guarded else u  # the oracle knows its own u again
 
 
 def start(oracle, x, size):
@@ -73,13 +60,13 @@ def start(oracle, x, size):
     Estimate
     """
     u, J = start_inner(oracle, x, size)
-    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])), oracle.log_scale)
+    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
 
 
 def start_inner(oracle, x, size):
     """The u and J of `start`."""
     batch = oracle.draw("inner", size[0])
-    u = guard(oracle, oracle.inner(x, batch, fresh=True), None)
+    u = guard(oracle, oracle.inner(x, batch), None)
     return u, oracle.jacobian(x, oracle.draw_jacobian(size[1], batch))
 
 
@@ -142,4 +129,4 @@ def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
     else:
         F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))
         F = F + oracle.gradient(x, u, J, batch)
-    return Estimate(x, u, J, F, oracle.log_scale)
+    return Estimate(x, u, J, F)

@@ -1,20 +1,21 @@
 """The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
 
 import copy
-import math
+from collections import deque
 from contextlib import contextmanager
 
 import numpy as np
 
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 
+MEMORY = 32  # points with an exact F that are remembered, more than a line search tries
 AHEAD = 64  # batches drawn at a time: one call of the generator costs as much as gathering a small batch
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
-DRIFT = {np.dtype(np.float64): 20.0, np.dtype(np.float32): 8.0}  # |log u| from which another unit is taken
 
 
 class Batch:
@@ -72,16 +73,19 @@ class Oracle:
         IFO so far.
     n_evaluations : dict
         Component evaluations so far, by kind: "inner", "jacobian", "outer".
+    source : sk_stormc.core.source.Source
+        Where the components come from.
     streaming : bool
-        Whether the components are those of a stream, that may end.
+        Whether they are those of a stream, which has no batch of all and may end.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back, so far.
     exact_charged : bool
         Whether the constant Jacobian has been taken exactly, which is charged once.
-    log_scale : float or None
-        c, where u and J are in units of exp(c); see `CompositionalProblem.log_scale`.
     rng : numpy.random.Generator
         For what a solver draws itself; never used for batches.
+    exact : deque of tuple
+        (x, F) where u, J and F were evaluated on all components: what the stopping rule goes by. It empties it after
+        each iteration.
 
     Notes
     -----
@@ -90,23 +94,22 @@ class Oracle:
     """
 
     def __init__(self, problem, seed):
-        problem = problem.in_run()
-        self.problem = self._scaled = problem
+        self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
-        self._generators = dict(zip(KINDS, problem.sources(generators), strict=True))
-        self.streaming = math.isinf(problem.n_inner)
+        self.source = source_of(problem)
+        self.streaming = not self.source.finite
+        self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
         self._ahead = {}  # (kind, size) -> Ahead
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = 0
-        self.log_scale = None
-        self._moving = True  # until the problem says that its inner value needs no unit
-        self._drift = 0.0  # log of the last estimate of u, where that has left the range of its unit
         self._exact = None
         self.exact_charged = False
-        self._full = {}
+        self.exact = deque(maxlen=MEMORY)
+        self._told = {}  # the point, u, J and f's gradient that were last evaluated on all components
+        self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
 
@@ -120,17 +123,20 @@ class Oracle:
         """IFO of a batch of so many draws; None is all, and 0 the constant Jacobian that is taken once."""
         if size in (None, self._all[kind]):
             return self._all[kind]
-        return self.problem.price(kind, size) if size else 0
+        return self.source.price(kind, size) if size else 0
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
-        if self.problem.jacobian_kind == "operator":
-            size = size[0], size[0], size[2]
-        return sum(self.price(kind, s) for kind, s in zip(KINDS, size, strict=True))
+        if size not in self._costs:  # it is asked for before every iteration
+            slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
+            sizes = zip(KINDS, (size[0], slope, size[2]), strict=True)
+            self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
+        return self._costs[size]
 
     def gatherer(self, kind):
-        """What gathers batches of a kind: the problem's method."""
-        return self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        """What gathers the batch of a draw: the problem's method, which is given weights where the source has them."""
+        gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
+        return (lambda draw: gather(*draw)) if self.source.weighted else gather
 
     def is_full(self, size):
         """Whether batches of these sizes leave nothing to estimate."""
@@ -160,7 +166,7 @@ class Oracle:
                 return self._draw_all(kind)
             if ahead is None:
                 ahead = self._ahead[kind, size] = Ahead(self, kind, size)
-            draw = self.problem.draw_outer if kind == "outer" else self.problem.draw_inner
+            draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
             ahead[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         self.ifo += ahead.price
@@ -190,7 +196,8 @@ class Oracle:
     def _draw_all(self, kind):
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
-            self._full[side] = Batch(self.gatherer(kind)(None), self.n_components(kind), True)
+            everything = self.problem.outer_batch(None) if kind == "outer" else self.problem.inner_batch(None)
+            self._full[side] = Batch(everything, self.n_components(kind), True)
         batch = self._full[side]
         self.ifo += batch.size
         return batch
@@ -201,26 +208,12 @@ class Oracle:
 
     # evaluating
 
-    def inner(self, x, batch, fresh=False):
-        """g(x, B).
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        batch : Batch
-        fresh : bool, default=False
-            True where no earlier value is added to it, so that its unit may be chosen anew.
-        """
+    def inner(self, x, batch):
+        """g(x, B)."""
         self.n_evaluations["inner"] += batch.size
-        if not self._moving:
-            return self.problem.inner(x, batch.data)
-        if self.log_scale is None:
-            self._express(self._first_unit(x, batch))
-        u = self._scaled.inner(x, batch.data)
-        if fresh and batch.full and self._out_of_range(u):
-            self._express(self.problem.log_scale(x, batch.data))
-            self.n_evaluations["inner"] += batch.size
-            u = self._scaled.inner(x, batch.data)
+        u = self.problem.inner(x, batch.data)
+        if batch.full:
+            self._told = {"x": x, "u": u}
         return u
 
     def jacobian(self, x, batch):
@@ -228,7 +221,10 @@ class Oracle:
         if not batch.size:
             return None
         self.n_evaluations["jacobian"] += batch.size
-        return self._scaled.jacobian(x, batch.data)
+        J = self.problem.jacobian(x, batch.data)
+        if batch.full and self._told:
+            self._told["J"] = J
+        return J
 
     def exact_jacobian(self, x):
         """The constant Jacobian over all components: charged at its first use, then free, after a resumption too."""
@@ -243,91 +239,77 @@ class Oracle:
     def gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         self.n_evaluations["outer"] += batch.size
+        exact = batch.full and self._is_exact(x, u) and self._is_slope(J)
         J = self.exact_jacobian(x) if J is None else J
-        return self._scaled.compositional_gradient(x, u, J, batch.data)
+        F = self.problem.compositional_gradient(x, u, J, batch.data)
+        if exact:
+            self._remember(x, F)
+        return F
 
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
         self.n_evaluations["outer"] += batch.size
-        return self._scaled.outer_gradient(x, u, batch.data)
+        v = self.problem.outer_gradient(x, u, batch.data)
+        if batch.full and self._is_exact(x, u):
+            self._told["v"] = v
+        return v
 
     def chain(self, x, J, v):
         """F = f_x + J.T f_u from v = (f_x, f_u)."""
         f_x, f_u = v
-        F = self._scaled.vjp(self.exact_jacobian(x) if J is None else J, f_u)
-        return F if f_x is None else f_x + F
+        exact = self._told and self._told.get("v") is v and self._told["x"] is x and self._is_slope(J)
+        F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
+        F = F if f_x is None else f_x + F
+        if exact:
+            self._remember(x, F)
+        return F
+
+    # where F is exact: where it was made of nothing but what was evaluated there on all components
+
+    def follow(self, x, x_0, u_0):
+        """u at x by a constant Jacobian, from u_0 at x_0 on all components: exact but for rounding."""
+        u = u_0 + self.exact_jacobian(x) @ (x - x_0)
+        self._told = {"x": x, "u": u}
+        return u
+
+    def _is_exact(self, x, u):
+        return bool(self._told) and self._told["x"] is x and self._told["u"] is u
+
+    def _is_slope(self, J):
+        return J is None or J is self._told.get("J")
+
+    def _remember(self, x, F):
+        self.exact.append((x, F))
+        self._told = {}
 
     def objective(self, x):
         """Phi(x), R included: not charged."""
-        if self.streaming:
-            self.problem.look_at(self._generators.values())
+        self.source.look_at(self._generators.values())
         return self.problem.objective(x)
 
     def reported(self, x):
         """What a record has for x: Phi(x), or what it is a smoothed form of; not charged."""
-        return self.objective(x) if self.streaming else self.problem.reported(x)
+        self.source.look_at(self._generators.values())
+        return self.problem.reported(x)
 
     def value(self, x, u):
         """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
         penalty = self.problem.penalty
-        return float(self._scaled.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
+        return float(self.problem.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
 
-    # the unit of the inner value: a matter of number ranges, so that finding it is not charged
+    # where a run is in its source
 
-    def _first_unit(self, x, batch):
-        """From all components where there is an end to them: a batch may miss the few that make up u."""
-        data = batch.data
-        if not (batch.full or self.streaming) and self.problem.log_scale(x, data) is not None:
-            data = self.problem.inner_batch(None)
-        return self.problem.log_scale(x, data)
-
-    def _express(self, log_scale):
-        """Take u and J in units of exp(log_scale) from now on; None means that they need none."""
-        if log_scale is None:
-            self._moving = False
-        elif math.isfinite(log_scale):
-            self.log_scale, self._scaled = log_scale, self.problem.scaled(log_scale)
-        self._drift = 0.0
-
-    def _out_of_range(self, u):
-        """Log of u, where that is far from 0; else 0."""
-        if not self._moving:
-            return 0.0
-        top = float(u.max())
-        way = math.log(top) if 0 < top < math.inf else 0.0
-        return way if abs(way) > DRIFT[u.dtype] else 0.0
-
-    def note(self, u):
-        """Look at an estimate of u, which `follow_unit` goes by."""
-        if self._moving:
-            self._drift = self._out_of_range(u)
-
-    def forget_unit(self):
-        """Find the unit anew at the next batch of g."""
-        if self._moving:
-            self.log_scale = None
-
-    def follow_unit(self, s):
-        """Between iterations: take the last estimate of u for the unit, where it has left the present one's range."""
-        if self._drift:
-            self._express(self.log_scale + self._drift)
-        if s.log_scale != self.log_scale:
-            s.to_unit(self.log_scale)
-
-    # streams
-
-    def source(self, kind):
+    def place(self, kind):
         """What draws of a kind come from: a generator, or a position in a stream."""
         return self._generators[kind]
 
     def hold(self):
-        """Let a stream keep what a run that goes on from here needs."""
-        self.problem.hold(self._generators.values())
+        """Let the source keep what a run that goes on from here needs."""
+        self.source.hold(self._generators.values())
 
     def lasts(self, ifo):
-        """Whether a stream has components for a step of so many IFO."""
-        kinds = 3 if math.isinf(self.problem.n_outer) else 2  # in batches of one size; an f of one component adds 1
-        return self.problem.lasts(self._generators.values(), ifo // kinds)
+        """Whether the source has components for a step of so many IFO."""
+        return self.source.lasts(self._generators.values(), ifo)
 
     @contextmanager
     def looking_ahead(self):
@@ -343,7 +325,7 @@ class Oracle:
 
         Nothing is copied for the ``last`` one, after which the oracle is not used any more.
         """
-        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged", "log_scale")
+        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
         taken = {name: getattr(self, name) for name in kept}
         if not last:
             taken = copy.deepcopy(taken)
@@ -354,5 +336,3 @@ class Oracle:
         """Take the state of a `snapshot`."""
         self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
         self._ahead = {key: Ahead(self, *key, draws) for key, draws in snapshot["_ahead"].items()}
-        if self.log_scale is not None:
-            self._express(self.log_scale)

@@ -3,13 +3,14 @@
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from sk_stormc.engine.estimates import Estimate, change_of_unit
 from sk_stormc.engine.steps import StepRule
+from sk_stormc.engine.stopping import Stopping
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
@@ -17,7 +18,7 @@ __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "c
 class StopReason:
     """Why a run ended: the values of ``stop_reason``."""
 
-    CONVERGED = "converged"  #: |x~ - x| / eta fell to tol times its first value, or to rounding
+    CONVERGED = "converged"  #: |x~ - x| / eta by full gradients fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
     NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded
@@ -40,11 +41,8 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 
 
 @dataclass
-class MethodState:
+class MethodState(Kept):
     """What every method's state has. Arrays are bound anew, never written into.
-
-    Fields named ``u`` and ``J``, and `Estimate` objects, are rescaled by the loop where the problem's inner value
-    changes its unit; see `CompositionalProblem.log_scale`.
 
     Attributes
     ----------
@@ -57,11 +55,8 @@ class MethodState:
     velocity : tuple of ndarray or None
         The average of earlier directions, where the steps have inertia.
     residual : float or None
-        |x~ - x| / eta where it was last measured, for the stopping rule.
-    at_anchor : bool or None
-        Whether ``residual`` was measured with full gradients; None for a method that never takes them.
-    log_scale : float or None
-        The unit of ``u`` and ``J``, which the loop keeps.
+        |x~ - x| / eta by the method's own F where it was last measured: a hint to the stopping rule, which believes
+        full gradients only.
     """
 
     x: np.ndarray
@@ -69,59 +64,24 @@ class MethodState:
     rule: StepRule | None = None
     velocity: tuple | None = None
     residual: float | None = None
-    at_anchor: bool | None = None
-    log_scale: float | None = None
-
-    def to_unit(self, log_scale):
-        """Express what is known of u and J in the oracle's present unit of the inner value."""
-        factor, known = change_of_unit(self.log_scale, log_scale), {}
-        for name, value in vars(self).items():
-            if factor is not None and name in ("u", "J") and isinstance(value, np.ndarray):
-                setattr(self, name, factor * value)
-            else:
-                setattr(self, name, _in_unit(value, log_scale, known))
-        self.log_scale = log_scale
-
-
-def _in_unit(value, log_scale, known):
-    """A field's value with every `Estimate` in it in this unit; what was one object stays one."""
-    if id(value) in known:
-        return known[id(value)][1]
-    if isinstance(value, Estimate):
-        new = value.in_unit(log_scale)
-    elif isinstance(value, (list, tuple)):
-        new = type(value)(_in_unit(part, log_scale, known) for part in value)
-    elif is_dataclass(value) and not value.__dataclass_params__.frozen:
-        new = copy.copy(value)
-        for part in fields(value):
-            setattr(new, part.name, _in_unit(getattr(value, part.name), log_scale, known))
-    else:
-        return value
-    known[id(value)] = value, new  # the old value is held, or its id might come again
-    return new
 
 
 @dataclass(repr=False)
-class RunState:
+class RunState(Kept):
     """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
 
     method: str
     problem: str = ""  # what it is a run on
     state: MethodState = None
     oracle: dict = None
-    records: list = field(default_factory=list)  # (iteration, ifo, fun)
+    records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
     best_x: np.ndarray = None
     best_fun: float = math.inf
-    milestones: tuple = (None, None)  # x_t at the last two t that are powers of two
+    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t, t the last two powers of two
     next_record: float = 0
     last_checked: int = -1  # the last iteration that the loop took stock of
-    measured: tuple = None  # (iteration, residual) as last compared with tol
-    first_residual: float | None = None  # what tol is relative to
     first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
-    window: tuple = (0.0, 0, None)  # sum and number of residuals, IFO at which the pass ends
-    ask_again: float = 0  # IFO from which a stop by estimates may be confirmed again
-    denied: float | None = None  # what the full gradient said instead, over the first residual
-    confirmed: int = -1  # the iteration at which it agreed
+    stopping: Stopping = field(default_factory=Stopping)  # what is known of whether it has converged
     overflowed: bool = False  # nothing is left to go on from
     start: np.ndarray = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
@@ -132,6 +92,18 @@ class RunState:
     def t(self):
         """Iterations made."""
         return self.t_before + self.state.t
+
+    @property
+    def first_residual(self):
+        """|x~ - x| / eta at x_0 by a full gradient, which tol is relative to; None where none was taken there."""
+        return self.stopping.first
+
+    def copy(self):
+        """The run as it is now, without its oracle: nothing in it changes when the run goes on."""
+        run = copy.copy(self)  # arrays are never written into, so a copy of what is bound anew is enough
+        run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
+        run.records = list(self.records)
+        return run
 
     def __repr__(self):
         return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
@@ -163,7 +135,7 @@ class SolverResult(OptimizeResult):
         The stop reason in words.
     residual : float
         What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
-        was.
+        was. Of a run that has converged it is that of x over that of x_0, both by full gradients.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back.
     state : RunState

@@ -1,22 +1,22 @@
 """One run of a solver on a problem, from its start to its result."""
 
-import copy
 import math
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.guard import begins_again, shortened
-from sk_stormc.engine.loop import Loop, falls_for_ever
+from sk_stormc.engine.ends import warn_of_the_end
+from sk_stormc.engine.interrupts import Interrupts
 from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.records import Records
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
+from sk_stormc.engine.stopping import StoppingRule
+from sk_stormc.engine.uphill import begins_again, look, shortened
 from sk_stormc.utils.validation import as_numbers, seeded
-from sk_stormc.utils.warnings import warn
 
-__all__ = ["run", "warn_if_unconverged"]
+__all__ = ["Loop", "run"]
 
-NOTABLE = 1e-4  # part of the way down by which an end above a recorded value is worth a warning, at the least
-BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
+IN_VAIN = 100  # iterations after which an objective known to have no minimum is left, without a budget of the user's
+KEEP_AT = 16  # iterations after which the clock is looked at
 
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
@@ -26,40 +26,79 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
     -------
     SolverResult
     """
-    seed = 0 if state is not None else seeded(random_state).randint(np.iinfo(np.int32).max)
-    oracle = Oracle(problem, seed)
     # overflow is looked for by value and reported once, with what to change
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            solver.prepare(oracle, None)
+            seed = seeded(random_state).randint(np.iinfo(np.int32).max)
+            oracle = Oracle(problem, seed)
+            oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
-            whole.first_residual = first_residual
+            whole.stopping.first = first_residual
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
-            loop.record(x)
+            loop.reason = loop.records.add(x)
             loop.tell()
-            first = copy.copy(whole)
-            first.records = list(whole.records)
-            loop.saved = first, lambda: Oracle(problem, seed).snapshot()
+            loop.interrupts = Interrupts(loop, oracle, whole.copy(), lambda: _snapshot_at_the_start(problem, seed))
         else:
-            whole = _check_state(solver, problem, state)
-            oracle.restore(whole.oracle)
-            solver.prepare(oracle, whole.state)
+            _check_state(solver, problem, state)
+            oracle, whole = Oracle(problem, 0), state.copy()
+            oracle.restore(state.oracle)
+            oracle.metric = solver.run_metric(oracle, whole.state)
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = StopReason.NON_FINITE if whole.overflowed else None
-            first = copy.copy(whole)
-            first.state, first.records = state.state, list(whole.records)
-            loop.saved = first, lambda: state.oracle
-        if oracle.streaming:
-            oracle.hold()
-        with loop.listening():
+            loop.interrupts = Interrupts(loop, oracle, state.copy(), lambda: state.oracle)
+        oracle.hold()
+        with loop.interrupts.listening():
             try:
                 _iterate(solver, oracle, loop)
             finally:
                 if oracle.streaming and loop.reason is not None:  # if Ctrl-C comes before the result, this is left
                     loop.run.oracle = oracle.snapshot(last=True)
                     problem.state = loop.run
-        return _result(solver, problem, oracle, loop)
+        result = _result(solver, oracle, loop)
+        warn_of_the_end(solver, oracle, result, loop.unlimited)
+    return result
+
+
+# the start
+
+
+def _start_point(problem, oracle, x0):
+    own = problem.initial_point(oracle.rng)
+    x = own if x0 is None else as_numbers("x0", x0, own.dtype)
+    if x.shape != (problem.n_variables,):
+        raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
+    if not np.isfinite(x).all():
+        raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
+    return x if problem.penalty is None else problem.penalty.project(x)
+
+
+def _snapshot_at_the_start(problem, seed):
+    oracle = Oracle(problem, seed)
+    problem.initial_point(oracle.rng)  # the run has drawn one
+    return oracle.snapshot()
+
+
+def _check_state(solver, problem, state):
+    if not isinstance(state, RunState) or state.method != type(solver).__name__:
+        found = getattr(state, "method", type(state).__name__)
+        hint = ": give its state" if isinstance(state, SolverResult) else ""
+        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}{hint}")
+    if state.state.x.shape != (problem.n_variables,):
+        raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
+    if state.problem != problem.description():
+        raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+    if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
+        found = problem.reported(state.best_x)
+        sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
+        if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
+            raise ValueError(
+                f"state must come from a run on the same data: the objective at its best point is {found:.9g} here, "
+                f"and was {state.best_fun:.9g}"
+            )
+
+
+# iterations
 
 
 def _iterate(solver, oracle, loop):
@@ -72,10 +111,10 @@ def _iterate(solver, oracle, loop):
     except KeyboardInterrupt:
         loop.go_back()
     except Exception as error:
-        if oracle.streaming and oracle.problem.broke(error):
+        if oracle.source.broke(error):
             loop.go_back()
         raise
-    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
+    if loop.interrupts.pressed and loop.reason == StopReason.EXHAUSTED:
         loop.reason = StopReason.INTERRUPTED
 
 
@@ -98,147 +137,150 @@ def _begin(solver, oracle, loop):
         solver.iterate(oracle, whole.state, loop)
 
 
-def _start_point(problem, oracle, x0):
-    own = problem.initial_point(oracle.rng)
-    x = own if x0 is None else as_numbers("x0", x0, own.dtype)
-    if x.shape != (problem.n_variables,):
-        raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
-    if not np.isfinite(x).all():
-        raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
-    return x if problem.penalty is None else problem.penalty.project(x)
+class Loop:
+    """What is done between iterations. `take_stock` is called before each; ``reason`` is None while the run goes on.
+
+    Parameters
+    ----------
+    solver : CompositionalSolver
+    oracle : Oracle
+    run : RunState
+    record_every : int or None
+    on_record : callable or None
+    verbose : int
+
+    Attributes
+    ----------
+    rule : StoppingRule
+    records : Records
+    interrupts : Interrupts
+    """
+
+    def __init__(self, solver, oracle, run, record_every=None, on_record=None, verbose=0):
+        problem = oracle.problem
+        self.solver, self.oracle, self.run, self.reason = solver, oracle, run, None
+        self.a_pass = 2 * problem.n_inner + problem.n_outer
+        max_iter = solver.max_iter
+        if max_iter is None and solver.max_ifo is None:
+            max_iter = problem.advice.max_iter
+        self.unlimited = max_iter is None and solver.max_ifo is None
+        self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
+        self.rule = StoppingRule(solver, oracle, run, self)
+        every = record_every or problem.advice.record_every or self.a_pass
+        self.records = Records(self, oracle, every, on_record, verbose)
+        self.interrupts = Interrupts(self, oracle, run, oracle.snapshot)
+        self._longest = 0.0  # residual that is no overflow
+        self._eps = float(np.finfo(run.state.x.dtype).eps)
+
+    def take_stock(self):
+        """Record, measure and count after an iteration; sets ``reason`` where the run is to end."""
+        s, run = self.run.state, self.run
+        if s.t > run.last_checked:
+            run.last_checked = s.t
+            self._look(s)
+        if self.reason is None and self.solver.tol and self.rule.converged(s):
+            self.reason = StopReason.CONVERGED
+        if self.reason is None and self.interrupts.pressed:
+            self.reason = StopReason.INTERRUPTED
+        if self.unlimited:
+            self.max_iter, passes = self.solver.default_budget(self.oracle, s)
+            self.max_ifo = passes * self.a_pass
+            problem = self.oracle.problem
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
+                self.max_iter = IN_VAIN
+        if self.reason is None:
+            if s.t + run.t_before >= self.max_iter:
+                self.reason = StopReason.MAX_ITER
+            elif self.max_ifo < math.inf or self.oracle.streaming:
+                self.reserve(self.solver.cost(self.oracle, s))
+
+    def reserve(self, ifo):
+        """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
+        if self.oracle.ifo + ifo > self.max_ifo:
+            self.reason = StopReason.MAX_IFO
+        elif not self.oracle.lasts(ifo):
+            self.reason = StopReason.EXHAUSTED
+
+    def _look(self, s):
+        """What is done once for each iteration."""
+        run, oracle, t = self.run, self.oracle, s.t
+        if t and s.residual is not None and not s.residual <= self._longest and self._overflows(s.residual):
+            self.reason = StopReason.NON_FINITE
+            return
+        self.rule.watch(s)
+        due = t and oracle.ifo >= run.next_record
+        if due:
+            self.reason = self.records.add(s.x)
+            if oracle.streaming and self.reason is None and look(oracle, run, s.x):
+                self.reason = StopReason.DIVERGED
+        if t & (t - 1) == 0:
+            run.milestones = (run.milestones[1], s.x)
+        if t % KEEP_AT == 0:
+            self.interrupts.keep()
+        if due:
+            self.tell()
+
+    def _overflows(self, residual):
+        """Whether it is NaN, or so long that nothing of the start is left; the first that is not 0 is the measure."""
+        run = self.run
+        run.first_length = run.first_length or residual
+        # a stream may start where its first rows have their minimum
+        self._longest = math.inf if self.oracle.streaming else run.first_length / self._eps
+        return not residual * self._eps <= (math.inf if self.oracle.streaming else run.first_length)
+
+    def tell(self):
+        """Ask the callback, where there is a new record."""
+        self.reason = self.records.tell() or self.reason
+
+    def snapshot(self):
+        """The run as it is now: nothing in it changes when the run goes on."""
+        run = self.run.copy()
+        run.oracle = self.oracle.snapshot()
+        return run
+
+    def n_left(self):
+        """How many records the budgets leave, about."""
+        cost = self.solver.cost(self.oracle, self.run.state)
+        ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
+        return ifo / max(self.records.every, cost)
+
+    def go_back(self):
+        """Return to the run as it was last kept."""
+        self.run = self.rule.run = self.interrupts.go_back()
+        self.reason = StopReason.INTERRUPTED
 
 
-def _check_state(solver, problem, state):
-    if not isinstance(state, RunState) or state.method != type(solver).__name__:
-        found = getattr(state, "method", type(state).__name__)
-        hint = ": give its state" if isinstance(state, SolverResult) else ""
-        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}{hint}")
-    if state.state.x.shape != (problem.n_variables,):
-        raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
-    if state.problem != problem.description():
-        raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
-    if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
-        found = problem.reported(state.best_x)
-        sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
-        if not abs(found - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
-            raise ValueError(
-                f"state must come from a run on the same data: the objective at its best point is {found:.9g} here, "
-                f"and was {state.best_fun:.9g}"
-            )
-    whole = copy.copy(state)  # arrays are never written into, so a copy of what is bound anew is enough
-    whole.state, whole.records = copy.deepcopy(state.state), list(state.records)
-    return whole
+# the result
 
 
-def _result(solver, problem, oracle, loop):
+def _result(solver, oracle, loop):
     whole, reason = loop.run, loop.reason
     whole.oracle = oracle.snapshot(last=True)
-    if oracle.streaming:
-        oracle.hold()
+    oracle.hold()
     records, t = list(whole.records), whole.t  # the last record belongs to this stop, not to the state
     whole.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if whole.overflowed:
         x, fun = whole.best_x, whole.best_fun
         records = [r for r in records if math.isfinite(r[2])]
     else:
-        x = solver.finish(oracle, whole.state) if whole.state.t else whole.state.x
+        if reason == StopReason.CONVERGED:
+            x = whole.stopping.answer
+        else:
+            x = solver.finish(oracle, whole.state) if whole.state.t else whole.state.x
         known = x is whole.state.x and records[-1][0] == t
         fun = records[-1][2] if known else oracle.reported(x)
     if not records or records[-1] != (t, oracle.ifo, fun):
         records.append((t, oracle.ifo, fun))
     iterations, ifo, curve = zip(*records, strict=True)
-    result = SolverResult(
+    return SolverResult(
         x=x,
         fun=fun,
         loss_curve=np.array(curve),
         ifo=np.array(ifo),
         n_evaluations=dict(oracle.n_evaluations),
         **outcome(t, reason),
-        residual=loop.residual(),
+        residual=loop.rule.residual(),
         n_guarded=oracle.n_guarded,
         state=whole,
         record_iterations=np.array(iterations),
     )
-    if reason == StopReason.NON_FINITE:
-        _warn(
-            solver,
-            f"met a value that is not finite at iteration {t}; the best finite iterate (objective {fun:.6g}) is "
-            "kept. Decrease learning_rate, use learning_rate='auto', or rescale the data.",
-        )
-    elif reason == StopReason.DIVERGED:
-        _warn(
-            solver,
-            f"went up on this stream, with shorter steps too: it ends at iteration {t}, and the best point recorded "
-            f"is kept (objective {fun:.6g}). {_for_streams(solver, problem)}",
-        )
-    elif reason in BUDGETS and falls_for_ever(problem, whole, x, fun):
-        _warn(
-            solver,
-            f"stops at {fun:.6g} after {oracle.ifo} IFO, while the objective still falls: it seems unbounded "
-            "below. Add a constraint or a penalty, or more samples than variables.",
-        )
-    else:
-        if oracle.streaming:
-            _warn_if_uphill(solver, problem, result, whole.start)
-        elif t:
-            _warn_if_above(solver, result)
-        if loop.unlimited:
-            warn_if_unconverged(solver, result)
-    return result
-
-
-def _warn_if_above(solver, result):
-    """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
-    start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
-    rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
-    if result.fun > start + rounding:
-        found = f"above the start's, {start:.6g}"
-    elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
-        found = f"above one that it had recorded, {best:.6g}"
-    else:
-        return
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
-    _warn(
-        solver,
-        f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {advice}a smaller learning_rate "
-        "or larger batches.",
-    )
-
-
-def _warn_if_uphill(solver, stream, result, start):
-    """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
-    if result.n_iter and stream.uphill(result.x, start):
-        _warn(
-            solver,
-            f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "
-            f"{stream.objective(start):.6g}. {_for_streams(solver, stream)}",
-        )
-
-
-def _for_streams(solver, stream):
-    """What to change."""
-    advice = "" if type(solver).__name__ == "STORMCompositional" else "solver='storm-c', "
-    return f"Use {advice}a smaller learning_rate or larger batches, or {stream.instead}."
-
-
-def warn_if_unconverged(solver, result):
-    """Warn where the run's budget ended before tol was met.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-    result : SolverResult
-    """
-    if solver.tol == 0 or result.stop_reason not in BUDGETS:
-        return
-    far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
-    name = result.stop_reason if getattr(solver, result.stop_reason) is not None else "max_iter or max_ifo"
-    _warn(
-        solver,
-        f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
-        f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} was asked for. Raise {name} or tol.",
-    )
-
-
-def _warn(solver, message):
-    warn(f"{type(solver).__name__} {message}", ConvergenceWarning)

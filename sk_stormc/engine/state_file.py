@@ -1,190 +1,177 @@
-"""Runs in files: arrays in a npz, everything else as JSON in one of them. Reading one executes none of its content."""
+"""Runs in files: arrays, and JSON that says what they are. Reading a file executes none of its content.
 
+Format 2 is a zip archive, stored and not compressed, which `numpy.load` opens too. Its member "run.json" has the
+format's number, the version that wrote it, dtype and shape of each array, and a tree of what was kept (`state_tree`).
+The members "array_0.npy", ... are the arrays. The archive's comment, its last 64 bytes, is a digest of all the others.
+"""
+
+import hashlib
+import io
 import json
+import math
 import os
-import sys
 import zipfile
-from dataclasses import dataclass, is_dataclass
+from pathlib import Path
 
 import numpy as np
-from scipy import sparse
 
+from sk_stormc.engine.state_tree import DTYPES, Reader, Writer, check_keys
 from sk_stormc.utils.atomic import atomically
+from sk_stormc.utils.kept import in_short
+from sk_stormc.utils.validation import short
 
-__all__ = ["fill", "has_missing", "read", "write"]
+__all__ = ["read", "write"]
 
-FORMAT = 1
-PLAIN = (type(None), bool, int, float, str)
-
-
-@dataclass
-class Missing:
-    """Stands for a callable, which is in no file, until `fill` puts one in its place."""
-
-    name: str
+FORMAT = 2
+DIGEST = 64  # letters
 
 
-def fill(value, like):
-    """Put callables of ``like``, an object of the same shape, where some are missing.
-
-    Raises
-    ------
-    ValueError
-        If ``like`` has none there.
-    """
-    if isinstance(value, Missing):
-        if not callable(like):
-            raise ValueError(f"the solver must have the callable {value.name!r}, as the run in the file had")
-        return like
-    if isinstance(value, tuple):
-        like = like if isinstance(like, tuple) and len(like) == len(value) else [None] * len(value)
-        return tuple(fill(part, other) for part, other in zip(value, like, strict=True))
-    if is_dataclass(value):
-        for name, part in _parts(value).items():
-            object.__setattr__(value, name, fill(part, getattr(like, name, None)))
-    return value
-
-
-def has_missing(value):
-    """Whether callables are missing."""
-    if is_dataclass(value):
-        return isinstance(value, Missing) or any(has_missing(part) for part in _parts(value).values())
-    return isinstance(value, tuple) and any(has_missing(part) for part in value)
-
-
-def _parts(value):
-    """An object's attributes, with slots or without."""
-    return vars(value) if hasattr(value, "__dict__") else {name: getattr(value, name) for name in value.__slots__}
-
-
-def _pack(value, arrays, known):
-    if isinstance(value, PLAIN) and not isinstance(value, np.generic):
-        return value
-    if id(value) in known:  # what was one object stays one
-        return {"known": known[id(value)][0]}
-    if isinstance(value, (np.ndarray, np.generic)):
-        arrays.append(np.asarray(value))
-        node = {"scalar" if isinstance(value, np.generic) else "array": len(arrays) - 1}
-    elif sparse.issparse(value):
-        rows = value.tocsr()
-        parts = [_pack(part, arrays, known) for part in (rows.data, rows.indices, rows.indptr)]
-        node = {"sparse": parts, "shape": list(value.shape)}
-    elif isinstance(value, (list, tuple)):
-        node = {type(value).__name__: [_pack(part, arrays, known) for part in value]}
-    elif isinstance(value, dict):
-        node = {"dict": [[_pack(key, arrays, known), _pack(part, arrays, known)] for key, part in value.items()]}
-    elif isinstance(value, np.random.Generator):
-        node = {"generator": _pack(value.bit_generator.state, arrays, known)}
-    elif isinstance(value, np.random.RandomState):
-        node = {"random_state": _pack(value.get_state(legacy=False), arrays, known)}
-    elif callable(value) and not type(value).__module__.startswith("sk_stormc."):
-        return {"callable": getattr(value, "__qualname__", type(value).__name__)}
-    else:
-        fields = {name: _pack(part, arrays, known) for name, part in _parts(value).items()}
-        node = {"class": [type(value).__module__, type(value).__qualname__], "fields": fields}
-    known[id(value)] = len(known), value  # the value is held, or its id might come again
-    return node | {"number": len(known) - 1}
-
-
-def _unpack(node, arrays, known, modules):
-    def unpack(node):
-        return _unpack(node, arrays, known, modules)
-
-    if isinstance(node, PLAIN):
-        return node
-    if "known" in node:
-        return known[node["known"]]
-    if "callable" in node:
-        return Missing(node["callable"])
-    if "array" in node:
-        value = arrays[node["array"]]
-    elif "scalar" in node:
-        value = arrays[node["scalar"]][()]
-    elif "sparse" in node:
-        value = sparse.csr_array(tuple(unpack(part) for part in node["sparse"]), shape=tuple(node["shape"]))
-    elif "list" in node:
-        value = [unpack(part) for part in node["list"]]
-    elif "tuple" in node:
-        value = tuple(unpack(part) for part in node["tuple"])
-    elif "dict" in node:
-        value = {unpack(key): unpack(part) for key, part in node["dict"]}
-    elif "generator" in node:
-        value = np.random.Generator(_bit_generator(unpack(node["generator"])))
-    elif "random_state" in node:
-        value = np.random.RandomState()
-        value.set_state(unpack(node["random_state"]))
-    else:
-        value = object.__new__(_known_class(*node["class"], modules))
-        for name, part in node["fields"].items():
-            object.__setattr__(value, name, unpack(part))  # some are frozen
-    known[node["number"]] = value
-    return value
-
-
-def _bit_generator(state):
-    kinds = {"PCG64": np.random.PCG64, "MT19937": np.random.MT19937, "Philox": np.random.Philox}
-    if state["bit_generator"] not in kinds:
-        raise ValueError(f"the file must have generators of {sorted(kinds)}, got {state['bit_generator']!r}")
-    generator = kinds[state["bit_generator"]](0)
-    generator.state = state
-    return generator
-
-
-def _known_class(module, name, modules):
-    """A class of this package or of one of the modules, all of which are imported already."""
-    if module.split(".")[0] == "sk_stormc" or module in modules:
-        found = getattr(sys.modules.get(module), name, None)
-        if isinstance(found, type):
-            return found
-    raise ValueError(f"the file must have objects of classes that are imported here, got {module}.{name}")
-
-
-def write(path, head, value):
+def write(path, value):
     """Write a file as a whole or not at all.
 
     Parameters
     ----------
     path : path-like
-    head : dict
-        What `json` can write.
     value : object
-        Numbers, strings, containers, arrays, generators and objects of the classes of states.
+        Numbers, strings, containers, arrays, generators and objects of classes that derive from
+        `sk_stormc.utils.kept.Kept`. Of other callables the name is written.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be in a file.
     """
-    arrays = []
-    tree = _pack(value, arrays, {})
-    text = json.dumps({"format": FORMAT, "head": head, "tree": tree}).encode()
-    arrays = {f"array_{k}": array for k, array in enumerate(arrays)}
+    content = packed(value)
     with atomically(path) as file:
-        np.savez(file, json=np.frombuffer(text, np.uint8), **arrays)
+        file.write(content)
 
 
-def read(path, modules=()):
+def read(path, kind):
     """What `write` has written.
 
     Parameters
     ----------
     path : path-like
-    modules : tuple of str, default=()
-        Whose classes are known besides those of this package: that of the solver.
+    kind : type
+        Of the object that the file must have.
 
     Returns
     -------
-    head : dict
-    value : object
+    object
         With `Missing` where it had callables.
 
     Raises
     ------
     ValueError
-        For a file that is none of these, of a format that is not known, or with objects of other classes.
+        For any file that `write` has not written, or that was changed since, in whatever way.
     """
+    content = Path(path).read_bytes()
     try:
-        with np.load(path, allow_pickle=False) as file:
-            found = json.loads(file["json"].tobytes())
-            arrays = [file[f"array_{k}"] for k in range(len(file.files) - 1)]
-        form = found["format"]
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{os.fspath(path)} must be a file that a Checkpoint wrote: {error}") from error
-    if form != FORMAT:
-        raise ValueError(f"{os.fspath(path)} must have format {FORMAT}, got {form}: another version wrote it")
-    return found["head"], _unpack(found["tree"], arrays, {}, modules)
+        value = unpacked(content)
+        if not isinstance(value, kind):
+            raise ValueError(f"it must have a {kind.__name__}, got {in_short(value)}")
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)} must be a whole file that a Checkpoint wrote: {error}") from error
+    return value
+
+
+def packed(value):
+    """A file's bytes."""
+    from sk_stormc import __version__
+
+    writer = Writer()
+    tree = writer.node(value)
+    arrays = [[a.dtype.str, list(a.shape), _order(a)] for a in writer.arrays]
+    text = json.dumps({"format": FORMAT, "version": __version__, "arrays": arrays, "tree": tree})
+    return archived(text, writer.arrays)
+
+
+def archived(text, arrays):
+    """JSON and arrays as an archive, with its digest."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.comment = b"0" * DIGEST
+        archive.writestr(zipfile.ZipInfo("run.json"), text)
+        for k, array in enumerate(arrays):
+            with archive.open(zipfile.ZipInfo(f"array_{k}.npy"), "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    content = file.getvalue()[:-DIGEST]
+    return content + _digest(content)
+
+
+def unpacked(content):
+    """What a file's bytes say; a ValueError where they are not as `packed` makes them."""
+    if content[-DIGEST:] != _digest(content[:-DIGEST]):
+        if content[30:38] == b"json.npy":
+            raise ValueError("it has format 1, of version 0.2.0, and this version reads format 2: fit anew")
+        raise ValueError("its digest is not that of its content, which is damaged, was changed, or is something else")
+    members = _members(content)
+    found = _parsed(members.pop("run.json", b""))
+    if not isinstance(found, dict) or type(found.get("format")) is not int:
+        raise ValueError("it must have the number of its format")
+    if found["format"] != FORMAT:
+        written = short(found.get("version"))
+        raise ValueError(f"it has format {found['format']}, of version {written}; this version reads format {FORMAT}")
+    check_keys("run.json", found, {"format", "version", "arrays", "tree"})
+    if not isinstance(found["arrays"], list) or set(members) != {f"array_{k}.npy" for k in range(len(found["arrays"]))}:
+        raise ValueError(f"its arrays must be those that run.json lists, got {short(sorted(members))}")
+    arrays = [_array(members[f"array_{k}.npy"], entry) for k, entry in enumerate(found["arrays"])]
+    return Reader(arrays).value(found["tree"])
+
+
+def _digest(content):
+    return hashlib.blake2b(content, digest_size=DIGEST // 2).hexdigest().encode()
+
+
+def _order(array):
+    """ "F" where numpy's format has the columns one behind the other."""
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def _members(content):
+    """By name the bytes of an archive's members, which together are not more than the archive's."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            if len({entry.filename for entry in entries}) < len(entries):
+                raise ValueError("it has two members of one name")
+            if sum(entry.file_size for entry in entries) > len(content):
+                raise ValueError("its members claim to be larger than the file")
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise ValueError("its members must not be compressed")
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except ValueError:
+        raise
+    except Exception as error:  # of a dozen kinds: BadZipFile, struct.error, NotImplementedError, OverflowError, ...
+        raise ValueError(f"it is no zip archive that can be read: {error}") from error
+
+
+def _parsed(text):
+    def pairs(items):
+        found = dict(items)
+        if len(found) < len(items):
+            raise ValueError(f"run.json has a key twice, among {short([key for key, _ in items])}")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except RecursionError:
+        raise ValueError("run.json is nested too deeply") from None
+
+
+def _array(member, entry):
+    """An array as its entry describes it; the header of the member, which is for numpy.load, is skipped."""
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise ValueError(f"an array must be described by dtype, shape and order, got {short(entry)}")
+    dtype, shape, order = entry
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"an array must have one of the dtypes {sorted(DTYPES)}, got {short(dtype)}")
+    if not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        raise ValueError(f"an array must have a shape of integers >= 0, got {short(shape)}")
+    if order not in ("C", "F"):
+        raise ValueError(f"an array must have order 'C' or 'F', got {short(order)}")
+    size = 2 if member[6:7] == b"\1" else 4  # bytes that say how long the header is
+    data = member[8 + size + int.from_bytes(member[8 : 8 + size], "little") :]
+    if member[:6] != b"\x93NUMPY" or len(data) != DTYPES[dtype].itemsize * math.prod(shape):
+        raise ValueError(f"an array of {dtype} must have shape {short(tuple(shape))}, got {len(data)} bytes")
+    return np.ndarray(shape, DTYPES[dtype], data, order=order).copy(order="K")

@@ -1,37 +1,23 @@
-"""How far and which way a method goes along F: steps 5 and 6 of Algorithm 1."""
+"""How far and which way a method goes along F, in parts: steps 5 and 6 of Algorithm 1.
+
+`direction` is the metric and the proximal step, `Inertia` the memory of earlier directions, `Limit` what shortens a
+step. A `StepRule` holds those of a run.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Direction", "StepRule", "direction", "land", "proximal_point"]
+from sk_stormc.core.schedules import at
+from sk_stormc.utils.kept import Kept
 
-
-@dataclass
-class StepRule:
-    """The constants of a run's steps, resolved for its problem.
-
-    Attributes
-    ----------
-    learning_rate : float or callable
-        eta, or a function of the iteration.
-    normalization : {"global", "block"} or None
-        gamma of step 6: one for all x, one for each of the problem's blocks, or 1.
-    precision : float, callable or None
-        epsilon of step 6.
-    inertia : float
-        Weight of the earlier directions in a heavy-ball average; 0 takes each by itself.
-    """
-
-    learning_rate: object
-    normalization: str | None = None
-    precision: object = None
-    inertia: float = 0.0
+__all__ = ["Direction", "Inertia", "Limit", "StepRule", "direction", "proximal_point"]
 
 
 @dataclass(slots=True)
-class Direction:
+class Direction(Kept):
     """Where a step leads: q = (x - x~) / eta.
 
     Attributes
@@ -73,16 +59,71 @@ def direction(problem, metric, x, F, eta):
     return Direction(math.sqrt(square) if square >= 0 else math.nan, q, p, target)
 
 
-def land(problem, metric, x, way, eta, normalization=None, precision=None):
-    """Step 6 of Algorithm 1: x_t + gamma_t (x~ - x_t) with gamma_t = min(eta eps / |x~ - x|, 1/2).
+@dataclass(frozen=True)
+class Limit(Kept):
+    """Step 6 of Algorithm 1: steps are shortened by gamma = min(eta eps / |x~ - x|, 1/2).
 
-    ``normalization`` "global" has one gamma for all x, "block" one for each block; None goes all the way, gamma = 1.
-    ``way`` is a `Direction` found in ``metric``.
+    Parameters
+    ----------
+    precision : float or callable
+        epsilon, or a function of the iteration.
+    by_block : bool, default=False
+        Whether each of the problem's blocks has a gamma of its own; else one serves all x.
     """
-    if normalization is None:
+
+    precision: float | Callable
+    by_block: bool = False
+
+    def land(self, problem, metric, x, way, eta, t):
+        """x + gamma (x~ - x), for a `Direction` found in this metric."""
+        eps = at(self.precision, t)
+        if not self.by_block:
+            return x - (eta * (min(0.5, eps / way.length) if way.length else 0.5)) * way.q
+        lengths = metric.block_lengths(way.q, way.p, problem.n_blocks)
+        gamma = np.minimum(0.5, eps / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
+        return x - eta * (gamma[:, None] * way.q.reshape(problem.n_blocks, -1)).ravel()
+
+
+@dataclass(frozen=True)
+class Inertia(Kept):
+    """A heavy-ball average of the directions.
+
+    Parameters
+    ----------
+    weight : float
+        Of the earlier directions; 0 would take each by itself.
+    """
+
+    weight: float
+
+    def join(self, way, velocity):
+        """The average once ``way`` is in it; ``velocity`` is the (q, p) of the one before, None at first."""
+        q, p = (1 - self.weight) * way.q, (1 - self.weight) * way.p
+        if velocity is not None:
+            q, p = q + self.weight * velocity[0], p + self.weight * velocity[1]
+        return Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
+
+
+@dataclass
+class StepRule(Kept):
+    """What a run's steps are made of, resolved for its problem.
+
+    Attributes
+    ----------
+    learning_rate : float or callable
+        eta, or a function of the iteration.
+    limit : Limit or None
+        None goes all the way to x~.
+    inertia : Inertia or None
+        None takes each direction by itself.
+    """
+
+    learning_rate: float | Callable
+    limit: Limit | None = None
+    inertia: Inertia | None = None
+
+    def land(self, problem, metric, x, way, eta, t):
+        """Where a step along ``way`` ends: x~, or what the limit leaves of the way to it."""
+        if self.limit is not None:
+            return self.limit.land(problem, metric, x, way, eta, t)
         return x - eta * way.q if way.target is None else way.target  # x~ itself: its zeros are exact
-    if normalization == "global":
-        return x - (eta * (min(0.5, precision / way.length) if way.length else 0.5)) * way.q
-    lengths = metric.block_lengths(way.q, way.p, problem.n_blocks)
-    gamma = np.minimum(0.5, precision / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-    return x - eta * (gamma[:, None] * way.q.reshape(problem.n_blocks, -1)).ravel()

@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.fitting.compat import CallbackSupportMixin
-from sk_stormc.fitting.runs import FREE, in_words
+from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
@@ -41,6 +42,8 @@ def milestone(n):
 
 class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
+
+    _free_to_resume = FREE
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.
@@ -100,17 +103,6 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             return self.fit(X, y, **fit_params)
         finally:
             del self._resumed
-
-    def _lasting_parameters(self, solver, free=FREE):
-        """A function that gives what a resumed fit must have in common with this one: parameters in words."""
-        own = {name: value for name, value in vars(self).items() if not (name.startswith("_") or name.endswith("_"))}
-
-        def in_common():
-            theirs = {f"solver__{name}": value for name, value in solver.get_params().items() if name not in FREE}
-            kept = {name: value for name, value in own.items() if name not in (*free, "solver")} | theirs
-            return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in kept.items()}
-
-        return in_common
 
     def _make_solver(self):
         """The solver to run, with all its parameters checked."""
@@ -232,7 +224,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
-            solver.warn_if_unconverged(result)
+            warn_if_unconverged(solver, result)
 
     def _keep(self, solver, result, fit=None):
         """Store a result as fitted attributes, and what `resume` needs; a stream ends with it."""

@@ -1,64 +1,24 @@
-"""One fit: its runs, what callbacks see of them, and what `resume` needs to go on."""
+"""One fit: its runs, what callbacks see of them, and where `resume` goes on. `identity` says which fit it is."""
 
 import copy
 import math
-import zlib
-from dataclasses import dataclass, field
 from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
-from scipy import sparse
 from sklearn import get_config
-from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.state_file import fill, has_missing
+from sk_stormc.engine.oracle import KINDS, Oracle
+from sk_stormc.engine.results import MethodState
+from sk_stormc.engine.state_tree import fill
 from sk_stormc.fitting.compat import open_context, with_callbacks
+from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.streams.mapped import MappedRows
+from sk_stormc.utils.kept import Kept, declared, in_short
 from sk_stormc.utils.validation import seeded
 
-__all__ = ["Fit", "Progress", "with_fit"]
-
-FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # a resumed fit may change
-SAMPLE = 2**14  # numbers of the data by which they are recognised
-
-
-@dataclass
-class Progress:
-    """What a fit has done, and by what it is recognised as the same."""
-
-    estimator: str
-    asked: object  # parameters by name, in words; or a function that makes these, as most fits never need them
-    data: dict
-    random_state: object = None  # as it was when the fit began; an int stays one
-    runs: list = field(default_factory=list)  # the `RunState` of each
-
-    @property
-    def parameters(self):
-        """By name, in words."""
-        if callable(self.asked):
-            self.asked = self.asked()
-        return self.asked
-
-    def __getstate__(self):
-        return vars(self) | {"asked": self.parameters}
-
-    def check(self, other):
-        """Raise where another fit has another estimator, other parameters or other data, and name them."""
-        if self.estimator != other.estimator:
-            raise ValueError(f"the fit to resume must be one of {other.estimator}, got one of {self.estimator}")
-        for name in sorted(self.parameters.keys() | other.parameters.keys()):
-            before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
-            if before != now:
-                raise ValueError(f"{name} must stay {before} for resume, got {now}: other parameters need a new fit")
-        for name in other.data | self.data:
-            before, now = self.data.get(name), other.data.get(name)
-            if before != now:
-                raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
+__all__ = ["Fit", "with_fit"]
 
 
 class Fit:
@@ -87,10 +47,12 @@ class Fit:
         seed = estimator.random_state if self.before is None else self.before.random_state
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
+        data["names of X"] = _get_feature_names(X)
+        before = {} if self.before is None else self.before.data
         self.progress = Progress(
             type(estimator).__name__,
-            estimator._lasting_parameters(solver),
-            {name: fingerprint(value) for name, value in data.items()},
+            parameters_of(estimator, solver),
+            {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
             seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
         )
         if self.before is not None:
@@ -137,7 +99,8 @@ class Fit:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
         else:
             self.rng.randint(np.iinfo(np.int32).max)  # the seed that the run had
-            state = completed(state, solver, problem)
+            if self.before.file is not None:
+                state = completed(state, solver, problem, self.before.file)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
             if result.n_iter > state.state.t:  # what came behind it came too early
@@ -221,50 +184,55 @@ def with_fit(method):
     return fit
 
 
-def completed(state, solver, problem):
-    """A state with its callables: a file has none, and a fresh state of the solver has the same."""
-    if has_missing(state.state):
+def completed(state, solver, problem, file):
+    """A state that was read from a file, with its callables, which a fresh state of the solver has.
+
+    Raises
+    ------
+    ValueError
+        Where the state is of another kind than the fresh one.
+    """
+    oracle = Oracle(problem, 0)
+    fresh = MethodState(problem.initial_point(oracle.rng))
+    if type(state.state) is not MethodState:  # it has more than its start
         with np.errstate(all="ignore"):
-            oracle = Oracle(problem, 0)
-            solver.prepare(oracle, None)
-            fresh = solver.init_state(oracle, problem.initial_point(oracle.rng))
-        state = copy.copy(state)
-        state.state = fill(state.state, fresh)
+            oracle.metric = solver.run_metric(oracle, None)
+            fresh = solver.init_state(oracle, fresh.x)
+    pairs = {"state": fresh, "best_x": fresh.x, "start": fresh.x, "oracle": oracle.snapshot()}
+    for name, like in pairs.items():
+        _check_kind(
+            f"{file} must have a run of {solver!r} on {problem.description()}, got", name, vars(state)[name], like
+        )
+    for key, draws in state.oracle["_ahead"].items():
+        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)):
+            raise ValueError(f"{file} must have draws by kind and size, got {in_short(key)}")
+    state = copy.copy(state)
+    state.state = fill(state.state, fresh)
     return state
 
 
-def in_words(value):
-    """A parameter as a short text that is the same in another process."""
-    if isinstance(value, BaseEstimator):
-        params = {name: in_words(v) for name, v in value.get_params(deep=False).items()}
-        return f"{type(value).__name__}({', '.join(f'{name}={words}' for name, words in params.items())})"
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(in_words(part) for part in value)})"
-    if isinstance(value, np.generic):
-        return repr(value.item())
-    if hasattr(value, "shape"):
-        return fingerprint(value)
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {in_words(part)}' for key, part in value.items())}}}"
-    if callable(value) and hasattr(value, "__qualname__"):
-        return f"{value.__module__}.{value.__qualname__}"
-    return repr(value)
-
-
-def fingerprint(data):
-    """Shape, dtype and a checksum of some rows, spread evenly: a tenth of a millisecond, however large the data."""
-    if data is None:
-        return None
-    data = data if hasattr(data, "shape") else np.asarray(data)
-    if not data.shape:  # one weight for all rows, say
-        return repr(data.item())
-    n, shape = _num_samples(data), data.shape
-    every = max(1, math.ceil(n / max(16, SAMPLE // max(1, math.prod(shape[1:])))))
-    sample, data = np.arange(0, n, every), MappedRows.of(data)  # which reads from its file
-    data = data.tocsr() if sparse.issparse(data) else data
-    rows = data.take(sample) if isinstance(data, MappedRows) else _safe_indexing(data, sample)
-    if sparse.issparse(rows):
-        rows = np.concatenate([rows.indptr, rows.indices, rows.data])
-    rows = np.asarray(rows)
-    content = repr(rows.tolist()).encode() if rows.dtype.hasobject else np.ascontiguousarray(rows).tobytes()
-    return f"{rows.dtype} of shape {tuple(shape)} with checksum {zlib.crc32(content):08x}"
+def _check_kind(message, name, found, like):
+    """Raise a ValueError where something is of another kind than what it should be like, or one of its parts is."""
+    if isinstance(like, np.ndarray):
+        same = isinstance(found, np.ndarray) and (found.dtype, found.ndim) == (like.dtype, like.ndim)
+    elif isinstance(like, Real):
+        same = isinstance(found, Real)
+    else:
+        same = type(found) is type(like)
+    if same and isinstance(like, (dict, tuple)):
+        same = len(found) == len(like) and (isinstance(like, tuple) or found.keys() == like.keys())
+    if not same or (name in ("x", "best_x", "start") and found.shape != like.shape):
+        raise ValueError(f"{message} {name}={in_short(found)}")
+    if isinstance(like, tuple):
+        parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
+    elif isinstance(like, dict):
+        parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
+    elif isinstance(like, Kept):
+        parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
+    else:
+        return
+    for key, (part, other) in parts.items():
+        # of the fields of states, what is None may become something, numbers are as declared, and rates may be slowed
+        compared = part is not None and isinstance(other, (np.ndarray, tuple, Kept)) and not callable(other)
+        if compared or isinstance(like, dict):
+            _check_kind(message, key, part, other)

@@ -68,7 +68,6 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         )
         self.n_outer = 1
         self.scale = 1 / self.risk_aversion
-        self.inner_floor = float(np.finfo(self.returns.dtype).tiny)
 
     def unbounded_below(self):
         """Whether an asset only wins or only loses: the more of it is held or sold short, the better."""

@@ -21,8 +21,8 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
     EVaR(w) = min_t t log mean exp(-<r_i, w> / t) - t log(1 - confidence), convex in x = (w, t). It is the largest mean
     loss over reweightings q of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where
     that allows all weight on one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and
-    t goes to 0: t is kept above the width. The inner value is u = mean exp(-<r_i, w> / t), in a unit that follows the
-    run (see `sk_stormc.problems.LogMeanExpProblem`).
+    t goes to 0: t is kept above the width. The inner value is u = mean exp(-<r_i, w> / t), of any size (see
+    `sk_stormc.problems.LogMeanExpProblem`).
 
     This is what ``PortfolioProblem(returns, risk_measure="evar")`` makes.
 
@@ -86,7 +86,6 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
             metric=metric,
         )
         self.n_outer = 1
-        self.inner_floor = float(np.finfo(self.returns.dtype).tiny)
 
     def lowest_level(self):
         """The width."""
@@ -120,12 +119,12 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
 
     def outer_gradient(self, x, u, batch):
         """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t / u."""
-        level = self._price * (np.log(float(u[0])) + self.shift + self.allowed)
+        level = self._price * (self.log_of(u) + self.allowed)
         return np.append(-self._gain * self.mean, level).astype(x.dtype, copy=False), self._price * x[-1] / u
 
     def outer(self, x, u):
         """f(x, u) = -<mean r, w> + lambda t (log u - log(1 - confidence))."""
-        return self._value(x, np.log(float(u[0])) + self.shift)
+        return self._value(x, self.log_of(u))
 
     def objective(self, x):
         """Phi(x), exact, R included."""

@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from functools import cached_property
 from numbers import Real
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box
+from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents, with_sum_one
 from sk_stormc.portfolio.risk_measures import ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
@@ -111,14 +114,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
-    paper = {
-        "learning_rate": 0.1,
-        "precision": 0.1,
-        "momentum": 0.01,
-        "batch_size": 100,
-        "init_batch_size": 100,
-        "normalization": "global",
-    }
+    advice = Advice(
+        unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
+    )
 
     def __init__(
         self,
@@ -175,9 +173,10 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
         return np.zeros(self.n_variables, dtype=self.returns.dtype)
 
-    def draw_outer(self, rng, shape):
-        """As `draw_inner`: periods are drawn with their weights."""
-        return self.draw_inner(rng, shape)
+    @property
+    def source(self):
+        """Periods drawn with probability proportional to their weights, for g and for f."""
+        return FiniteSource(self.n_inner, self.n_outer, self.weights, self.weights)
 
     def inner_batch(self, draws, weights=None):
         """The batch's mean return, of shape (1, n_assets): all that g needs."""

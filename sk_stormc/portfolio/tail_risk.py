@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,7 +41,6 @@ class TailRiskProblem(PortfolioProblem):
     n_assets : int
     """
 
-    defaults = {"batch_size": None}
     first_width = 1.0  # of the stages of a fit, in deviations of the portfolio's return
     own_width = 0.01  # of a problem by itself
 
@@ -55,7 +55,8 @@ class TailRiskProblem(PortfolioProblem):
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
         check_penalty(penalty, self.n_assets)
         self.confidence, self.of_weights = float(confidence), penalty
-        self.defaults = self.defaults | {"record_every": 16 * (2 * self.n_inner + self.n_outer)}
+        every = 16 * (2 * self.n_inner + self.n_outer)
+        self.advice = replace(self.advice, batch_size=None, record_every=every)
         self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
 
     def _set_width(self, width):
@@ -213,6 +214,9 @@ class OnWeights:
 
     def __repr__(self):
         return f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, lowest={self.lowest:g})"
+
+    def __str__(self):
+        return f"{self.penalty} on the weights of a tail risk"
 
     def check(self, n_variables):
         """Raise a ValueError where the penalty does not fit."""

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, within
+from sk_stormc.core.penalties import Box, Penalty, within
 from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = ["Turnover"]
 
 
-class Turnover:
+class Turnover(Penalty):
     """Cost of trades sum_j cost_j |x_j - previous_j|, between bounds, with an optional budget and l1 norm.
 
     Parameters
@@ -55,30 +55,11 @@ class Turnover:
         self.box.check(n_variables)
 
     def value(self, x):
-        """The cost of the trades, and the l1 norm.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        float
-        """
+        """The cost of the trades, and the l1 norm."""
         return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
 
     def prox(self, x, step):
-        """Soft thresholding about what is held (and about 0, with an l1 norm), clipping, and the budget's multiplier.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        step : float or ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """Soft thresholding about what is held (with an l1 norm about 0 too), clipping, and the budget's multiplier."""
         norm, cost = self.box.alpha * step, self.cost * step
         # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
         first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
@@ -98,14 +79,5 @@ class Turnover:
         return within(self.box, x, step, shrink, bends)
 
     def project(self, x):
-        """The nearest feasible point.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        ndarray of shape (n_variables,)
-        """
+        """The nearest feasible point."""
         return self.box.project(x)

@@ -1,9 +1,12 @@
 """Public names of the problems, which live in the rooms of their applications, and their check."""
 
 from sk_stormc.checks.problem import check_problem
+from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import FiniteSource, Source
+from sk_stormc.core.unit import InUnit
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.portfolio.cvar import CVaRPortfolioProblem
 from sk_stormc.portfolio.entropic import EntropicPortfolioProblem
@@ -13,16 +16,21 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
 
 __all__ = [
+    "Advice",
     "BellmanProblem",
     "CVaRPortfolioProblem",
     "CompositionalProblem",
     "EVaRPortfolioProblem",
     "EntropicPortfolioProblem",
+    "FiniteSource",
     "FiniteSumComposition",
+    "InUnit",
     "LogMeanExpProblem",
     "PortfolioProblem",
     "ProjectedBellmanProblem",
+    "Published",
     "SNEProblem",
+    "Source",
     "StreamingProblem",
     "check_problem",
 ]

@@ -2,6 +2,7 @@
 
 import argparse
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,10 @@ def read_arrays(path):
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
+    except (MemoryError, OverflowError) as error:
+        raise _too_large(path, error) from None
 
 
 def read_array(path):
@@ -50,9 +53,20 @@ def read_array(path):
         found = np.load(path)
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: expected a .npy file of a numpy array ({error})") from error
+    except (MemoryError, OverflowError) as error:
+        raise _too_large(path, error) from None
     if not isinstance(found, np.ndarray):
         raise ValueError(f"{path}: expected a .npy file of a numpy array, found a .npz archive")
     return found
+
+
+def _too_large(path, error):
+    """What to say where memory is lacking: mostly the file's header is wrong, since the file itself is there."""
+    size = path.stat().st_size
+    return ValueError(
+        f"{path}: expected arrays that fit in memory ({error}); the file has {size:,} bytes, so that its header is "
+        "wrong if it says more than they can hold"
+    )
 
 
 def read_frame(path):

@@ -157,7 +157,7 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
     ValueError
         For a budget that does not pay for ten iterations.
     """
-    n, B = problem.n_inner, problem.defaults["batch_size"][0]
+    n, B = problem.n_inner, problem.advice.batch_size[0]
     sampled = n if B is None else B + problem.n_near
     iteration = n + 2 * sampled
     if method in ("sarah-c", "vrsc-pg"):  # a checkpoint after an epoch
@@ -166,7 +166,7 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
     horizon = int((max_ifo - 3 * n) / iteration)
     if horizon < 10:
         raise ValueError(f"--ifo must pay for at least ten iterations, {10 * iteration + 3 * n:.0f}; got {max_ifo}")
-    return replace(problem.defaults["learning_rate"], horizon=horizon)
+    return replace(problem.advice.learning_rate, horizon=horizon)
 
 
 def _run(P, d, name, x0, method, params, seed, max_ifo, show):

@@ -5,7 +5,9 @@ import math
 import numpy as np
 from scipy.linalg import hadamard
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import FiniteSource
 from sk_stormc.theory import ProblemConstants
 
 __all__ = ["FallingValley"]
@@ -15,6 +17,21 @@ BEND = 0.25  # c
 N = 2**20
 KINDS = 32  # of components; the columns of the table are orthogonal to one another and to ones
 WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
+
+
+def bounded(problem):
+    """False: Phi >= 0."""
+    return False
+
+
+class Kinds(FiniteSource):
+    """Draws of the kinds of components: all that matters of an index."""
+
+    def draw_inner(self, rng, shape):
+        """Numbers below KINDS."""
+        return rng.integers(KINDS, size=shape, dtype=np.uint8)
+
+    draw_outer = draw_inner
 
 
 class FallingValley(CompositionalProblem):
@@ -61,6 +78,8 @@ class FallingValley(CompositionalProblem):
 
     n_inner = n_outer = N
     n_variables = SIZE
+    source = Kinds(N, N)
+    advice = Advice(unbounded_below=bounded)
 
     def __init__(self, sigma=0.25, tau=0.25):
         self.sigma, self.tau = sigma, tau
@@ -87,12 +106,6 @@ class FallingValley(CompositionalProblem):
         x[0] = 1.0
         x[1:] += BEND * np.sin(1.0 + self._phases)
         return x
-
-    def draw_inner(self, rng, shape):
-        """Kinds of components: all that matters of an index."""
-        return rng.integers(KINDS, size=shape, dtype=np.uint8)
-
-    draw_outer = draw_inner
 
     def inner_batch(self, draws):
         """The means of s and of s' over a batch: 0 over all components."""
@@ -131,6 +144,3 @@ class FallingValley(CompositionalProblem):
         q = 1 + u * u
         return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
 
-    def unbounded_below(self):
-        """Phi >= 0."""
-        return False

@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
-from sk_stormc.solvers.acc_scgd import AcceleratedSCGD
-from sk_stormc.solvers.asc_pg import ASCPG
+from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
+from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.sarah import SARAHCompositional
@@ -34,7 +34,7 @@ __all__ = [
     "SCVR",
     "SOLVERS",
     "VRSCPG",
-    "AcceleratedSCGD",
+    "AutomaticSTORM",
     "CompositionalSolver",
     "SARAHCompositional",
     "STORMCompositional",
@@ -46,14 +46,14 @@ __all__ = [
 ]
 
 SOLVERS = {
-    "storm-c": STORMCompositional,
+    "storm-c": AutomaticSTORM,
     "storm-c-paper": PaperSTORMCompositional,
     "sarah-c": SARAHCompositional,
     "civr": CIVR,
     "vrsc-pg": VRSCPG,
     "scvr": SCVR,
     "scgd": SCGD,
-    "acc-scgd": AcceleratedSCGD,
+    "acc-scgd": accelerated_scgd,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
     "sketchy-storm": SketchySTORM,
@@ -146,7 +146,7 @@ def minimize(
     verbose : {0, 1}, default=0
         1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
     **solver_params
-        Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``anchor=None``.
+        Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.
 
     Returns
     -------

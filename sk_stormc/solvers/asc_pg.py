@@ -2,7 +2,7 @@
 
 from sk_stormc.solvers.scgd import SCGD
 
-__all__ = ["ASCPG"]
+__all__ = ["ASCPG", "accelerated_scgd"]
 
 
 class ASCPG(SCGD):
@@ -12,22 +12,21 @@ class ASCPG(SCGD):
 
     Parameters
     ----------
-    learning_rate : float, callable or "auto", default="auto"
-        eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-5/9), L a charged probe of the curvature of
-        minibatches, k the iteration.
-    beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-4/9), or 1 where g is taken on all components
-        and the metric is a matrix, such as the inverse Hessian.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value.
+    exponents : tuple of two floats, default=(-5 / 9, -4 / 9)
+        p and q, neither above 0. The default is the paper's for a Phi that need not be convex; for a strongly convex
+        one it has (-1, -4 / 5). Those of accelerated SCGD are (-5 / 7, -4 / 7).
+
+    Notes
+    -----
+    Accelerated SCGD (Wang, Fang & Liu 2017), the solver of the name "acc-scgd", is the same iteration with other
+    exponents, and with a projection where this paper has a proximal step. Its z and y are brought up to date here at
+    the beginning of an iteration, with its beta: the last batch of g that the paper draws would serve no step.
 
     References
     ----------
     Wang, Liu & Fang, "Accelerating Stochastic Composition Optimization", JMLR 18, 2017.
+    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for minimizing compositions of
+    expected-value functions", Mathematical Programming 161, 2017 (arXiv 1411.3803).
 
     Examples
     --------
@@ -39,8 +38,23 @@ class ASCPG(SCGD):
     'max_ifo'
     """
 
-    exponents = (-5 / 9, -4 / 9)
+    def __init__(
+        self,
+        learning_rate="auto",
+        beta="auto",
+        batch_size="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+        exponents=(-5 / 9, -4 / 9),
+    ):
+        super().__init__(learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents)
 
     def query(self, s, beta):
         """Where g is evaluated: the extrapolation of the last two iterates."""
         return (1 - 1 / beta) * s.x_old + (1 / beta) * s.x
+
+
+def accelerated_scgd(*args, **parameters):
+    """`ASCPG` with the exponents of accelerated SCGD: what the name "acc-scgd" makes."""
+    return ASCPG(*args, **{"exponents": (-5 / 7, -4 / 7)} | parameters)

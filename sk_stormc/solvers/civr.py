@@ -1,9 +1,10 @@
 """CIVR: recursive estimates of g, of its Jacobian and of f's gradient, each by itself, and normalised steps."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-from sk_stormc.engine import Estimate, at
-from sk_stormc.engine.estimates import advance_inner, change_of_unit, start_inner
+from sk_stormc.engine import Estimate, Limit, at
+from sk_stormc.engine.estimates import advance_inner, start_inner
 from sk_stormc.engine.steps import direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.utils.validation import check_schedule
@@ -16,11 +17,6 @@ class NestedEstimate(Estimate):
     """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
 
     v: tuple = None
-
-    def in_unit(self, log_scale):
-        """f_u falls where u rises."""
-        new, factor = super().in_unit(log_scale), change_of_unit(self.log_scale, log_scale)
-        return new if factor is None else replace(new, v=(self.v[0], self.v[1] / factor))
 
 
 @dataclass
@@ -45,17 +41,6 @@ class CIVR(SARAHCompositional):
     precision : float, callable, None or "auto", default="auto"
         epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta with a penalty
         or a metric). None takes plain steps, gamma = 1: CIVR without the normalisation.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
-    checkpoint_batch_size : int, None or tuple of three, default=None
-        Batch sizes at a checkpoint.
-    epoch_length : int or "auto", default="auto"
-        Steps between checkpoints. "auto" is n_inner / B_g, as many as draw n_inner components (on a
-        stream, as many as draw those of a checkpoint).
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
 
     Notes
     -----
@@ -89,6 +74,8 @@ class CIVR(SARAHCompositional):
     'converged'
     """
 
+    checks = {"precision": partial(check_schedule, low=0, inclusive=False, words=("auto", None))}
+
     def __init__(
         self,
         learning_rate="auto",
@@ -110,36 +97,30 @@ class CIVR(SARAHCompositional):
         """Of the automatic learning rate: twice SARAH-C's where gamma is at most 1/2."""
         return 0.7 if self.precision is None else 1.4
 
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_schedule("precision", self.precision, low=0, inclusive=False, words=("auto", None))
-
     def init_state(self, oracle, x):
         """The first checkpoint, and epsilon."""
-        s = NestedState(**vars(super().init_state(oracle, x)))
-        precision = self.auto("precision", oracle.problem, "auto")
-        s.follows_checkpoint = isinstance(precision, str)
-        if precision is None:
-            s.rule.normalization = s.rule.precision = None
-        else:
-            s.rule.normalization = oracle.problem.defaults.get("normalization", "global")
-            s.rule.precision = precision if s.follows_checkpoint or callable(precision) else float(precision)
-        return s
+        follows = isinstance(self.auto("precision", oracle.problem, "auto"), str)
+        return NestedState(**vars(super().init_state(oracle, x)), follows_checkpoint=follows)
+
+    def limit(self, problem):
+        """Steps are always shortened, unless ``precision`` is None; the automatic epsilon is not known yet."""
+        precision = self.auto("precision", problem, 1.0)
+        normalization = self.auto("normalization", problem, "global")
+        return None if precision is None else Limit(precision, by_block=normalization == "block")
 
     def step(self, oracle, s):
         """As SARAH-C's; the automatic epsilon is taken anew at a checkpoint."""
         if s.follows_checkpoint and s.since_checkpoint == 0:
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
             length = direction(oracle.problem, metric, s.x, s.now.F, eta).length
-            s.rule = replace(s.rule, precision=length)
+            s.rule = replace(s.rule, limit=replace(s.rule.limit, precision=length))
         super().step(oracle, s)
 
     def refresh(self, oracle, x, size):
         """u, J and v at a checkpoint."""
         u, J = start_inner(oracle, x, size)
         v = oracle.outer_gradient(x, u, oracle.draw("outer", size[2]))
-        return NestedEstimate(x, u, J, oracle.chain(x, J, v), oracle.log_scale, v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def estimate(self, oracle, old, x, size):
         """u, J and v at x, by differences to the previous iterate ``old``."""
@@ -153,10 +134,10 @@ class CIVR(SARAHCompositional):
             v = tuple(
                 None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True)
             )
-        return NestedEstimate(x, u, J, oracle.chain(x, J, v), oracle.log_scale, v)
+        return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def finish(self, oracle, s):
         """x_T; with a penalty x~, which has the exact zeros that a point between two others lacks."""
-        if oracle.problem.penalty is None or s.rule.normalization is None:
+        if oracle.problem.penalty is None or s.rule.limit is None:
             return s.x
         return self.proximal_point(oracle, s, s.now.F)

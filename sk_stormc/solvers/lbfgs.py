@@ -3,6 +3,7 @@
 import contextlib
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -14,6 +15,7 @@ from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 
+LEVEL = {8: 1e-6, 4: 1e-3}  # |F| over its first value where rounding hides how Phi falls, by the bytes of a float
 NO_LIMIT = 10**9  # scipy's own budgets: the loop's count
 FAR, STEEP = 1e4, 30  # bounded objectives of condition below 1e4 do not come there
 
@@ -41,8 +43,6 @@ class LBFGS(CompositionalSolver):
     ----------
     memory : int, default=10
         Number of gradient differences kept (scipy's maxcor).
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
     tol : float, default=1e-4
         Stop when the projected gradient, in the metric's norm, has fallen to tol times its first value.
 
@@ -62,17 +62,13 @@ class LBFGS(CompositionalSolver):
 
     learning_rate = "auto"  # scipy's line search
     batch_size = None
+    checks = {"memory": partial(check_int, low=1)}
 
     def __init__(self, memory=10, max_iter=None, max_ifo=None, tol=1e-4):
         self.memory = memory
         self.max_iter = max_iter
         self.max_ifo = max_ifo
         self.tol = tol
-
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_int("memory", self.memory, low=1)
 
     def needed_to_stream(self):
         """What to set so that the method can run on a stream."""
@@ -84,30 +80,27 @@ class LBFGS(CompositionalSolver):
         penalty = problem.penalty
         if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
             return
-        found = type(penalty).__name__ + (" with a budget" if isinstance(penalty, Box) else "")
         raise ValueError(
-            "solver='lbfgs' takes bounds and an l1 norm, not a budget, the simplex or the cost of trades, "
-            f"got {found}; use 'storm-c'"
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
+            "constraint='long_only' is), no cost of trades and, with a tail risk, no l1 norm; got the penalty "
+            f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
         )
-
-    def prepare(self, oracle, s):
-        """A resumed run repeats the way from its start, in the units of then."""
-        oracle.forget_unit()
 
     def init_state(self, oracle, x):
         """Nothing is evaluated before scipy asks for it."""
-        return LBFGSState(x, x_start=x, at_anchor=True)
+        return LBFGSState(x, x_start=x)
 
     def cost(self, oracle, s):
         """At least one evaluation: a pass."""
         return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
 
-    def step(self, oracle, s):
-        """Not called: `iterate` hands the loop to scipy."""
-        raise NotImplementedError
+    def length(self, oracle, s, x, F):
+        """Of the projected gradient, in scipy's variables."""
+        return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
 
     def iterate(self, oracle, s, loop):
         """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
+        self.variables = _Variables(oracle.problem, oracle.metric.root())
         loop.take_stock()
         if loop.reason is not None:
             return
@@ -125,8 +118,8 @@ class LBFGS(CompositionalSolver):
             )
         if loop.reason is None:  # scipy finds no step that lowers the objective any further: mostly, at rounding
             s.residual = run.length
-            at_rest = run.length <= 1e-3 * run.first_length or loop.at_rest(s)
-            loop.reason = StopReason.CONVERGED if at_rest else StopReason.MAX_IFO
+            level = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
+            loop.reason = StopReason.CONVERGED if level or loop.rule.at_rest(s) else StopReason.MAX_IFO
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 
@@ -136,7 +129,7 @@ class _ScipyRun:
 
     def __init__(self, solver, oracle, s, loop):
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
-        self.variables = _Variables(oracle.problem, oracle.metric.root())
+        self.variables = solver.variables
         self.z_start = self.variables.to_z(s.x_start)
         self.length = self.first_length = (
             math.nan

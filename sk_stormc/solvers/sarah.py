@@ -1,6 +1,7 @@
 """SARAH-Compositional: recursive differences to the previous iterate, between checkpoints."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, start
 from sk_stormc.utils.validation import check_batch_size, check_int
@@ -18,7 +19,6 @@ class EpochState(MethodState):
     batch_size: tuple = None
     checkpoint_batch_size: tuple = None
     epoch_length: int = None
-    full: bool = True  # checkpoints hold all components
 
 
 class SARAHCompositional(CompositionalSolver):
@@ -30,17 +30,11 @@ class SARAHCompositional(CompositionalSolver):
 
     Parameters
     ----------
-    learning_rate : float, callable or "auto", default="auto"
-        eta. "auto" is 0.7 / L, L a charged probe of the curvature of minibatches.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
     checkpoint_batch_size : int, None or tuple of three, default=None
         Batch sizes at a checkpoint.
     epoch_length : int or "auto", default="auto"
         Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components (on a
         stream, as many as draw those of a checkpoint).
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
 
@@ -59,6 +53,10 @@ class SARAHCompositional(CompositionalSolver):
     'converged'
     """
 
+    checks = {
+        "checkpoint_batch_size": check_batch_size,
+        "epoch_length": partial(check_int, low=1, words=("auto",)),
+    }
     factor = 0.7  # of the automatic learning rate
 
     def __init__(
@@ -79,12 +77,6 @@ class SARAHCompositional(CompositionalSolver):
         self.max_ifo = max_ifo
         self.tol = tol
 
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_batch_size("checkpoint_batch_size", self.checkpoint_batch_size)
-        check_int("epoch_length", self.epoch_length, low=1, words=("auto",))
-
     def needed_to_stream(self):
         """What to set so that the method can run on a stream."""
         return "checkpoint_batch_size to a number" if self.checkpoint_batch_size is None else ""
@@ -103,7 +95,6 @@ class SARAHCompositional(CompositionalSolver):
             batch_size=size,
             checkpoint_batch_size=large,
             epoch_length=self.auto("epoch_length", oracle.problem, -(-n // (size[0] or n))),
-            full=oracle.is_full(large),
         )
 
     def cost(self, oracle, s):
@@ -113,7 +104,6 @@ class SARAHCompositional(CompositionalSolver):
 
     def step(self, oracle, s):
         """A step, then the estimates at the new point."""
-        s.at_anchor = s.since_checkpoint == 0 if s.full else None
         x = self.move(oracle, s, s.now.F)
         if s.since_checkpoint == s.epoch_length:
             s.now = s.checkpoint = self.refresh(oracle, x, s.checkpoint_batch_size)

@@ -1,22 +1,36 @@
 """SCGD: a moving average of the inner value."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from sk_stormc.core.metrics import Matrix
 from sk_stormc.core.schedules import Power
+from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
-from sk_stormc.utils.validation import check_schedule
+from sk_stormc.utils.validation import check_number, check_schedule
 
 __all__ = ["SCGD"]
+
+
+def check_exponents(name, value):
+    """Two numbers <= 0."""
+    try:
+        p, q = value
+        check_number(name, p, high=0)
+        check_number(name, q, high=0)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}"
+        ) from None
 
 
 @dataclass
 class AverageState(MethodState):
     """The moving average u of the inner value, and the method's constants."""
 
-    u: np.ndarray = None
+    u: np.ndarray | InUnit = None
     x_old: np.ndarray = None
     beta: object = None
     batch_size: tuple = None
@@ -31,17 +45,13 @@ class SCGD(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta (the paper's alpha). "auto" is 0.7 / L (k + 1)^(-3/4), L a charged probe of the curvature of
-        minibatches, k the iteration.
+        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, L a charged probe of the curvature of minibatches.
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^(-1/2), or 1 where g is taken on all components
-        and the metric is a matrix, such as the inverse Hessian.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when the average of |x~ - x| / eta over a pass has fallen to tol times its first value.
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 where g is taken on all components and the metric
+        is a matrix, such as the inverse Hessian.
+    exponents : tuple of two floats, default=(-3 / 4, -1 / 2)
+        p and q, neither above 0. The default is the paper's for a Phi that need not be convex; for a strongly convex
+        one it has (-1, -2 / 3).
 
     References
     ----------
@@ -58,10 +68,20 @@ class SCGD(CompositionalSolver):
     'max_ifo'
     """
 
-    exponents = (-3 / 4, -1 / 2)  # of learning_rate and beta
+    checks = {
+        "beta": partial(check_schedule, low=0, high=1, inclusive=False, words=("auto",)),
+        "exponents": check_exponents,
+    }
 
     def __init__(
-        self, learning_rate="auto", beta="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4
+        self,
+        learning_rate="auto",
+        beta="auto",
+        batch_size="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+        exponents=(-3 / 4, -1 / 2),
     ):
         self.learning_rate = learning_rate
         self.beta = beta
@@ -69,23 +89,19 @@ class SCGD(CompositionalSolver):
         self.max_iter = max_iter
         self.max_ifo = max_ifo
         self.tol = tol
-
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_schedule("beta", self.beta, low=0, high=1, inclusive=False, words=("auto",))
+        self.exponents = exponents
 
     def init_state(self, oracle, x):
         """The constants; no batch is drawn but the probe's."""
         size = self.sizes("batch_size", oracle, rule=16)
-        rate, beta = self.exponents
+        p, q = self.exponents
         # steps in the inverse Hessian are too long for a u that lags behind x, and an average of exact values only lags
         prompt = size[0] is None and isinstance(oracle.metric, Matrix)
         return AverageState(
             x,
             x_old=x,
-            rule=self.step_rule(oracle, x, size, 0.7, lambda eta: Power(eta, rate)),
-            beta=self.auto("beta", oracle.problem, 1.0 if prompt else Power(1.0, beta)),
+            rule=self.step_rule(oracle, x, size, 0.7, lambda eta: Power(eta, p)),
+            beta=self.auto("beta", oracle.problem, 1.0 if prompt else Power(1.0, q)),
             batch_size=size,
         )
 

@@ -13,30 +13,13 @@ class SCVR(VRSCPG):
     between, u = u^ + g(x, B) - g(x^, B) and F = F^ + dg(x, B')^T grad f(u, B'') - dg(x^, B')^T grad f(u^, B'').
     Only u is corrected by itself; a minibatch Jacobian enters F as it is, at both points.
 
-    Parameters
-    ----------
-    learning_rate : float, callable or "auto", default="auto"
-        eta (the paper's gamma). "auto" is 0.7 / L, L a charged probe of the curvature of minibatches.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        (B_g, B_dg, B_f); None means all components. "auto" is all for up to 1024 components, else 16. The paper has
-        B_g = A and B_dg = B_f = 1.
-    checkpoint_batch_size : int, None or tuple of three, default=None
-        Batch sizes at a checkpoint; the paper takes all components.
-    epoch_length : int or "auto", default="auto"
-        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components (on a
-        stream, as many as draw those of a checkpoint).
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes.
-    tol : float, default=1e-4
-        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
-
     Notes
     -----
     The paper's second algorithm, Compositional-SVRG-2, estimates the Jacobian as u, J = J^ + dg(x, B') - dg(x^, B'):
     without a proximal step that is `VRSCPG`, and it is not repeated here. Where the Jacobian is constant and taken
     exactly, or its batches and those of f are full, this method is `VRSCPG` too. As in the other methods with epochs,
     the last iterate of an epoch is the next checkpoint (the paper's analysis draws one of them), and a penalty's
-    proximal step is taken.
+    proximal step is taken. The paper has B_g = A and B_dg = B_f = 1, and all components at a checkpoint.
 
     References
     ----------
@@ -68,4 +51,4 @@ class SCVR(VRSCPG):
         u = guard(oracle, value, None) if u is None else guard(oracle, u + value, old.u)
         J = oracle.jacobian(x, slope)
         new = oracle.gradient(x, u, J, outer)
-        return Estimate(x, u, J, new if full else F + new, oracle.log_scale)
+        return Estimate(x, u, J, new if full else F + new)

@@ -2,28 +2,30 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine.estimates import guard
-from sk_stormc.solvers.storm import STORMCompositional, StormState, exact_slope
+from sk_stormc.solvers.anchored import exact_slope
+from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.validation import check_int
 
 __all__ = ["SketchySTORM"]
 
 
 @dataclass
-class SketchyState(StormState):
+class SketchyState(AnchoredState):
     """The anchored rule's state, and the metric of its steps."""
 
     metric: object = None
 
 
-class SketchySTORM(STORMCompositional):
+class SketchySTORM(AutomaticSTORM):
     """STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule of ``STORMCompositional(anchor="auto")`` with steps in another metric, which is not in the paper: P^-1 with
+    The rule of `AutomaticSTORM` with steps in another metric, which is not in the paper: P^-1 with
     P = U (Lambda + rho) U^T + 2 rho (I - U U^T), where U Lambda U^T is the Nystrom approximation
     (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random orthonormal basis of r
     directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the minibatch's gradient, in the
@@ -38,16 +40,10 @@ class SketchySTORM(STORMCompositional):
         eta, in the preconditioned metric: near the minimum of a quadratic, 1 is about a Newton step. "auto" is
         0.25 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
         minibatches in that metric.
-    batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f), as for `STORMCompositional`.
     rank : int, default=10
         r. Not more than the number of variables are used.
     sketch_batch_size : int, default=256
         Components in the minibatch of the sketch; all where batches are full.
-    max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes, with full batches and automatic anchors 10,000 iterations.
-    tol : float, default=1e-4
-        Stop when |x~ - x| / eta, in the metric, has fallen to tol times its first value at an anchor.
 
     References
     ----------
@@ -66,11 +62,8 @@ class SketchySTORM(STORMCompositional):
     'converged'
     """
 
-    # the anchored rule's, not to be set
-    anchor = "auto"
-    precision = momentum = "auto"
-    init_batch_size = normalization = None
-    output = "last"
+    instead = "solver='storm-c'"
+    checks = {"rank": partial(check_int, low=1), "sketch_batch_size": partial(check_int, low=1)}
 
     def __init__(
         self,
@@ -90,16 +83,10 @@ class SketchySTORM(STORMCompositional):
         self.max_ifo = max_ifo
         self.tol = tol
 
-    def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
-        super().validate()
-        check_int("rank", self.rank, low=1)
-        check_int("sketch_batch_size", self.sketch_batch_size, low=1)
-
     def accept(self, problem):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
-        if problem.jacobian_kind == "operator" or problem.defaults.get("normalization") is not None:
+        if problem.jacobian_kind == "operator" or problem.advice.normalization is not None:
             raise ValueError(
                 "solver='sketchy-storm' is for problems that plain steps between anchors solve, got "
                 f"{type(problem).__name__}, whose Jacobian cannot be combined or whose steps must be limited; "
@@ -110,10 +97,10 @@ class SketchySTORM(STORMCompositional):
         """What to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
-    def prepare(self, oracle, s):
-        """Take the state's metric, which a resumed run has not sketched itself."""
-        if isinstance(s, SketchyState) and s.metric is not None:  # a run may have ended at x_0
-            oracle.metric = s.metric
+    def run_metric(self, oracle, s):
+        """The state's, which a resumed run has not sketched itself."""
+        sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended at x_0
+        return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
         """The sketch, then the anchored rule's start in its metric."""

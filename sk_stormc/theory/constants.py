@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import source_of
 from sk_stormc.theory.parameters import ProblemConstants
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, check_number, seeded
@@ -79,14 +80,14 @@ def estimate_constants(
     if x0.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x0.shape}")
     rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
-    norm, d = np.linalg.norm, problem.n_variables
+    norm, d, source = np.linalg.norm, problem.n_variables, source_of(problem)
 
     def ball():
         z = rng.standard_normal((n_samples, d))
         return x0 + radius * rng.random((n_samples, 1)) ** (1 / d) * z / norm(z, axis=1, keepdims=True)
 
     def batches():
-        inner, outer = problem.draw_inner(rng, (n_samples, 1)), problem.draw_outer(rng, (n_samples, 1))
+        inner, outer = source.draw_inner(rng, (n_samples, 1)), source.draw_outer(rng, (n_samples, 1))
         return [(problem.inner_batch(j), problem.outer_batch(i)) for j, i in zip(inner, outer, strict=True)]
 
     def outer(x, u, batch):

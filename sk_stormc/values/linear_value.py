@@ -28,14 +28,7 @@ class LinearValue(CompositionalProblem):
         self.gamma, self.alpha, self.n_variables = float(gamma), np.broadcast_to(alpha, d), d
         self._automatic, self._metric = metric == "auto", None
         self.weights = normalized_weights(sample_weight, n)
-        self._cumulative = None if sample_weight is None else np.cumsum(self.weights)
-
-    def _draw_weighted(self, rng, shape):
-        """Numbers of states or transitions, with probability proportional to their weights."""
-        if self._cumulative is None:
-            return rng.integers(len(self.weights), size=shape)
-        found = np.searchsorted(self._cumulative, rng.random(shape) * self._cumulative[-1], side="right")
-        return np.minimum(found, np.flatnonzero(self.weights)[-1])
+        self._drawn_by = None if sample_weight is None else self.weights
 
     @property
     def metric(self):

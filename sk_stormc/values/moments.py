@@ -7,7 +7,9 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from sk_stormc.core.metrics import Metric
-from sk_stormc.streams.problem import Position, StreamingProblem
+from sk_stormc.streams.problem import StreamingProblem
+from sk_stormc.streams.rows import Position
+from sk_stormc.streams.source import StreamSource
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.problem import ProjectedBellmanProblem
 
@@ -184,7 +186,7 @@ class Following(Metric):
 
     def at(self, x, t):
         """The `Moments`."""
-        return self.oracle.problem.moments_at(self.oracle.source("inner"))
+        return self.oracle.source.moments_at(self.oracle.place("inner"))
 
 
 @dataclass
@@ -192,6 +194,61 @@ class MomentsSoFar(Position):
     """A position in a stream of transitions, and the moments of all up to there."""
 
     moments: Moments | None = None
+
+
+class TransitionSource(StreamSource):
+    """Transitions in order; a draw is the moments of all up to there."""
+
+    cumulative = True
+
+    def __init__(self, batches, make, window):
+        super().__init__(batches, make, window)
+        self.operator = self.one_outer = True
+        self._sampled = True, False, False
+        self._now = self._opening = None  # moments: where a run is, and of the first window
+
+    def open(self, generators):
+        """Positions; only that of g is used."""
+        return [MomentsSoFar(0) for _ in generators]
+
+    def draw_inner(self, position, shape):
+        """The moments of all transitions up to the next ones, once."""
+        draws = position.take(shape)
+        self.require(draws[0])
+        stop = int(draws[-1, -1]) + 1
+        found = self.moments_at(position)
+        if stop > found.n:
+            found = self._plus(found, found.n, stop)
+        position.moments = found
+        return [found]
+
+    def moments_at(self, position):
+        """Those of a position; of the first window, where nothing was drawn."""
+        if position.moments is not None:
+            return position.moments
+        if self._opening is None:
+            start = Moments.none(self._make.gamma, self._make.alpha)
+            self._opening = self._plus(start, 0, min(self.window, self.rows.stop))
+        return self._opening
+
+    @property
+    def moments(self):
+        """Those of all transitions so far."""
+        return self._now if self._now is not None else self.moments_at(MomentsSoFar(0))
+
+    def _plus(self, moments, start, stop):
+        Z, next_Z, y, weights = self.rows.between(start, stop)
+        return moments.plus(Z, Z - self._make.gamma * next_Z, y, weights)
+
+    def look_at(self, positions):
+        """Take the objective from where a run is."""
+        super().look_at(positions)
+        self._now = self.moments_at(next(iter(positions)))
+
+    def uphill(self, x, start):
+        """Whether the objective is twice that of the start, and above rounding."""
+        value, nothing = self.moments.value, np.zeros_like(x)
+        return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
 
 
 class TransitionStream(StreamingProblem):
@@ -223,40 +280,14 @@ class TransitionStream(StreamingProblem):
     """
 
     def __init__(self, batches, window, gamma, alpha):
-        self._gamma, self._alpha, self._moments, self._opening = gamma, alpha, None, None
+        self._gamma, self._alpha = gamma, alpha
         super().__init__(batches, TransitionRows(gamma, alpha), window=window)
-        self.jacobian_kind, self.n_outer, self._sampled = "operator", 1, (True, False, False)
+        self.jacobian_kind, self.n_outer = "operator", 1
         self.metric = Following()
-        self.defaults |= {"momentum": 1.0, "batch_size": max(32, self.n_variables // 2)}
+        self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
 
-    def sources(self, generators):
-        """Positions; only that of g is used."""
-        return [MomentsSoFar(0) for _ in generators]
-
-    def draw_inner(self, position, shape):
-        """The moments of all transitions up to the next ones, once."""
-        draws = position.take(shape)
-        self.require(draws[0])
-        stop = int(draws[-1, -1]) + 1
-        found = self.moments_at(position)
-        if stop > found.n:
-            found = self.plus(found, found.n, stop)
-        position.moments = found
-        return [found]
-
-    def moments_at(self, position):
-        """Those of a position; of the first window, where nothing was drawn."""
-        if position.moments is not None:
-            return position.moments
-        if self._opening is None:
-            start = Moments.none(self._gamma, self._alpha)
-            self._opening = self.plus(start, 0, min(self.window, self._rows.stop))
-        return self._opening
-
-    def plus(self, moments, start, stop):
-        """Moments with those of some rows."""
-        Z, next_Z, y, weights = self._rows.between(start, stop)
-        return moments.plus(Z, Z - self._gamma * next_Z, y, weights)
+    def _open(self, batches, problem, window, weighted):
+        return TransitionSource(batches, problem, window)
 
     def inner_batch(self, draws):
         """The moments."""
@@ -282,15 +313,6 @@ class TransitionStream(StreamingProblem):
         """f_x = 2 alpha x and f_u = 2 u."""
         return 2 * self._alpha * x, 2 * u
 
-    def log_scale(self, x, batch):
-        """None."""
-        return None
-
-    def look_at(self, sources):
-        """Take the objective from where a run is."""
-        super().look_at(sources)
-        self._moments = self.moments_at(next(iter(sources)))
-
     def outer(self, x, u):
         """|u|^2 + sum_j alpha_j x_j^2."""
         return float(u @ u + self._alpha @ x**2)
@@ -306,21 +328,17 @@ class TransitionStream(StreamingProblem):
     @property
     def moments(self):
         """Those of all transitions so far."""
-        return self._moments if self._moments is not None else self.moments_at(MomentsSoFar(0))
-
-    def uphill(self, x, start):
-        """Whether the objective is twice that of the start, and above rounding."""
-        value, nothing = self.moments.value, np.zeros(self.n_variables)
-        return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
+        return self.source.moments
 
     def initial_point(self, rng):
         """What the first transitions say."""
-        return self.moments_at(MomentsSoFar(0)).settled(np.zeros(self.n_variables))
+        return self.source.moments_at(MomentsSoFar(0)).settled(np.zeros(self.n_variables))
 
     def noise(self, x):
         """Root mean square of the TD errors over the last transitions."""
-        start, stop = max(self._rows.start, self._rows.used - self.window), max(self._rows.used, 1)
-        Z, next_Z, y, weights = self._rows.between(start, stop)
+        rows = self.source.rows
+        start, stop = max(rows.start, rows.used - self.window), max(rows.used, 1)
+        Z, next_Z, y, weights = rows.between(start, stop)
         error = (Z - self._gamma * next_Z) @ x - y
         return float(np.sqrt(np.average(error**2, weights=weights)))
 

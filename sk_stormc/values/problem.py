@@ -5,6 +5,8 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.core.advice import Advice, Published
+from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
 from sk_stormc.values.linear_value import LinearValue
@@ -12,6 +14,22 @@ from sk_stormc.values.markov import check_features, check_model, dense, scale_ro
 from sk_stormc.values.noise import expected_smoothness
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
+
+
+class Successors(FiniteSource):
+    """An independent successor for every state, of the model of a `BellmanProblem`."""
+
+    def __init__(self, problem, outer_weights):
+        super().__init__(problem.n_inner, problem.n_outer, outer_weights=outer_weights)
+        self.problem = problem
+
+    def draw_inner(self, rng, shape):
+        """Entries of P, of shape (*shape, n_states)."""
+        n = self.n_outer
+        drawn = np.empty((*shape, n), np.int32 if self.problem.entry_rewards.size < 2**31 else np.int64)
+        for batch in drawn:
+            batch[:] = self.problem.entries_of(np.arange(n), rng.random(batch.shape))
+        return drawn
 
 
 class BellmanProblem(LinearValue):
@@ -68,15 +86,7 @@ class BellmanProblem(LinearValue):
     """
 
     # a full batch costs no more than a few draws of a successor for every state, and none where P is sparse
-    defaults = {"batch_size": None}
-    paper = {
-        "learning_rate": 0.1,
-        "precision": 0.1,
-        "momentum": 0.1,
-        "batch_size": (20, 20, 1),
-        "init_batch_size": (100, 100, 1),
-        "normalization": "global",
-    }
+    advice = Advice(batch_size=None, published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)))
 
     def __init__(
         self,
@@ -116,15 +126,12 @@ class BellmanProblem(LinearValue):
 
     # draws
 
-    def draw_inner(self, rng, shape):
-        """Entries of P: of shape (*shape, n_states), one for each state's successor; with "column", indices j."""
+    @property
+    def source(self):
+        """States by their weights for f; for g a successor of every state, or with "column" indices j."""
         if self.sampling == "column":
-            return rng.integers(self.n_inner, size=shape)
-        drawn = np.empty((*shape, self.n_outer), np.int32 if self._data.size < 2**31 else np.int64)
-        states = np.arange(self.n_outer)
-        for batch in drawn:
-            batch[:] = self.entries_of(states, rng.random(batch.shape))
-        return drawn
+            return FiniteSource(self.n_inner, self.n_outer, outer_weights=self._drawn_by)
+        return Successors(self, self._drawn_by)
 
     def entries_of(self, states, uniform):
         """A transition for each of the states: entries of P by inversion of uniform numbers.
@@ -177,10 +184,6 @@ class BellmanProblem(LinearValue):
         ndarray of int
         """
         return entries % self.transition_matrix.shape[1] if self._columns is None else self._columns.take(entries)
-
-    def draw_outer(self, rng, shape):
-        """States, with probability proportional to their weights."""
-        return self._draw_weighted(rng, shape)
 
     def inner_batch(self, draws):
         """(rewards, M): the estimate of E[r | s], and of P as entries (n_draws, n_states) or factors of its columns."""
@@ -343,9 +346,10 @@ class ProjectedBellmanProblem(LinearValue):
         weighted = scale_rows(self.weights, self.features)
         return dense(weighted.T @ self._difference), weighted.T @ self.rewards
 
-    def draw_inner(self, rng, shape):
+    @property
+    def source(self):
         """Transitions, with probability proportional to their weights."""
-        return self._draw_weighted(rng, shape)
+        return FiniteSource(self.n_inner, 1, self._drawn_by)
 
     def inner_batch(self, draws, weights=None):
         """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.
@@ -394,5 +398,7 @@ class ProjectedBellmanProblem(LinearValue):
         return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
 
     def expected_smoothness(self, size, metric):
-        """As the base class has it, from all transitions; 0 above 2000 features."""
+        """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
+
+    advice = Advice(smoothness=expected_smoothness)

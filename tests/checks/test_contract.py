@@ -192,7 +192,7 @@ def test_pair(name, label, solver, batch_size):
     if refusal(method, problem) is None:
         check_solver(method, problem)
     else:
-        special = problem.jacobian_kind == "operator" or problem.defaults.get("normalization") is not None
+        special = problem.jacobian_kind == "operator" or problem.advice.normalization is not None
         expected = label in MAY_BE_REFUSED or (solver in PLAIN_STEPS and special)
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
 
@@ -353,6 +353,24 @@ class MakesItsOwnBatch(Breach):
         oracle.gradient(s.x, s.u, None, batch)
 
 
+class SaysItIsThere(Breach):
+    def breach(self, oracle, s):
+        s.residual *= 1e-6
+
+
+class SaysItIsExact(Breach):
+    def breach(self, oracle, s):
+        s.at_anchor = True
+
+
+class EndsByItself(Breach):
+    def iterate(self, oracle, s, loop):
+        super().iterate(oracle, s, loop)
+        if self.tol:
+            s.x = loop.run.stopping.answer = loop.run.start
+            loop.reason = "converged"
+
+
 class IsWide(Breach):
     def breach(self, oracle, s):
         s.x = s.x + np.zeros(s.x.size)
@@ -386,6 +404,9 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (Overflows, None, "must stay finite"),
         (AsksNobody, None, "every iteration must be offered"),
         (LeavesTheBox, BOXED, "off the penalty's domain"),
+        (SaysItIsThere, None, "s.residual must be about .* the gradient on all data says"),
+        (SaysItIsExact, None, "s.at_anchor says that F is exact where the oracle has not evaluated it"),
+        (EndsByItself, None, "must not end as 'converged' at 1 of its first gradient"),
         (IsWide, SINGLE, "the state must keep the float32 of x, got float64"),
     ],
 )

@@ -10,10 +10,10 @@ import pytest
 from matplotlib import image
 
 from sk_stormc import (
+    AutomaticSTORM,
     BellmanValueEstimator,
     CompositionalPortfolio,
     SNEEmbedding,
-    STORMCompositional,
     compare_solvers,
     minimize,
 )
@@ -132,10 +132,10 @@ def test_the_same_seed_gives_the_same_numbers():
 
 
 def test_labels_instances_and_parameters():
-    solvers = ["lbfgs", STORMCompositional(tol=1e-3), ("tight", STORMCompositional(tol=1e-9)), ("named", "scgd")]
+    solvers = ["lbfgs", AutomaticSTORM(tol=1e-3), ("tight", AutomaticSTORM(tol=1e-9)), ("named", "scgd")]
     found = compare_solvers(PROBLEM, solvers, n_seeds=1, max_ifo=40_000, random_state=0)
-    assert list(found.runs) == ["lbfgs", "STORMCompositional(tol=0.001)", "tight", "named"]
-    assert found.runs["tight"][0].fun <= found.runs["STORMCompositional(tol=0.001)"][0].fun
+    assert list(found.runs) == ["lbfgs", "AutomaticSTORM(tol=0.001)", "tight", "named"]
+    assert found.runs["tight"][0].fun <= found.runs["AutomaticSTORM(tol=0.001)"][0].fun
     assert solvers[1].max_ifo is None  # the user's own is left alone
     loose = compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, tol=0.1, random_state=0, x0=np.ones(4))
     assert loose.start == PROBLEM.objective(np.ones(4))

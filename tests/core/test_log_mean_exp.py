@@ -1,4 +1,4 @@
-"""Tests of problems that are the log of a mean of exponentials: exact for exponents of any size, in any unit of u."""
+"""Tests of problems that are the log of a mean of exponentials: exact for exponents of any size."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize
 from scipy.special import logsumexp
 
-from sk_stormc.core import log_mean_exp as module
+from sk_stormc.core.unit import InUnit
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import (
     EntropicPortfolioProblem,
@@ -29,12 +29,11 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 class RobustRegression(LogMeanExpProblem):
-    """tau log sum_j w_j exp((<a_j, x> - b_j)^2 / tau)."""
+    """tau log sum_j w_j exp((<a_j, x> - b_j)^2 / tau + more)."""
 
-    def __init__(self, A, b, tau, weights=None):
-        self.A, self.b, self.scale, self.weights = A, b, tau, weights
+    def __init__(self, A, b, tau, weights=None, more=0.0):
+        self.A, self.b, self.scale, self.weights, self.more = A, b, tau, weights, more
         self.n_inner, self.n_variables = A.shape
-        self.inner_floor = float(np.finfo(A.dtype).tiny)
 
     def initial_point(self, rng):
         return np.zeros(self.n_variables, self.A.dtype)
@@ -44,18 +43,18 @@ class RobustRegression(LogMeanExpProblem):
 
     def exponents(self, x, rows):
         A, b = rows
-        return (A @ x - b) ** 2 / self.scale
+        return (A @ x - b) ** 2 / self.scale + self.more
 
     def exponent_gradient(self, x, rows, p):
         A, b = rows
         return 2 / self.scale * (p * (A @ x - b)) @ A
 
 
-def regression(tau=2.0, dtype=float, weights=None, n=60):
+def regression(tau=2.0, dtype=float, weights=None, n=60, more=0.0):
     rng = np.random.default_rng(3)
     A = rng.normal(size=(n, 3))
     b = A @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=n)
-    return RobustRegression(A.astype(dtype), b.astype(dtype), tau, weights)
+    return RobustRegression(A.astype(dtype), b.astype(dtype), tau, weights, more)
 
 
 def portfolio(size, unit=1.0, dtype=float, weighted=False, n=200, **kwargs):
@@ -83,8 +82,9 @@ def evaluated(problem, x):
     return problem.outer(x, u), problem.compositional_gradient(x, u, J, problem.outer_batch(None))
 
 
-def fitting(problem, x):
-    return problem.scaled(problem.log_scale(x, problem.inner_batch(None)))
+def log_u(problem, x, batch=None):
+    """log u over all components, or on a batch."""
+    return problem.log_of(problem.inner(x, problem.inner_batch(None) if batch is None else batch))
 
 
 # exactness
@@ -104,7 +104,7 @@ def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
         # weights of relative errors up to 2 `rounding`, and the sums' own rounding
         bound = (2 * rounding + 100 * eps) * np.abs(problem.returns).max()
         assert np.abs(problem.gradient(x) - gradient).max() <= bound
-        value, F = evaluated(fitting(problem, x), x)
+        value, F = evaluated(problem, x)
         assert abs(value - Phi) <= (rounding + 10 * eps) / problem.risk_aversion
         assert np.abs(F - gradient).max() <= bound
     assert np.abs(e).max() >= size
@@ -118,61 +118,62 @@ def test_weights_are_repeated_rows(dtype):
     x, eps = np.full(4, 0.25, dtype), float(np.finfo(dtype).eps)
     assert problem.objective(x) == pytest.approx(repeated.objective(x), rel=10 * eps)
     np.testing.assert_allclose(problem.gradient(x), repeated.gradient(x), atol=1e4 * eps)
-    assert problem.log_scale(x, problem.inner_batch(None)) == pytest.approx(
-        repeated.log_scale(x, repeated.inner_batch(None)), rel=10 * eps
-    )
+    assert log_u(problem, x) == pytest.approx(log_u(repeated, x), rel=10 * eps)
 
 
-@pytest.mark.parametrize("dtype, reach", [(np.float64, 500.0), (np.float32, 50.0)])
+@pytest.mark.parametrize("dtype, reach", [(np.float64, 250), (np.float32, 30)])
 @pytest.mark.parametrize("size", [0.1, 1e3, 1e5])
 def test_phi_and_its_gradient_do_not_depend_on_the_unit_of_u(size, dtype, reach):
-    problem, x, eps = portfolio(size, dtype=dtype), np.full(4, 0.25, dtype), np.finfo(dtype).eps
-    near = problem.log_scale(x, problem.inner_batch(None))
-    Phi, F = evaluated(problem.scaled(near), x)
-    for way in np.linspace(-reach, reach, 11):
-        value, gradient = evaluated(problem.scaled(near + way), x)
-        rounding = 4 * eps * (abs(near) + abs(way))
-        assert abs(value - Phi) <= rounding / problem.risk_aversion
-        assert np.abs(gradient - F).max() <= (rounding + 20 * eps) * np.abs(problem.returns).max()
+    problem, x = portfolio(size, dtype=dtype), np.full(4, 0.25, dtype)
+    everything = problem.inner_batch(None)
+    u, J = problem.inner(x, everything), problem.jacobian(x, everything)
+    Phi, F = evaluated(problem, x)
+    for way in range(-reach, reach + 1, reach // 5):
+        other, J_other = (InUnit(np.ldexp(value.array, -way), value.power + way) for value in (u, J))
+        assert problem.outer(x, other) == pytest.approx(Phi, rel=4e-16)
+        np.testing.assert_array_equal(problem.compositional_gradient(x, other, J_other, None), F)
 
 
-def test_the_unit_divides_u_and_its_jacobian():
-    problem, x = portfolio(3.0), np.full(4, 0.25)
-    batch, e = problem.inner_batch(np.array([3, 5, 5])), problem.exponents(x, problem.returns[[3, 5, 5]])
-    np.testing.assert_allclose(problem.inner(x, batch), [np.exp(e).mean()], rtol=1e-14)
+@pytest.mark.parametrize("more", [0.0, -3000.0, 3000.0])
+def test_u_and_its_jacobian_are_what_they_say(more):
+    problem, x = regression(more=more), np.array([0.3, -0.2, 0.1])
+    draws = np.array([3, 5, 5])
+    batch, rows = problem.inner_batch(draws), problem.gather(draws)
+    e = problem.exponents(x, rows) - more  # of moderate size
+    assert log_u(problem, x, batch) == pytest.approx(np.log(np.exp(e).mean()) + more, abs=1e-12)
+    J = problem.jacobian(x, batch) / problem.inner(x, batch)
     np.testing.assert_allclose(
-        problem.jacobian(x, batch)[0], -3.0 * np.exp(e) @ problem.returns[[3, 5, 5]] / 3, rtol=1e-13
+        J.plain()[0], problem.exponent_gradient(x, rows, np.exp(e)) / np.exp(e).sum(), rtol=1e-11
     )
-    for c in (-40.0, 2.5, 40.0):
-        scaled = problem.scaled(c)
-        for name in ("inner", "jacobian"):
-            np.testing.assert_allclose(
-                getattr(scaled, name)(x, batch), np.exp(-c) * getattr(problem, name)(x, batch), rtol=1e-13
-            )
-        assert scaled.log_scale(x, batch) == pytest.approx(problem.log_scale(x, batch) - c, abs=1e-12)
-        twice = scaled.scaled(3.0)
-        np.testing.assert_allclose(twice.inner(x, batch), np.exp(-3.0) * scaled.inner(x, batch), rtol=1e-13)
-        assert twice.objective(x) == problem.objective(x) and problem.shift == 0.0
-    assert problem.log_scale(x, batch) == pytest.approx(np.log(np.exp(e).mean()))
+    if not more:
+        assert problem.inner(x, batch).plain()[0] == pytest.approx(np.exp(e).mean(), rel=1e-14)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", [1.0, 1e3, 1e5])
-def test_nothing_is_clipped_in_a_fitting_unit(size, dtype, monkeypatch):
-    x, found = np.full(4, 0.25, dtype), []
-    for bounds in (module.LARGEST, dict.fromkeys(module.LARGEST, np.inf)):
-        monkeypatch.setattr(module, "LARGEST", bounds)
-        problem = fitting(portfolio(size, dtype=dtype), x)
-        everything = problem.inner_batch(None)
-        assert problem.inner(x, everything)[0] == pytest.approx(1.0, abs=1e-3)
-        found.append(np.append(problem.jacobian(x, everything), problem.inner(x, everything)))
-    np.testing.assert_array_equal(*found)
+@pytest.mark.parametrize("factors", [np.array([0.5, 1.0, 1.5]), np.array([0.0, 3.0, 0.0])])
+def test_weights_of_what_was_drawn(factors):
+    problem, x, draws = regression(tau=0.01), np.array([0.3, -0.2, 0.1]), np.array([3, 5, 9])
+    e = problem.exponents(x, problem.gather(draws))
+    assert np.ptp(e) > 10
+    by_factors = problem.inner_batch(draws, factors)
+    assert log_u(problem, x, by_factors) == pytest.approx(logsumexp(e, b=factors / 3), rel=1e-14)
+    equal = problem.inner_batch(draws, np.ones(3))
+    assert log_u(problem, x, equal) == log_u(problem, x, problem.inner_batch(draws))
+
+
+def test_a_row_without_weight_does_not_set_the_unit():
+    """Beside its exponent all that has weight would vanish."""
+    problem = regression(tau=1e-3)
+    x = np.array([3.0, 3.0, 3.0])
+    e = problem.exponents(x, problem.gather(None))
+    problem.weights = np.where(e > np.median(e), 0.0, 1.0) / (e <= np.median(e)).sum()
+    assert e.max() - np.median(e) > 1000
+    assert log_u(problem, x) == pytest.approx(problem.log_mean(x), rel=1e-14)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_a_wild_step_stays_finite(sign, dtype):
-    problem = fitting(portfolio(1e3, unit=1e4, dtype=dtype), np.full(4, 0.25, dtype))
+    problem = portfolio(1e3, unit=1e4, dtype=dtype)
     value, F = evaluated(problem, np.full(4, sign * 1e3, dtype))
     assert np.isfinite(value) and np.isfinite(F).all() and F.any()
 
@@ -180,30 +181,54 @@ def test_a_wild_step_stays_finite(sign, dtype):
 # the contract
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("more", [0.0, -2000.0, 2000.0])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_check_problem_in_any_unit(weighted, dtype):
+def test_check_problem_in_any_unit(weighted, more):
     counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
-    problem = regression(dtype=dtype, weights=counts / counts.sum() if weighted else None)
+    problem = regression(weights=counts / counts.sum() if weighted else None, more=more)
+    repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0, more=more)
+    check_problem(problem, repeated=repeated, n_draws=200)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_check_problem_in_float32(weighted):
+    counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
+    problem = regression(dtype=np.float32, weights=counts / counts.sum() if weighted else None)
     repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0)
-    for c in (0.0, -20.0, 20.0):
-        check_problem(problem.scaled(c), repeated=repeated.scaled(c), n_draws=200)
+    check_problem(problem, repeated=repeated, n_draws=200)
+
+
+class LooksAtTheArray(RobustRegression):
+    """A problem that forgets the unit of u."""
+
+    def outer(self, x, u):
+        return self.scale * float(np.log(u.array[0]))
+
+    def objective(self, x):
+        return self.outer(x, self.inner(x, self.inner_batch(None)))
+
+
+def test_check_problem_finds_a_unit_that_is_forgotten():
+    problem = regression()
+    forgetful = LooksAtTheArray(problem.A, problem.b, 2.0)
+    with pytest.raises(ValueError, match="LooksAtTheArray.outer: its value with u in two units"):
+        check_problem(forgetful, np.array([0.3, -0.2, 0.1]), n_draws=200)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
 def test_check_problem_where_exponents_are_large(unit, dtype):
     problem, x = portfolio(800.0, unit, dtype, weighted=True, metric="variance"), np.full(4, 0.25, dtype)
-    problem = fitting(problem, x)
-    assert abs(problem.shift) > 500
+    assert abs(problem.inner(x, problem.inner_batch(None)).power) > 700
     check_problem(problem, x, n_draws=200)
 
 
-def test_other_problems_need_no_unit():
-    problem = PortfolioProblem(np.random.default_rng(0).normal(size=(30, 2)))
-    assert problem.log_scale(np.zeros(2), problem.inner_batch(None)) is None
-    with pytest.raises(NotImplementedError, match="PortfolioProblem has no scaled"):
-        problem.scaled(1.0)
+def test_other_problems_have_arrays():
+    for measure in ("variance", "semivariance"):
+        problem = PortfolioProblem(np.random.default_rng(0).normal(size=(30, 2)), risk_measure=measure)
+        x, everything = np.zeros(2), problem.inner_batch(None)
+        for value in (problem.inner(x, everything), problem.jacobian(x, everything)):
+            assert type(value) is np.ndarray
 
 
 def test_the_class_of_the_risk_measure():
@@ -235,12 +260,10 @@ def test_copies(again):
     x = np.full(4, 0.25)
     for problem in (portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()), regression()):
         x = np.full(problem.n_variables, 0.25)
-        scaled = problem.scaled(7.0)
-        other = again(scaled)
-        assert type(other) is type(problem) and other.shift == 7.0 and problem.shift == 0.0
-        assert other.objective(x) == problem.objective(x)
-        assert evaluated(other, x)[0] == evaluated(scaled, x)[0]
-        draws = [p.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
+        other = again(problem)
+        assert type(other) is type(problem) and other.objective(x) == problem.objective(x)
+        assert evaluated(other, x)[0] == evaluated(problem, x)[0]
+        draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
         np.testing.assert_array_equal(*draws)
     variance = again(PortfolioProblem(np.eye(3), risk_measure="semivariance"))
     assert type(variance) is PortfolioProblem and variance.risk_measure == "semivariance"
@@ -258,9 +281,8 @@ def test_rows_on_disk(tmp_path, monkeypatch):
     assert isinstance(mapped.returns, MappedRows) and (mapped.n_inner, held.n_inner) == (200, 160)
     assert mapped.objective(x) == pytest.approx(held.objective(x), rel=1e-14)
     np.testing.assert_allclose(mapped.gradient(x), held.gradient(x), rtol=1e-10)
-    c = held.log_scale(x, held.inner_batch(None))
-    assert mapped.log_scale(x, mapped.inner_batch(None)) == pytest.approx(c, rel=1e-14)
-    np.testing.assert_allclose(evaluated(mapped.scaled(c), x)[1], held.gradient(x), rtol=1e-10)
+    assert log_u(mapped, x) == pytest.approx(log_u(held, x), rel=1e-14)
+    np.testing.assert_allclose(evaluated(mapped, x)[1], held.gradient(x), rtol=1e-10)
 
 
 # streams
@@ -271,61 +293,48 @@ def stream_of(problem, **kwargs):
     return StreamingProblem([problem.returns], make, window=len(problem.returns))
 
 
-def test_a_stream_passes_the_unit_on():
+def test_a_stream_passes_values_on():
     problem, x = portfolio(1e3), np.full(4, 0.25)
     stream, draws = stream_of(problem), np.arange(20, 60)
     own, batch = problem.inner_batch(draws), stream.inner_batch(draws)
-    c = problem.log_scale(x, own)
-    assert stream.log_scale(x, batch) == pytest.approx(c, rel=1e-12) and c > 700
-    units = [(problem.scaled(d), stream.scaled(d)) for d in (c, c + 3.0)]
-    units.append((units[0][0], units[1][1].scaled(-3.0)))
-    for by_rows, by_stream in units + units:  # batches do not know the unit: in turns, nothing is left of the last one
-        u, J = by_rows.inner(x, own), by_rows.jacobian(x, own)
-        for b in (batch, by_stream.inner_batch(draws)):
-            np.testing.assert_array_equal(by_stream.inner(x, b), u)
-            np.testing.assert_array_equal(by_stream.jacobian(x, b), J)
-            assert by_stream.log_scale(x, b) == by_rows.log_scale(x, own)
-        F = by_stream.compositional_gradient(x, u, J, by_stream.outer_batch(np.zeros(1, int)))
-        np.testing.assert_allclose(F, by_rows.compositional_gradient(x, u, J, None), rtol=1e-14)
-        f_x, f_u = by_stream.outer_gradient(x, u, by_stream.outer_batch(np.zeros(1, int)))
-        assert f_x is None and f_u == problem.scale / u
-        assert by_stream.outer(x, u) == pytest.approx(by_rows.outer(x, u), rel=1e-14)
-        assert by_stream.objective(x) == problem.objective(x)
-        np.testing.assert_array_equal(by_stream.gradient(x), problem.gradient(x))
-    assert stream._rows.problem.shift == 0.0 and stream._first.shift == 0.0
-    loaded = pickle.loads(pickle.dumps(units[1][1]))
-    np.testing.assert_array_equal(loaded.inner(x, loaded.inner_batch(draws)), units[1][0].inner(x, own))
+    assert log_u(problem, x, own) > 700
+    u, J = problem.inner(x, own), problem.jacobian(x, own)
+    for found, value in ((stream.inner(x, batch), u), (stream.jacobian(x, batch), J)):
+        np.testing.assert_array_equal(found.array, value.array)
+        assert found.power == value.power
+    outer = stream.outer_batch(np.zeros(1, int))
+    np.testing.assert_array_equal(
+        stream.compositional_gradient(x, u, J, outer), problem.compositional_gradient(x, u, J, None)
+    )
+    f_x, f_u = stream.outer_gradient(x, u, outer)
+    assert f_x is None and (f_u == problem.scale / u).all()
+    assert stream.outer(x, u) == problem.outer(x, u)
+    assert stream.objective(x) == problem.objective(x)
+    np.testing.assert_array_equal(stream.gradient(x), problem.gradient(x))
 
 
-def test_other_streams_need_no_unit():
-    stream = StreamingProblem([np.random.default_rng(0).normal(size=(30, 2))], PortfolioProblem)
-    assert stream.log_scale(np.zeros(2), stream.inner_batch(np.arange(4))) is None
+# runs
 
 
-# runs that renew the unit as they go
-
-
-def descend(problem, n_steps, renew):
-    """Accelerated projected gradient steps over all components, in the start's unit or a renewed one."""
+def descend(problem, n_steps):
+    """Accelerated projected gradient steps over all components."""
     everything, penalty = problem.inner_batch(None), problem.penalty
     dtype = problem.initial_point(None).dtype
     x = z = penalty.project(np.full(problem.n_variables, 1 / problem.n_variables, dtype))
-    scaled, inverse, t = fitting(problem, x), 1.0, 1.0
+    inverse, t = 1.0, 1.0
     for _ in range(n_steps):
-        u, J = scaled.inner(z, everything), scaled.jacobian(z, everything)
-        value, F = scaled.outer(z, u), scaled.compositional_gradient(z, u, J, None)
+        u, J = problem.inner(z, everything), problem.jacobian(z, everything)
+        value, F = problem.outer(z, u), problem.compositional_gradient(z, u, J, None)
         inverse = min(1.1 * inverse, 1e9)
         for _ in range(60):  # a shorter step where the quadratic bound does not hold
             new = penalty.prox(z - inverse * F, inverse).astype(dtype)
             way = new - z
             bound = value + F @ way + way @ way / (2 * inverse) + 4 * np.finfo(dtype).eps * abs(value)
-            if scaled.outer(new, scaled.inner(new, everything)) <= bound:
+            if problem.outer(new, problem.inner(new, everything)) <= bound:
                 break
             inverse /= 2
         t, before = (1.0, 0.0) if F @ (new - x) > 0 else ((1 + np.sqrt(1 + 4 * t * t)) / 2, t - 1)
         z, x = (new + before / t * (new - x)).astype(dtype), new
-        if renew:
-            scaled = scaled.scaled(float(np.log(u[0])))
     return x
 
 
@@ -370,29 +379,25 @@ CASES = {  # of the issue: unit of the returns, risk aversion, dtype, bounds
 }
 
 
-def gap(R, name, renew=True):
+def gap(R, name):
     """Of the last step to the minimum, relative to it."""
     unit, lam, dtype, (low, high) = CASES[name]
     penalty = Simplex() if low == 0 else Box(low, high, budget=1.0)
     problem = PortfolioProblem((unit * R).astype(dtype), lam, risk_measure="entropic", penalty=penalty)
     best, value = least(problem, low, high)
-    x = descend(problem, 1500, renew)
+    x = descend(problem, 1500)
     assert x.dtype == dtype and x.min() >= low and x.max() <= high and abs(x.sum() - 1) <= 1e-6
     return (value(x.astype(float))[0] - best) / best
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_steps_in_a_renewed_unit_reach_the_minimum(name):
+def test_steps_reach_the_minimum(name):
     assert abs(gap(daily_returns(), name)) <= (1e-5 if "float32" in name else 1e-7)
-
-
-def test_steps_in_the_unit_of_the_start_do_not():
-    assert gap(daily_returns(), "basis points, float32", renew=False) > 0.01
 
 
 @pytest.mark.parametrize("region", ["Europe", "Japan"])
 @pytest.mark.parametrize("name", CASES)
-def test_steps_in_a_renewed_unit_reach_the_minimum_of_real_returns(name, region):
+def test_steps_reach_the_minimum_of_real_returns(name, region):
     path = DATA / f"french25_{region}_OP.npz"
     if not path.exists():
         pytest.skip("the published return sets are not at ../shared/data")

@@ -8,7 +8,7 @@ import pytest
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.penalties import L1, Simplex
-from sk_stormc.problems import CompositionalProblem, PortfolioProblem
+from sk_stormc.problems import CompositionalProblem, FiniteSource, PortfolioProblem
 
 MEASURES = ("variance", "semivariance", "entropic")
 
@@ -175,7 +175,7 @@ def test_objective_with_l1_keeps_the_contract():
 
 def broken(returns, sample_weight=None, **members):
     """A portfolio problem with other methods and attributes."""
-    methods = {name: member for name, member in members.items() if callable(member)}
+    methods = {name: member for name, member in members.items() if callable(member) or name == "source"}
     problem = type("Broken", (PortfolioProblem,), methods)(returns, sample_weight=sample_weight)
     problem.__dict__.update({name: member for name, member in members.items() if name not in methods})
     return problem
@@ -245,8 +245,9 @@ def all_but_one(self, draws):
     return PortfolioProblem.outer_batch(self, np.arange(1, self.n_outer) if draws is None else draws)
 
 
-def of_base(self, rng, shape):
-    return CompositionalProblem.draw_inner(self, rng, shape)
+def drawn(**methods):
+    """A problem whose source has other methods."""
+    return {"source": type("Drawn", (FiniteSource,), methods)(200, 200)}
 
 
 def a_part(self, rng, shape):
@@ -275,10 +276,10 @@ SLIPS = {
     "outer's shape": ({"outer": lambda self, x, u: u}, "outer: must be a finite float"),
     "objective": ({"objective": lambda self, x: 1.01 * PortfolioProblem.objective(self, x)}, "objective"),
     "gradient": ({"gradient": lambda self, x: 1.01 * PortfolioProblem.gradient(self, x)}, "gradient: "),
-    "biased draw_inner": ({"draw_inner": a_part}, "draw_inner"),
-    "biased draw_outer": ({"draw_outer": a_part}, "draw_outer"),
-    "not from rng": ({"draw_inner": own_generator}, "draw_inner: gives other draws"),
-    "draws' shape": ({"draw_outer": lambda self, rng, shape: rng.integers(9, size=shape[0])}, "draw_outer"),
+    "biased draw_inner": (drawn(draw_inner=a_part), "draw_inner"),
+    "biased draw_outer": (drawn(draw_outer=a_part), "draw_outer"),
+    "not from rng": (drawn(draw_inner=own_generator), "draw_inner: gives other draws"),
+    "draws' shape": (drawn(draw_outer=lambda self, rng, shape: rng.integers(9, size=shape[0])), "draw_outer"),
     "inner reuses": (reusing("inner"), "inner: is written into"),
     "jacobian reuses": (reusing("jacobian"), "jacobian: is written into"),
     "outer_gradient reuses": (reusing("outer_gradient"), "outer_gradient: is written into"),
@@ -415,7 +416,7 @@ def test_check_compares_with_repeated_rows():
         check_problem(problem, repeated=PortfolioProblem(np.repeat(R, weights, 0), 2.0))
     with pytest.raises(ValueError, match="repeated.inner must have shape"):
         check_problem(problem, repeated=Stacked(np.repeat(R, weights, 0)))
-    unweighted = broken(R, sample_weight=weights, draw_inner=of_base, draw_outer=of_base)
+    unweighted = broken(R, sample_weight=weights, source=None)
     with pytest.raises(ValueError, match="from draw_"):
         check_problem(unweighted, repeated=repeated, n_draws=20_000)
 
@@ -478,7 +479,7 @@ def test_components_of_the_measures():
         problem = PortfolioProblem(R, risk_measure=measure)
         assert (problem.n_inner, problem.n_outer, problem.n_variables) == (200, n_outer, 5)
         assert problem.jacobian_kind == kind and (problem.inner_floor is None) == (kind == "constant")
-        draws = problem.draw_outer(np.random.default_rng(0), (50, 20))
+        draws = problem.source.draw_outer(np.random.default_rng(0), (50, 20))
         assert draws.shape == (50, 20) and draws.min() == 0 and draws.max() == n_outer - 1
 
 
@@ -507,7 +508,7 @@ def test_weights_are_repetitions(measure):
         close(problem.gradient(x), other.gradient(x), rel)
         close(problem.mean, other.mean, rel)
     assert problem.n_inner == dropped.n_inner == np.count_nonzero(weights)
-    draws = problem.draw_inner(np.random.default_rng(0), (3, 100_000))
+    draws = problem.source.draw_inner(np.random.default_rng(0), (3, 100_000))
     counts = np.bincount(draws.ravel(), minlength=problem.n_inner) / draws.size
     kept = weights[weights > 0] / weights.sum()
     assert draws.shape == (3, 100_000)

@@ -214,7 +214,7 @@ def test_the_mesh_stands_for_all_pairs():
     in_float32 = SNEProblem(P, 2, kernel="student-t")
     assert in_float32.divergence(x) == pytest.approx(expected, abs=3e-4)
     assert in_float32.objective(x) == pytest.approx(problem.objective(x), abs=5e-3)
-    batch, near = problem.inner_batch(np.arange(1797)), problem.price("inner", 1797) - 1797
+    batch, near = problem.inner_batch(np.arange(1797)), problem.source.price("inner", 1797) - 1797
     assert problem.inner(x, batch)[0] == pytest.approx(Z, rel=1e-12) and near == problem.n_near  # all columns, drawn
 
 
@@ -231,7 +231,7 @@ def test_charges():
     near = -(-int((problem.P + problem.P.T).nnz) // 1300)
     assert problem.n_near == near
     sizes = {"batch_size": (40, 40, None), "init_batch_size": (70, 70, None)}
-    result = minimize(problem, momentum=0.1, anchor=None, max_iter=9, **sizes)
+    result = minimize(problem, STORMCompositional(), momentum=0.1, max_iter=9, **sizes)
     assert result.ifo[-1] == 2 * (70 + near) + 1300 + 9 * (2 * (40 + near) + 1300)
     # the tracked u is evaluated at both points, the Jacobian and f at one
     assert result.n_evaluations == {
@@ -239,7 +239,7 @@ def test_charges():
         "jacobian": 70 + near + 9 * (40 + near),
         "outer": 10 * 1300,
     }
-    fresh = minimize(problem, momentum=1.0, max_iter=9, **sizes)
+    fresh = minimize(problem, STORMCompositional(), momentum=1.0, max_iter=9, **sizes)
     assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations["inner"] == 70 + near + 9 * (40 + near)
     meshed = SNEProblem(problem.P, 2, kernel="student-t")
     assert minimize(meshed, max_iter=9).ifo[-1] == 10 * 3 * 1300  # full batches
@@ -256,9 +256,10 @@ def test_one_batch_size_leaves_f_exact():
 
 def test_guard_is_counted():
     problem = SNEProblem(perplexity_affinities(points(1300), 5), 2)
-    tracked = minimize(problem, momentum=0.1, batch_size=(20, 20, None), max_iter=60, random_state=0)
+    solver = STORMCompositional(momentum=0.1, batch_size=(20, 20, None), max_iter=60)
+    tracked = minimize(problem, solver, random_state=0)
     assert tracked.n_guarded > 0
-    assert minimize(problem, momentum=1.0, max_iter=60, random_state=0).n_guarded == 0
+    assert minimize(problem, STORMCompositional(), momentum=1.0, max_iter=60, random_state=0).n_guarded == 0
 
 
 def test_state_is_resumed_to_the_bit():
@@ -281,7 +282,7 @@ def test_stages_share_the_graph_and_nothing_else():
         np.testing.assert_array_equal(problem.gradient(x), expected[0])
         np.testing.assert_array_equal(early.gradient(z), expected[1])
     assert early.edges is problem.edges
-    assert early.defaults["max_iter"] == 10 and not callable(early.defaults["learning_rate"])
+    assert early.advice.max_iter == 10 and not callable(early.advice.learning_rate)
 
 
 def test_tracked_jacobian():

@@ -1,4 +1,4 @@
-"""The engine's rooms: inertia, metrics that are objects, units of the inner value, interrupts, the lines of verbose."""
+"""The engine's rooms: inertia, metrics that are objects, interrupts, the lines of verbose."""
 
 import copy
 import os
@@ -16,17 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import Estimate, MethodState, Oracle, RunState, StepRule
-from sk_stormc.engine.loop import Loop
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix, Metric, as_metric
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS
-from sk_stormc.solvers.anchored import Anchor, extrapolate
-from sk_stormc.solvers.civr import NestedEstimate
-from sk_stormc.solvers.sarah import EpochState
-from sk_stormc.solvers.scgd import AverageState
+from sk_stormc.solvers.anchored import extrapolate
 
 D = 5
 
@@ -38,7 +33,7 @@ def returns():
 
 def with_inertia(returns, inertia, **kwargs):
     problem = PortfolioProblem(returns, **kwargs)
-    problem.defaults = problem.defaults | {"inertia": inertia}
+    problem.advice = replace(problem.advice, inertia=inertia)
     return problem
 
 
@@ -64,7 +59,7 @@ def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normaliz
     """m <- b m + (1 - b) M F from m = 0, then step 6 with the average's own length."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
     problem = with_inertia(returns, b, metric=metric)
-    problem.defaults |= {"normalization": normalization, "precision": eps}
+    problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
     solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
     oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
@@ -222,7 +217,7 @@ def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch,
     """Their directions are not those of one affine map of x."""
     combined = []
     monkeypatch.setattr(
-        "sk_stormc.solvers.anchored.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
+        "sk_stormc.solvers.automatic.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
     )
     problem = PortfolioProblem(returns)
     problem.metric = Wandering()
@@ -250,125 +245,21 @@ def test_a_metric_is_what_it_says_or_nothing():
     assert Metric().root() is None and Metric().stays and not Metric().has_prox
 
 
-# units of the inner value
-
-
-def estimate(rng, log_scale, kind=Estimate, **more):
-    x, F = rng.normal(size=(2, D))
-    return kind(x, rng.uniform(1, 2, 3), rng.normal(size=(3, D)), F, log_scale, **more)
-
-
-@pytest.mark.parametrize(("old", "new"), [(0.0, 3.0), (-40.0, 25.0), (5.0, 5.0), (None, 2.0)])
-def test_an_estimate_in_another_unit(old, new):
-    e = estimate(np.random.default_rng(0), old)
-    found, factor = e.in_unit(new), 1.0 if old is None else np.exp(old - new)
-    np.testing.assert_allclose(found.u, factor * e.u, rtol=1e-14)
-    np.testing.assert_allclose(found.J, factor * e.J, rtol=1e-14)
-    assert found.x is e.x and found.F is e.F
-    assert found.log_scale == (old if old is None else new)
-
-
-def test_civrs_outer_gradient_goes_the_other_way():
-    rng = np.random.default_rng(0)
-    for f_x in (rng.normal(size=D), None):
-        e = estimate(rng, 1.0, NestedEstimate, v=(f_x, rng.normal(size=3)))
-        found = e.in_unit(4.0)
-        assert type(found) is NestedEstimate and found.v[0] is f_x
-        np.testing.assert_allclose(found.v[1], np.exp(3.0) * e.v[1], rtol=1e-14)
-        np.testing.assert_allclose(found.v[1] @ found.J, e.v[1] @ e.J, rtol=1e-12)  # F has no unit
-
-
-def test_a_states_shared_objects_stay_shared():
-    now = estimate(np.random.default_rng(0), 1.0)
-    s = EpochState(now.x, now=now, checkpoint=now, rule=StepRule(0.1), log_scale=1.0)
-    s.to_unit(3.0)
-    assert s.now is s.checkpoint and s.now is not now and s.log_scale == s.now.log_scale == 3.0
-    np.testing.assert_allclose(s.now.u, np.exp(-2.0) * now.u)
-    assert s.now.x is s.x is now.x
-    apart = EpochState(now.x, now=now, checkpoint=replace(now), log_scale=1.0)
-    apart.to_unit(3.0)
-    assert apart.now is not apart.checkpoint
-    np.testing.assert_array_equal(apart.now.u, apart.checkpoint.u)
-
-
-def test_a_states_own_inner_value_is_rescaled():
-    u = np.array([2.0, 3.0])
-    s = AverageState(np.zeros(D), u=u, x_old=np.ones(D), log_scale=1.0)
-    s.to_unit(2.0)
-    np.testing.assert_allclose(s.u, u / np.e)
-    np.testing.assert_array_equal(u, [2.0, 3.0])  # bound anew
-    np.testing.assert_array_equal(s.x_old, np.ones(D))
-    empty = AverageState(np.zeros(D), u=None)
-    empty.to_unit(2.0)
-    assert empty.u is None and empty.log_scale == 2.0
-
-
-def test_anchors_in_lists_of_a_state_are_rescaled():
-    rng = np.random.default_rng(0)
-    estimates = [estimate(rng, 0.0) for _ in range(3)]
-    s = MethodState(np.zeros(D), log_scale=0.0)
-    s.anchors, s.now = [Anchor(e, None, 1.0) for e in estimates], estimates[-1]
-    s.to_unit(1.5)
-    assert s.anchors[-1].estimate is s.now
-    for anchor, e in zip(s.anchors, estimates, strict=True):
-        np.testing.assert_allclose(anchor.estimate.u, np.exp(-1.5) * e.u)
-        assert anchor.value == 1.0
-
-
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "storm-c-paper"])  # its batches miss what u is
-def test_units_move_with_a_run(returns, name):
-    """From exponents of hundreds to those near 0, which no one unit could hold."""
-    problem = PortfolioProblem(returns[:300], 1.0, risk_measure="entropic")
-    far = np.full(D, -400.0)
-    result = minimize(problem, name, far, random_state=0, max_iter=1500, tol=1e-9)
-    at_the_start = problem.log_scale(far, problem.inner_batch(None))
-    assert at_the_start > 300
-    assert np.isfinite(result.loss_curve).all() and result.state.oracle["log_scale"] < at_the_start - 20
-    if name in ("storm-c", "lbfgs", "sketchy-storm"):
-        best = minimize(problem, "lbfgs", tol=1e-9).fun
-        assert result.fun - best < 1e-6 * abs(best)
-        assert abs(result.state.oracle["log_scale"]) < 20
-    else:  # the curvature at the start is a guess at that of the way
-        assert result.fun < result.loss_curve[0] - 20
-
-
-def test_a_unit_taken_for_a_confirmation_is_the_states(returns):
-    """A full gradient shows that u has fallen, where minibatches may miss what makes it up; the estimates go along."""
-    problem = PortfolioProblem(returns, 1.0, risk_measure="entropic")
-    solver, oracle = SCGD(0.01, 0.5, 16, tol=1e-4), Oracle(problem, 0)
-    s = solver.init_state(oracle, np.full(D, -20.0))
-    loop = Loop(solver, oracle, RunState("SCGD", state=s, first_residual=1.0), None, None)
-    solver.step(oracle, s)
-    s.t += 1
-    loop.take_stock()
-    value, unit = s.u.copy(), s.log_scale
-    s.x = np.full(D, 0.5)
-    assert not loop._confirmed(s)
-    assert s.log_scale == oracle.log_scale < unit - 20
-    np.testing.assert_allclose(np.log(s.u) + s.log_scale, np.log(value) + unit, rtol=1e-12)
-
-
 # interrupts
 
 
 def interrupting(problem, k=None):
     """The problem with an evaluation of g that raises a KeyboardInterrupt at its k-th call; and the list of calls."""
-    calls = []
+    calls, watched, plain = [], copy.copy(problem), problem.inner
 
-    def watched(one):
-        one, plain = copy.copy(one), one.inner
+    def inner(x, batch):
+        calls.append(len(calls) + 1)
+        if len(calls) == k:
+            raise KeyboardInterrupt
+        return plain(x, batch)
 
-        def inner(x, batch):
-            calls.append(len(calls) + 1)
-            if len(calls) == k:
-                raise KeyboardInterrupt
-            return plain(x, batch)
-
-        one.inner = inner
-        one.scaled = lambda c: watched(problem.scaled(c))
-        return one
-
-    return watched(problem), calls
+    watched.inner = inner
+    return watched, calls
 
 
 def problem_of(kind, returns):
@@ -386,8 +277,8 @@ def small_batches(name):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
     """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
-    monkeypatch.setattr("sk_stormc.engine.loop.SAVE_EVERY", every)
-    monkeypatch.setattr("sk_stormc.engine.loop.SAVE_AT", 1)
+    monkeypatch.setattr("sk_stormc.engine.interrupts.SAVE_EVERY", every)
+    monkeypatch.setattr("sk_stormc.engine.run.KEEP_AT", 1)
     problem = problem_of(kind, returns)
     settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)
     counted, calls = interrupting(problem)

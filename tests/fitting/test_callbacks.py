@@ -28,7 +28,7 @@ RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
 MARKET = RETURNS.mean(axis=1)
 LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(1500, random_state=0)
 DIGITS = load_digits().data[:200]
-STEPS = STORMCompositional(batch_size=16, anchor=None, learning_rate=0.05)
+STEPS = STORMCompositional(batch_size=16, learning_rate=0.05)
 
 FITS = [
     pytest.param(CompositionalPortfolio(STEPS, max_iter=1000, tol=0, random_state=0), (RETURNS, MARKET), {}, id="r"),

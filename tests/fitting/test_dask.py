@@ -127,7 +127,7 @@ def test_workers_have_one_blas_thread(client):
     assert {library["num_threads"] for library in libraries if library["user_api"] == "blas"} == {1}
 
 
-@pytest.mark.parametrize("solver", ["sarah-c", "scgd", "storm-c", STORMCompositional(anchor=None)], ids=str)
+@pytest.mark.parametrize("solver", ["sarah-c", "scgd", "storm-c", STORMCompositional()], ids=str)
 @pytest.mark.parametrize("frame", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_portfolio_search(client, returns, solver, frame):
     X = pd.DataFrame(returns, columns=list("abcde")) if frame else returns
@@ -154,7 +154,7 @@ def test_search_over_solvers_and_schedules(client, returns):
     check_search(search, returns, scatter=None, weights="weights_")
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", STORMCompositional(anchor=None)], ids=str)
+@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", STORMCompositional()], ids=str)
 def test_bellman_search(client, log, solver):
     with config_context(enable_metadata_routing=True):
         value = routed(BellmanValueEstimator(0.9, solver, objective="projected", max_iter=30, tol=0, random_state=0))

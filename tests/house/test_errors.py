@@ -19,7 +19,6 @@ from sk_stormc import (
     SCGD,
     SCVR,
     VRSCPG,
-    AcceleratedSCGD,
     CompositionalPortfolio,
     SARAHCompositional,
     STORMCompositional,
@@ -27,7 +26,7 @@ from sk_stormc import (
 )
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
+from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import SOLVERS, SolverResult
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning", "error::DeprecationWarning")
@@ -50,8 +49,10 @@ def no_work(monkeypatch):
             raise AssertionError("work was done")
 
         with monkeypatch.context() as patch:
-            for method in ("inner", "jacobian", "outer_gradient", "outer", "objective", "draw_inner", "draw_outer"):
+            for method in ("inner", "jacobian", "outer_gradient", "outer", "objective"):
                 patch.setattr(PortfolioProblem, method, refuse)
+            for method in ("draw_inner", "draw_outer"):
+                patch.setattr(FiniteSource, method, refuse)
             yield
 
     return watch
@@ -288,8 +289,8 @@ def test_the_first_fit_leaves_nothing_behind_when_it_is_refused(no_work):
 EVERY = tuple(SOLVERS.values())
 STORM = (STORMCompositional, SOLVERS["storm-c-paper"])
 EPOCHS = (SARAHCompositional, CIVR, VRSCPG, SCVR)
-AVERAGING = (SCGD, AcceleratedSCGD, ASCPG)
-SAMPLING = STORM + EPOCHS + AVERAGING
+AVERAGING = (SCGD, SOLVERS["acc-scgd"], ASCPG)
+SAMPLING = (SOLVERS["storm-c"], *STORM) + EPOCHS + AVERAGING
 
 SOLVER_PARAMETERS = [
     (SAMPLING, "learning_rate", [0, -1.0, NAN, INF, "fast", None, True, [0.1]], ["> 0", "'auto'"]),
@@ -305,11 +306,12 @@ SOLVER_PARAMETERS = [
     (EPOCHS, "checkpoint_batch_size", [(1, 2)], ["triple (B_g, B_dg, B_f)"]),
     (EPOCHS, "epoch_length", [0, -1, 2.5, None, "long"], ["integer >= 1", "'auto'"]),
     (AVERAGING, "beta", [0, -0.5, 1.5, NAN, "slow", None], ["> 0", "<= 1", "'auto'"]),
+    (AVERAGING, "exponents", [-1, (-1,), (-1, 0.5), (-1, "x"), None], ["<= 0"]),
     ((LBFGS,), "memory", [0, -1, 2.5, None, "long"], ["integer >= 1"]),
     (EVERY, "max_iter", [0, -1, 2.0, "many"], ["integer >= 1", "None"]),
     (EVERY, "max_ifo", [0, -1, 1e5, "many"], ["integer >= 1", "None"]),
     (EVERY, "tol", [-1e-3, NAN, INF, None, "tight"], [">= 0"]),
-    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None", "'auto'"]),
+    (STORM, "anchor", [0, -1, 2.5, "never", True], ["integer >= 1", "None"]),
     (STORM, "normalization", ["each", 1, True], ["'global'", "'block'", "None"]),
     (STORM, "output", ["best", None, 1], ["'last'", "'random'"]),
 ]
@@ -346,7 +348,7 @@ def test_parameters_of_the_solvers(no_work, solver, name, value, words):
 )
 def test_one_wrong_value_of_three(no_work, name, value, wrong, words):
     with no_work(), pytest.raises(ValueError) as error:
-        minimize(PortfolioProblem(make_returns()), **{name: value})
+        minimize(PortfolioProblem(make_returns()), STORMCompositional(), **{name: value})
     check_message(error, name, f"got {wrong}", *words)
 
 
@@ -398,15 +400,16 @@ def test_record_every(no_work, name, value):
 def test_a_state_of_another_run(no_work, name):
     problem = PortfolioProblem(make_returns())
     own = minimize(problem, name, max_iter=2, random_state=0).state
-    other = "scgd" if name == "asc-pg" else "asc-pg"
+    other = "scgd" if name in ("asc-pg", "acc-scgd") else "asc-pg"
+    kinds = [type(SOLVERS[key]()).__name__ for key in (name, other)]
     foreign = minimize(problem, other, max_iter=2, random_state=0)
     with no_work():
         with pytest.raises(ValueError) as error:
             minimize(problem, name, state=foreign.state)
-        check_message(error, "state", SOLVERS[name].__name__, SOLVERS[other].__name__)
+        check_message(error, "state", *kinds)
         with pytest.raises(ValueError) as error:
             minimize(problem, name, state=foreign)
-        check_message(error, "state", SOLVERS[name].__name__, SolverResult.__name__)
+        check_message(error, "state", kinds[0], SolverResult.__name__)
         with pytest.raises(ValueError) as error:
             minimize(PortfolioProblem(make_returns(d=3)), name, state=own)
         check_message(error, "state", "5", "3")

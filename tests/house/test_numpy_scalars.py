@@ -12,7 +12,7 @@ from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbeddin
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.problems import BellmanProblem, PortfolioProblem, SNEProblem, check_problem
+from sk_stormc.problems import Advice, BellmanProblem, PortfolioProblem, SNEProblem, check_problem
 from sk_stormc.schedules import constant, decay_to
 from sk_stormc.solvers import SOLVERS, get_solver
 
@@ -25,13 +25,15 @@ CASES = {
     "storm-c": [
         BATCH | LIMITS,
         {"batch_size": (16, 32, 8)} | LIMITS,
-        {"anchor": 50} | LIMITS,
         RATE | LIMITS,
-        STORM | {"anchor": None},
-        STORM | {"anchor": 7, "normalization": "global"},
-        STORM | {"momentum": (0.25, 0.5, 0.125), "anchor": None, "normalization": "global"},
     ],
-    "storm-c-paper": [STORM, LIMITS],
+    "storm-c-paper": [
+        STORM,
+        LIMITS,
+        {"anchor": 50, "normalization": None} | LIMITS,
+        STORM | {"anchor": 7},
+        STORM | {"momentum": (0.25, 0.5, 0.125)},
+    ],
     "sarah-c": [EPOCHS, BATCH | LIMITS],
     "civr": [EPOCHS | {"precision": 0.125}, BATCH | LIMITS],
     "vrsc-pg": [EPOCHS, BATCH | LIMITS],
@@ -117,8 +119,9 @@ def test_attributes_of_a_problem():
     """Numbers of components from a sum or a shape of NumPy's, a floor from finfo, defaults from an array."""
     plain = PortfolioProblem(make_gaussian_returns(3000, 5, random_state=0).astype(np.float32), risk_measure="entropic")
     other = PortfolioProblem(plain.returns, risk_measure="entropic")
-    plain.defaults = {"batch_size": 16, "learning_rate": 0.0625, "momentum": 0.25, "anchor": None}
-    other.defaults = {key: as_numpy(value, SCALARS["64"]) for key, value in plain.defaults.items()}
+    advice = {"batch_size": 16, "learning_rate": 0.0625, "precision": 0.25, "normalization": "global", "inertia": 0.25}
+    plain.advice = Advice(**advice)
+    other.advice = Advice(**{key: as_numpy(value, SCALARS["64"]) for key, value in advice.items()})
     for name in ("n_inner", "n_outer", "n_variables"):
         setattr(other, name, np.int64(getattr(plain, name)))
     other.inner_floor = np.float64(plain.inner_floor)

@@ -23,6 +23,7 @@ import sk_stormc.solvers
 from sk_stormc import (
     LBFGS,
     SCGD,
+    AutomaticSTORM,
     CompositionalPortfolio,
     SARAHCompositional,
     STORMCompositional,
@@ -597,7 +598,7 @@ def test_warm_start_with_another_number_of_assets():
 
 
 def test_init_stores_and_does_nothing_else():
-    solver = STORMCompositional()
+    solver = AutomaticSTORM()
     params = {
         "solver": solver,
         "risk_measure": "nonsense",
@@ -620,12 +621,12 @@ def test_init_stores_and_does_nothing_else():
     assert set(inspect.signature(CompositionalPortfolio).parameters) == set(params)
 
 
-@pytest.mark.parametrize("given", ["storm-c", STORMCompositional()], ids=["name", "instance"])
+@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM()], ids=["name", "instance"])
 def test_parameters_of_the_solver(given):
     portfolio = CompositionalPortfolio(given)
     own = clone(given, safe=False)
     portfolio.set_params(solver__learning_rate=0.125, solver__batch_size=(8, None, 4))
-    assert isinstance(portfolio.solver, STORMCompositional)
+    assert isinstance(portfolio.solver, AutomaticSTORM)
     assert portfolio.get_params()["solver__learning_rate"] == 0.125
     assert portfolio.solver.batch_size == (8, None, 4)
     copy = clone(portfolio)
@@ -655,7 +656,7 @@ def test_set_params_returns_self_and_sets_the_plain_ones_too():
     assert (portfolio.risk_aversion, portfolio.solver.tol) == (3.0, 0.5)
 
 
-@pytest.mark.parametrize("given", ["storm-c", STORMCompositional(), LBFGS(), "lbfgs"])
+@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM(), LBFGS(), "lbfgs"])
 def test_an_unknown_parameter(given):
     for name in ("solver__beta", "learning_rate", "solver__learning_rate__scale"):
         if "lbfgs" in str(given).lower() or name != "solver__learning_rate__scale":
@@ -678,7 +679,7 @@ def test_fit_leaves_the_solver_it_was_given_alone(solver):
 
 def test_max_iter_and_tol_of_none_are_the_solvers_own():
     R = make_returns(LARGE, 3)
-    portfolio = CompositionalPortfolio(STORMCompositional(max_iter=7, tol=0), random_state=0).fit(R)
+    portfolio = CompositionalPortfolio(AutomaticSTORM(max_iter=7, tol=0), random_state=0).fit(R)
     assert portfolio.n_iter_ == 7
     portfolio = CompositionalPortfolio(SCGD(max_ifo=5000), random_state=0).fit(R)
     assert portfolio.stop_reason_ == "max_ifo"
@@ -691,7 +692,7 @@ def test_max_iter_and_tol_of_none_are_the_solvers_own():
 # --- scikit-learn's tools ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["storm-c", "sarah-c", STORMCompositional(anchor=None)], ids=str)
+@pytest.mark.parametrize("given", ["storm-c", "sarah-c", STORMCompositional()], ids=str)
 def test_grid_search_over_the_solver_and_the_problem(given):
     R = make_returns(1500, 4)
     grid = {
@@ -837,7 +838,7 @@ def test_curves(solver, risk_measure, n):
 
 def test_counts_of_algorithm_1():
     # Lemma 3.1: S_g + S_dg + S_f + T (B_g + B_dg + B_f); the recursion evaluates a batch at two points
-    solver = STORMCompositional(0.01, 0.1, 0.1, (10, 20, 30), (100, 200, 300), anchor=None, tol=0, max_iter=50)
+    solver = STORMCompositional(0.01, 0.1, 0.1, (10, 20, 30), (100, 200, 300), tol=0, max_iter=50)
     portfolio = CompositionalPortfolio(solver, random_state=0).fit(make_returns(LARGE))
     assert portfolio.ifo_[-1] == 600 + 50 * 60
     assert portfolio.n_evaluations_ == {

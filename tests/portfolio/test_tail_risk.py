@@ -256,7 +256,7 @@ def test_other_solvers_are_right_or_say_so(risk_measure, solver):
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_a_budget_that_ends_early_is_said(risk_measure):
     R = make_returns()
-    for budget in ({"max_iter": 5}, {"solver": sk_stormc.STORMCompositional(max_ifo=5000)}):
+    for budget in ({"max_iter": 5}, {"solver": sk_stormc.AutomaticSTORM(max_ifo=5000)}):
         with pytest.warns(ConvergenceWarning, match="may be above its minimum by up to"):
             portfolio = fit(R, risk_measure=risk_measure, **LONG, **budget)
         assert portfolio.n_iter_ <= 5 if "max_iter" in budget else portfolio.ifo_[-1] <= 5000

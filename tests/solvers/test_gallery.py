@@ -9,10 +9,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.gallery_problems import GALLERY, average_precision, digits, rank_digits, shortfall
-from sk_stormc import STORMCompositional, minimize
+from sk_stormc import AutomaticSTORM, minimize
 from sk_stormc.engine import ALL, Oracle, start
 from sk_stormc.problems import PortfolioProblem, check_problem
-from sk_stormc.solvers.anchored import MISSED, STRETCH, balance
+from sk_stormc.solvers.anchored import balance
+from sk_stormc.solvers.automatic import MISSED, STRETCH
 
 LONG = {"average precision": 1, "badly scaled": 0}  # a second or two a run: so many are not marked slow
 RUNS = [
@@ -68,13 +69,13 @@ def test_without_a_minimiser(seed):
 
 def follow(problem, seed, n_anchors):
     """Iterate the automatic rule; yield the state after each anchor, with the IFO of the stretch before it."""
-    oracle, solver = Oracle(problem, seed), STORMCompositional()
+    oracle, solver = Oracle(problem, seed), AutomaticSTORM()
     s = solver.init_state(oracle, problem.initial_point(np.random.default_rng(0)))
     begin = oracle.ifo
     while n_anchors:
         solver.step(oracle, s)
         s.t += 1
-        if s.at_anchor:
+        if s.since_anchor == 0:
             yield oracle, s, oracle.ifo - begin
             begin, n_anchors = oracle.ifo, n_anchors - 1
 
@@ -83,9 +84,9 @@ def follow(problem, seed, n_anchors):
 def anchors():
     """(stretch in IFO, prices, Phi at the best anchor, whether the newest was discarded) of thirty anchors."""
     found, before = [], None
-    for _, s, stretch in follow(rank_digits().problem, 3, 30):
-        best = s.anchoring.anchors[-1]
-        found.append((stretch, s.prices, best.value, best is before))
+    for oracle, s, stretch in follow(rank_digits().problem, 3, 30):
+        best, prices = s.anchors[-1], (oracle.cost(s.batch_size), oracle.cost(ALL))
+        found.append((stretch, prices, best.value, best is before))
         before = best
     return found
 
@@ -117,23 +118,23 @@ def test_no_batch_is_whole_where_another_is_sampled():
 def test_batches_given_are_left_alone():
     problem = rank_digits().problem
     x = problem.initial_point(np.random.default_rng(0))
-    assert STORMCompositional().init_state(Oracle(problem, 0), x).batch_size == (16, 16, 16)
-    given = STORMCompositional(batch_size=(16, 16, None)).init_state(Oracle(problem, 0), x)
+    assert AutomaticSTORM().init_state(Oracle(problem, 0), x).batch_size == (16, 16, 16)
+    given = AutomaticSTORM(batch_size=(16, 16, None)).init_state(Oracle(problem, 0), x)
     assert given.batch_size == (16, 16, None)
 
 
 @pytest.mark.parametrize("factor, kept", [(0.9, 3), (1.1, 1)])
 def test_a_combination_whose_gradient_was_off_is_forgotten(factor, kept):
     found = follow(GALLERY["maml"]().problem, 0, 3)
-    oracle, s = next((oracle, s) for oracle, s, _ in found if len(s.anchoring.anchors) == 2)
-    s, rule = copy.deepcopy((s, s.anchoring))
-    rule.combined = True
-    x = rule.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * rule.anchors[-1].estimate.F  # downhill
+    oracle, s = next((oracle, s) for oracle, s, _ in found if len(s.anchors) == 2)
+    s = copy.deepcopy(s)
+    s.combined = True
+    x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
     s.now = start(oracle, x, ALL)
-    rule.way = replace(rule.way, length=0.9 * s.residual)
-    rule._judge(oracle, s, drift=factor * MISSED * s.residual)
-    assert rule.anchors[-1].estimate is s.now
-    assert len(rule.anchors) == kept
+    s.way = replace(s.way, length=0.9 * s.residual)
+    AutomaticSTORM()._judge(oracle, s, drift=factor * MISSED * s.residual)
+    assert s.anchors[-1].estimate is s.now
+    assert len(s.anchors) == kept
 
 
 def test_the_best_anchor_is_returned():
@@ -142,7 +143,7 @@ def test_the_best_anchor_is_returned():
     apart = 0
     for k in range(20):
         result = minimize(problem, random_state=k, tol=0, max_ifo=int((4 + 0.37 * k) * a_pass))
-        best = result.state.state.anchoring.anchors[-1]
+        best = result.state.state.anchors[-1]
         assert result.fun <= best.value + 1e-12
         last = result.state.state
         assert np.array_equal(result.x, best.estimate.x) or np.array_equal(result.x, last.x)

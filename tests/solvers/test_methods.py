@@ -3,12 +3,24 @@
 import numpy as np
 import pytest
 from helpers import SEED, draws_of
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
-from sk_stormc import CIVR, SCVR, VRSCPG, AcceleratedSCGD, SARAHCompositional, STORMCompositional, minimize
+from sk_stormc import (
+    ASCPG,
+    CIVR,
+    SCVR,
+    VRSCPG,
+    CompositionalPortfolio,
+    SARAHCompositional,
+    STORMCompositional,
+    minimize,
+)
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
-from sk_stormc.schedules import Power, at, inverse
+from sk_stormc.schedules import at, inverse, power
+from sk_stormc.solvers import get_solver
 
 D = 4
 KINDS = ("inner", "jacobian", "outer")
@@ -73,9 +85,10 @@ def portfolio():
 def test_accelerated_scgd(penalty):
     problem, B, T = Curved(), (3, 4, 5), 12
     problem.penalty = penalty
-    alpha, beta = Power(0.3, -5 / 7), Power(1.0, -4 / 7)
+    alpha, beta = power(-5 / 7, 0.3), power(-4 / 7)
     x0 = np.full(D, 0.25)
-    result = minimize(problem, AcceleratedSCGD(alpha, beta, B, max_iter=T, tol=0), x0, random_state=SEED)
+    settings = {"learning_rate": alpha, "beta": beta, "batch_size": B, "max_iter": T, "tol": 0}
+    result = minimize(problem, "acc-scgd", x0, random_state=SEED, **settings)
     oracle = draws_of(problem)
     x, y = x0, problem.inner(x0, oracle.draw("inner", 3).data)
     for k in range(T):
@@ -93,9 +106,10 @@ def test_accelerated_scgd(penalty):
 
 
 def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
-    settings = {"learning_rate": 0.1, "beta": 0.5, "batch_size": 4, "max_iter": 20, "random_state": 0}
-    one, other = (minimize(curved, name, **settings) for name in ("acc-scgd", "asc-pg"))
-    np.testing.assert_array_equal(one.x, other.x)
+    """Its box is transcribed above; these are the schedules that it has by itself."""
+    solver = get_solver("acc-scgd")
+    assert type(solver) is ASCPG and clone(solver).get_params() == solver.get_params()
+    assert repr(solver) == f"ASCPG(exponents=({-5 / 7}, {-4 / 7}))"
     names = ("acc-scgd", "asc-pg", "scgd")
     states = [minimize(curved, name, max_iter=1, random_state=0).state.state for name in names]
     rates, betas = zip(*((s.rule.learning_rate, s.beta) for s in states), strict=True)
@@ -103,6 +117,16 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
     assert [b.exponent for b in betas] == [-4 / 7, -4 / 9, -1 / 2]
     assert len({r.scale for r in rates}) == 1  # one probe for all
     assert 0.4 < rates[0].scale < 1  # 0.7 / L, L about 1
+
+
+def test_accelerated_scgd_in_a_search(portfolio):
+    model = CompositionalPortfolio("acc-scgd", max_iter=30, tol=0, random_state=0)
+    grid = {"solver__exponents": [(-5 / 7, -4 / 7), (-1, -4 / 5)], "solver__batch_size": [8]}
+    search = GridSearchCV(model, grid, cv=2).fit(portfolio.returns[:400])
+    best = search.best_estimator_
+    assert best.solver_.exponents == search.best_params_["solver__exponents"]
+    schedules = best.solver_.solve(portfolio, random_state=0).state.state
+    assert (schedules.rule.learning_rate.exponent, schedules.beta.exponent) == best.solver_.exponents
 
 
 def test_scvr(curved):
@@ -161,14 +185,14 @@ def test_civr(curved, eps, S):
 def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
-    assert state.rule.normalization == "global"
-    assert state.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
+    assert not state.rule.limit.by_block
+    assert state.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
     assert later.t == 8 and later.since_checkpoint == 3  # the checkpoint is three steps behind
-    assert later.rule.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
+    assert later.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
     plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
-    assert (plain.rule.normalization, plain.rule.precision) == (None, None)
+    assert plain.rule.limit is None
     assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
     assert plain.rule.learning_rate == sarah.rule.learning_rate
@@ -250,7 +274,7 @@ def test_storm_c_is_storm(curved, a):
     eta, T = 0.2, 40
     result = minimize(
         curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
-        anchor=None, max_iter=T, tol=0), np.ones(D), random_state=SEED
+        max_iter=T, tol=0), np.ones(D), random_state=SEED
     )  # fmt: skip
     gradient, oracle = single_level(curved), draws_of(curved)
     x = np.ones(D)
@@ -312,12 +336,12 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
     ("name", "params", "order"),
     [
         # for strongly convex objectives, 1/k steps: Wang, Fang & Liu 2017, SCGD and accelerated SCGD
-        ("scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -2 / 3)}, 2 / 3),
-        ("acc-scgd", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        ("scgd", {"learning_rate": power(-1.0), "beta": power(-2 / 3)}, 2 / 3),
+        ("acc-scgd", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
         # Wang, Liu & Fang 2017, the same
-        ("asc-pg", {"learning_rate": Power(1.0, -1.0), "beta": Power(1.0, -4 / 5)}, 4 / 5),
+        ("asc-pg", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
         # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
-        ("storm-c", {"anchor": None}, 2 / 3),
+        (STORMCompositional(), {}, 2 / 3),
     ],
 )
 def test_polynomial_rates(portfolio, name, params, order):
@@ -327,7 +351,7 @@ def test_polynomial_rates(portfolio, name, params, order):
 
 @pytest.mark.slow
 def test_the_slope_tells_a_schedule_that_is_too_slow(portfolio):
-    slope = slope_of(portfolio, "scgd", range(4), learning_rate=Power(0.3, -0.4), beta=Power(1.0, -0.3))
+    slope = slope_of(portfolio, "scgd", range(4), learning_rate=power(-0.4, 0.3), beta=power(-0.3))
     assert -0.6 < slope < -0.2
 
 
@@ -336,14 +360,14 @@ LINEAR = [
     ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
     ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
     ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
-    ("storm-c", {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
+    (STORMCompositional(), {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
     ("storm-c", {}),  # Anderson's combination: often faster
     ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "params"), LINEAR, ids=lambda value: value if isinstance(value, str) else len(value))
+@pytest.mark.parametrize(("name", "params"), LINEAR, ids=[str(name) for name, _ in LINEAR])
 @pytest.mark.parametrize("which", ["portfolio", "curved"])
 def test_linear_rates(portfolio, curved, name, params, which):
     problem = {"portfolio": portfolio, "curved": curved}[which]

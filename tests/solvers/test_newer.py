@@ -13,7 +13,7 @@ from sk_stormc.engine import Oracle
 from sk_stormc.metrics import LowRank
 from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import PortfolioProblem, SNEProblem
-from sk_stormc.solvers import SketchySTORM, STORMCompositional
+from sk_stormc.solvers import SketchySTORM
 from sk_stormc.solvers.sketchy import cauchy_point
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -182,18 +182,6 @@ def test_the_rule_follows_a_jacobian_that_is_exact_only(returns, name):
         )
         assert long.ifo[-1] - short.ifo[-1] == 5 * price
         assert long.state.state.origin is None
-
-
-def test_u_from_a_first_minibatch_is_corrected_at_anchors():
-    """The constant Jacobian gives the way of u, not where it begins."""
-    problem = PortfolioProblem(make_gaussian_returns(2000, 6, mean=0.3, random_state=0), risk_measure="semivariance")
-    best = minimize(problem, "lbfgs", tol=1e-10).fun
-    for size in (8, None):
-        solver = STORMCompositional(init_batch_size=size, tol=1e-6)
-        result = minimize(problem, solver, np.full(6, 0.5), random_state=0)
-        assert result.fun - best <= 1e-6 * abs(best)
-        now = result.state.state.now
-        np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
 
 
 def test_charges_with_a_sampled_jacobian():

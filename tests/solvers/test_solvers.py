@@ -17,7 +17,6 @@ from sk_stormc import (
     SCGD,
     SCVR,
     VRSCPG,
-    AcceleratedSCGD,
     CompositionalPortfolio,
     SARAHCompositional,
     STORMCompositional,
@@ -85,7 +84,7 @@ def test_lemma_3_1(problem, seed):
         (SCGD(0.1, 0.5, 2000), 7 * 4500),  # a number: all of it at each step
         (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
         (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
-        (AcceleratedSCGD(0.1, 0.5, (4, 5, 6)), 7 * 15),
+        (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
         (SCVR(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (SCVR(0.1, (5, None, 1), epoch_length=3), 4500 + 6 * 6 + 3000),  # J exact: n once
         (CIVR(0.1, 1.0, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
@@ -106,7 +105,7 @@ def test_probe_is_charged(problem):
     # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian, that u follows
     assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 16
     # an Algorithm 1 with these batches draws g in each iteration
-    assert minimize(problem, "storm-c", anchor=None, batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
+    assert minimize(problem, STORMCompositional(), batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
                     random_state=0).ifo[-1] == 16 * 32 + 4500 + 32  # fmt: skip
 
 
@@ -215,12 +214,12 @@ def test_linear_convergence(problem, returns, name):
 @pytest.mark.parametrize(
     ("solver", "within"),
     [
-        (STORMCompositional(anchor=None), 2e-3),
+        (STORMCompositional(), 2e-3),
         (STORMCompositional(0.1, 0.1, 0.01, 100, 100, "global", None), 2e-3),
         (STORMCompositional(anchor=50), 1e-3),
         (SCGD(), 0.02),
         (ASCPG(), 0.02),
-        (AcceleratedSCGD(), 0.02),
+        ("acc-scgd", 0.02),
     ],
 )
 def test_noisy_convergence(problem, returns, solver, within):
@@ -355,9 +354,9 @@ def test_float32(returns, name, measure):
 
 def test_random_output_is_one_of_the_iterates(problem):
     points = []
-    settings = {"max_iter": 40, "tol": 0, "record_every": 1, "anchor": None}
-    last = minimize(problem, "storm-c", random_state=5, on_record=lambda r: points.append(r.x), **settings)
-    picked = minimize(problem, "storm-c", random_state=5, output="random", **settings)
+    settings = {"max_iter": 40, "tol": 0, "record_every": 1}
+    last = minimize(problem, STORMCompositional(), random_state=5, on_record=lambda r: points.append(r.x), **settings)
+    picked = minimize(problem, STORMCompositional(), random_state=5, output="random", **settings)
     np.testing.assert_array_equal(picked.state.state.x, last.x)  # the iterates are those of "last"
     assert any((picked.x == x).all() for x in points[1:])
     assert picked.loss_curve[-1] == picked.fun == problem.objective(picked.x)
@@ -368,7 +367,6 @@ def test_random_output_is_uniform(problem):
         "max_iter": 4,
         "tol": 0,
         "record_every": 1,
-        "anchor": None,
         "batch_size": 4,
         "learning_rate": 0.01,
     }
@@ -378,7 +376,7 @@ def test_random_output_is_uniform(problem):
         keep = points.append
         result = minimize(
             problem,
-            "storm-c",
+            STORMCompositional(),
             random_state=seed,
             output="random",
             on_record=lambda r, k=keep: k(r.x),
@@ -394,18 +392,18 @@ def test_random_output_is_uniform(problem):
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "precision"])
 def test_schedules(problem, name):
     numbers = {"learning_rate": 0.05, "momentum": 0.2, "precision": 0.01}
-    fixed = {"anchor": None, "normalization": "global", "max_iter": 20, "random_state": 0}
-    as_number = minimize(problem, "storm-c", **fixed, **numbers)
+    fixed = {"normalization": "global", "max_iter": 20, "random_state": 0}
+    as_number = minimize(problem, STORMCompositional(), **fixed, **numbers)
     for same in (constant(numbers[name]), decay_to(numbers[name], numbers[name], horizon=9), lambda t: numbers[name]):
-        result = minimize(problem, "storm-c", **fixed, **numbers | {name: same})
+        result = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: same})
         np.testing.assert_array_equal(result.x, as_number.x)
-    falling = minimize(problem, "storm-c", **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
+    falling = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
     assert not (falling.x == as_number.x).any()
 
 
 def test_schedules_are_values():
     for schedule in (constant(0.1), inverse(2.0), power(-2 / 3), decay_to(0.1, 1.0, horizon=10, hold=0.2)):
-        assert pickle.loads(pickle.dumps(schedule)) == schedule
+        assert pickle.loads(pickle.dumps(schedule)) == schedule == eval(repr(schedule))  # as it is written
         assert clone(STORMCompositional(precision=schedule)).precision == schedule
     assert [power(-0.5, 3.0)(t) for t in (0, 3, 8)] == [3.0, 1.5, 1.0]
     assert [inverse(2.0)(t) for t in (0, 1, 3)] == [2.0, 1.0, 0.5]
@@ -465,7 +463,7 @@ def test_schedules_in_a_search(returns):
 
 def test_solvers_by_name_and_instance():
     for name, solver in SOLVERS.items():
-        assert type(get_solver(name)) is solver
+        assert type(get_solver(name)) is type(solver())
         assert not hasattr(solver, "fit")
     instance = STORMCompositional(learning_rate=0.5)
     assert get_solver(instance) is not instance
@@ -481,14 +479,14 @@ def test_minimize_does_not_change_the_solver_it_is_given(problem):
 def test_blocks(problem):
     blocked = PortfolioProblem(problem.returns)
     blocked.n_blocks = 1
-    settings = {"learning_rate": 0.1, "precision": 0.05, "anchor": None, "max_iter": 30, "random_state": 0}
-    one, many = (minimize(blocked, "storm-c", normalization=n, **settings) for n in ("global", "block"))
+    settings = {"learning_rate": 0.1, "precision": 0.05, "max_iter": 30, "random_state": 0}
+    one, many = (minimize(blocked, STORMCompositional(), normalization=n, **settings) for n in ("global", "block"))
     np.testing.assert_allclose(one.x, many.x, rtol=1e-12)
     blocked.n_blocks = 6
     F = problem.gradient(np.ones(6))
     step = minimize(
-        blocked, "storm-c", np.ones(6), learning_rate=0.1, precision=0.05, normalization="block", batch_size=None,
-        anchor=None, max_iter=1
+        blocked, STORMCompositional(), np.ones(6), learning_rate=0.1, precision=0.05, normalization="block",
+        batch_size=None, max_iter=1
     ).x - 1  # fmt: skip
     np.testing.assert_allclose(step, -0.1 * F * np.minimum(0.5, 0.05 / np.abs(F)), rtol=1e-10)
 

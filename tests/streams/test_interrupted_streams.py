@@ -1,6 +1,7 @@
 """Ctrl-C and errors in the middle of a stream: nothing is lost, nothing counts twice, the bits are the same."""
 
 import contextlib
+import inspect
 import os
 import signal
 import subprocess
@@ -68,14 +69,17 @@ class Pressed:
         self.at, self.places = at, 0
 
     def __enter__(self):
+        self.before = sys.getprofile()
         sys.setprofile(self._look)
         return self
 
     def __exit__(self, kind, error, traceback):
-        sys.setprofile(None)
+        sys.setprofile(self.before)
 
     def _look(self, frame, event, arg):
-        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(self.library):
+        code = frame.f_code
+        begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR  # where one is closed Python hides errors
+        if (begins or event == "c_return") and code.co_filename.startswith(self.library):
             self.places += 1
             if self.places - 1 in self.at:
                 signal.raise_signal(signal.SIGINT)

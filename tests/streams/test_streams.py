@@ -26,11 +26,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.engine import StepRule
-from sk_stormc.engine.loop import SAVE_IFO
+from sk_stormc.engine import Limit, StepRule
+from sk_stormc.engine.interrupts import SAVE_IFO
+from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
 from sk_stormc.penalties import L1
-from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
 from sk_stormc.solvers import SCGD, SOLVERS, SARAHCompositional, STORMCompositional, get_solver
 from sk_stormc.streams.mapped import MappedRows
@@ -217,7 +218,8 @@ def test_a_run_goes_on_with_its_state(solver):
     for first in (40, 300, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
         metric = stream_of(RETURNS).metric
-        stream.metric, stream._first.metric = metric, metric  # that of the first rows, of which these are but some
+        # that of the first rows, of which these are but some
+        stream.metric, stream.source.first.metric = metric, metric
         for chunk in [None, *chunks(RETURNS[first:], 170)]:
             if chunk is not None:
                 stream.feed(chunk)
@@ -248,16 +250,14 @@ class Watched(StreamingProblem):
     def __init__(self, *args, **kwargs):
         self.drawn, self.counted = [], []  # shared by copies
         super().__init__(*args, **kwargs)
+        draw = self.source.draw_inner
 
-    def draw_inner(self, place, shape):
-        rows = super().draw_inner(place, shape)
-        self.drawn.append((("inner", "jacobian")[place.batches_behind], rows.ravel()))
-        return rows
+        def noted(place, shape):
+            rows = draw(place, shape)
+            self.drawn.append((KINDS[place.batches_behind], rows.ravel()))
+            return rows
 
-    def draw_outer(self, place, shape):
-        rows = super().draw_outer(place, shape)
-        self.drawn.append(("outer", rows.ravel()))
-        return rows
+        self.source.draw_inner = self.source.draw_outer = noted
 
     def inner_batch(self, draws):
         self.counted.append(len(draws))
@@ -297,7 +297,7 @@ def test_each_row_once_for_each_kind_in_order(solver, risk):
 @pytest.mark.parametrize("first, then", [(8, 32), (128, 16), (100, 100)])
 def test_rows_are_apart_where_the_first_batches_have_another_size(first, then):
     stream = watched()
-    minimize(stream, learning_rate=1e-3, batch_size=then, init_batch_size=first, random_state=0)
+    minimize(stream, STORMCompositional(1e-3), batch_size=then, init_batch_size=first, random_state=0)
     for i in range(0, len(stream.drawn), 3):
         together = np.concatenate([r for _, r in stream.drawn[i : i + 3]])
         assert len(np.unique(together)) == len(together)
@@ -319,13 +319,14 @@ def test_ifo_are_the_rows_that_were_gathered(solver, risk):
 def test_ifo_in_closed_form(rate):
     S, B = 100, 20
     result = minimize(
-        stream_of(RETURNS), learning_rate=rate, batch_size=B, init_batch_size=S, random_state=0
+        stream_of(RETURNS), STORMCompositional(rate), batch_size=B, init_batch_size=S, random_state=0
     )
     T = result.n_iter
     assert (len(RETURNS) - 3 * S) // B == T
     assert result.ifo[-1] == 3 * S + 3 * B * T + (PROBES * 3 * B if rate == "auto" else 0)
     entropic = minimize(
-        stream_of(RETURNS, risk_measure="entropic"), learning_rate=0.01, batch_size=B, init_batch_size=S, random_state=0
+        stream_of(RETURNS, risk_measure="entropic"), STORMCompositional(0.01), batch_size=B, init_batch_size=S,
+        random_state=0,
     )
     assert entropic.n_iter == (len(RETURNS) - 2 * S) // B
     assert entropic.ifo[-1] == (2 * S + 1) + (2 * B + 1) * entropic.n_iter
@@ -338,17 +339,19 @@ def test_max_ifo_and_max_iter_hold_on_a_stream():
 
 
 def test_few_rows_are_kept():
-    class Spy(StreamingProblem):
-        most = 0
+    most = 0
+    stream = StreamingProblem(chunks(make_gaussian_returns(20_000, 3, random_state=0), 100), PortfolioProblem)
+    draw, rows = stream.source.draw_inner, stream.source.rows
 
-        def draw_inner(self, place, shape):
-            self.most = max(self.most, self._rows.stop - max(self._rows.start, self._rows.keep))
-            return super().draw_inner(place, shape)
+    def spying(place, shape):
+        nonlocal most
+        most = max(most, rows.stop - max(rows.start, rows.keep))
+        return draw(place, shape)
 
-    stream = Spy(chunks(make_gaussian_returns(20_000, 3, random_state=0), 100), PortfolioProblem)
+    stream.source.draw_inner = spying
     assert minimize(stream, "scgd", random_state=0).stop_reason == "exhausted"
     # the window, chunks, the probe, and what a run goes back to that is interrupted
-    assert stream.most <= 512 + 2 * 100 + 16 * 3 * 17 + SAVE_IFO // 3 + 16 * 17
+    assert most <= 512 + 2 * 100 + 16 * 3 * 17 + SAVE_IFO // 3 + 16 * 17
 
 
 # statistics
@@ -412,7 +415,7 @@ def test_schedules_on_streams():
     same = portfolio(STORMCompositional(momentum=inverse())), portfolio(STORMCompositional())
     assert bits(fed(same[0], RETURNS, 100)) == bits(fed(same[1], RETURNS, 1500))  # "auto" is inverse()
     rate = decay_to(0.01, 0.2, horizon=20)
-    result = minimize(stream_of(RETURNS), learning_rate=rate, momentum=power(-2 / 3), random_state=0)
+    result = minimize(stream_of(RETURNS), STORMCompositional(rate, momentum=power(-2 / 3)), random_state=0)
     assert result.state.state.rule.learning_rate == rate
     scheduled = portfolio(STORMCompositional(learning_rate=rate, momentum=power(-2 / 3)))
     assert fed(scheduled, RETURNS, 37).weights_.tobytes() == result.x.tobytes()
@@ -425,15 +428,14 @@ def test_schedules_on_streams():
 def test_steps_of_the_problem_are_kept_and_sizes_are_not():
     def make(R):
         problem = PortfolioProblem(R)
-        problem.defaults = {
-            "learning_rate": 0.02, "momentum": 0.1, "normalization": "global", "precision": 0.5, "batch_size": None,
-            "init_batch_size": None, "anchor": 5
-        }  # fmt: skip
+        problem.advice = Advice(
+            learning_rate=0.02, tracking=False, normalization="global", precision=0.5, batch_size=None, max_iter=7
+        )
         return problem
 
     s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, "global", 0.5) and s.momentum == (0.1,) * 3
-    assert s.batch_size == (32, 32, 32) and s.anchor is None
+    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (1.0,) * 3
+    assert s.batch_size == (32, 32, 32)
 
 
 # fit and partial_fit
@@ -474,7 +476,7 @@ def test_parameters_hold_from_the_start_of_the_stream():
 def test_another_solver_is_refused_and_the_stream_goes_on():
     estimator = fed(portfolio(), RETURNS[:1000], 100)
     for rows in (RETURNS[:5], RETURNS):  # enough for an iteration or not
-        with pytest.raises(ValueError, match="solver must stay STORMCompositional"):
+        with pytest.raises(ValueError, match="solver must stay AutomaticSTORM"):
             estimator.set_params(solver="scgd").partial_fit(rows)
     estimator.set_params(solver="storm-c")
     assert bits(fed(estimator, RETURNS[1000:], 50)) == bits(fed(portfolio(), RETURNS, 1500))
@@ -595,8 +597,8 @@ def test_errors_of_streams():
     for name in ("batch_size", "init_batch_size"):
         for size in (None, (16, 16, None), (None, 16, 16), (16, None, 16)):
             with pytest.raises(ValueError, match=f"{name} must be one number"):
-                minimize(stream_of(RETURNS), random_state=0, **{name: size})
-    for solver, params in (("storm-c", {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
+                minimize(stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: size})
+    for solver, params in ((STORMCompositional(), {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
         with pytest.raises(ValueError, match="needs all components at once"):
             minimize(stream_of(RETURNS), solver, random_state=0, **params)
 
@@ -673,10 +675,10 @@ def test_an_operator_jacobian_in_a_stream_is_that_of_its_rows():
     x, v, draws = np.array([0.2, -0.4, 0.3]), np.array([2.0]), np.arange(250, 290)
     J = stream.jacobian(x, stream.inner_batch(draws))
     stream.inner_batch(np.arange(600, 640))  # more rows come
-    stream._rows.keep = 500  # and go
-    stream._rows.feed((A, b))
+    stream.source.rows.keep = 500  # and go
+    stream.source.rows.feed((A, b))
     stream.inner_batch(np.arange(700, 740))
-    assert stream._rows.start == 500
+    assert stream.source.rows.start == 500
     expected = composition(A[draws], b[draws], "vjp")
     np.testing.assert_array_equal(stream.vjp(J, v), expected.vjp((x, np.arange(40)), v))
 

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Box
-from sk_stormc.problems import PortfolioProblem, ProjectedBellmanProblem, StreamingProblem, check_problem
+from sk_stormc.problems import InUnit, PortfolioProblem, ProjectedBellmanProblem, StreamingProblem, check_problem
 
 COUNTS = np.array([1, 3, 0, 2, 1, 5])
 RISKS = {
@@ -50,7 +50,11 @@ def test_a_weight_is_a_repetition(problem):
     pairs = (problem.inner_batch(draws, weights), problem.inner_batch(repeated))
     outer = (problem.outer_batch(draws, weights), problem.outer_batch(repeated))
     rtol, atol = (1e-12, 0) if x.dtype == float else (1e-4, 1e-6)
-    close = partial(np.testing.assert_allclose, rtol=rtol, atol=atol)
+
+    def close(*values):
+        arrays = (value.plain() if isinstance(value, InUnit) else value for value in values)
+        np.testing.assert_allclose(*arrays, rtol=rtol, atol=atol)
+
     close(*(problem.inner(x, batch) for batch in pairs))
     close(*(problem.jacobian(x, batch) for batch in pairs))
     for part, same in zip(*(problem.outer_gradient(x, u, batch) for batch in outer), strict=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.penalties import Simplex
-from sk_stormc.problems import CompositionalProblem, PortfolioProblem
+from sk_stormc.problems import CompositionalProblem, FiniteSource, PortfolioProblem
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 from sk_stormc.theory import ProblemConstants, equipartition, estimate_constants, storm_parameters, theorem_condition
 
@@ -215,17 +215,22 @@ def test_from_theory_makes_the_predicted_run():
 REPETITIONS, COMPONENTS = 20_000, 50
 
 
+class Apart(FiniteSource):
+    """Draws of its own for each repetition."""
+
+    def draw_inner(self, rng, shape):
+        return rng.integers(self.n_inner, size=(*shape, REPETITIONS))
+
+
 class Quadratics(CompositionalProblem):
     """q_i(x) = c_i x^2 / 2 + b_i x on [-1, 1], in as many independent repetitions as there are variables."""
 
     jacobian_kind = "constant"  # none: u is all that is looked at
     n_inner, n_outer, n_variables = COMPONENTS, 1, REPETITIONS
+    source = Apart(COMPONENTS, 1)
 
     def __init__(self, rng):
         self.c, self.b = rng.normal(1, 1, COMPONENTS), rng.normal(0.2, 1, COMPONENTS)
-
-    def draw_inner(self, rng, shape):
-        return rng.integers(self.n_inner, size=(*shape, REPETITIONS))
 
     def inner_batch(self, draws):
         return np.arange(self.n_inner)[:, None] if draws is None else draws

@@ -120,7 +120,7 @@ def test_rewards_of_states_are_those_of_all_their_transitions():
 def test_deterministic_successors_are_exact():
     problem = BellmanProblem(np.roll(np.eye(7), 1, axis=1), np.arange(7.0), gamma=0.9)
     x, rng = np.arange(7.0), np.random.default_rng(0)
-    drawn = problem.inner(x, problem.inner_batch(problem.draw_inner(rng, (1, 1))[0]))
+    drawn = problem.inner(x, problem.inner_batch(problem.source.draw_inner(rng, (1, 1))[0]))
     np.testing.assert_allclose(drawn, problem.inner(x, problem.inner_batch(None)))
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from sk_stormc.core.advice import Advice
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.reproduce.report.grids import SNE_VARIANTS, STORM
 from sk_stormc.reproduce.report.store import Piece
@@ -113,7 +114,8 @@ def _literal(P, d):
     """The problem without the library's steps: all pairs are sampled, no metric, no limit but Algorithm 1's own."""
     problem = SNEProblem(P, d, near_field=False)
     problem.metric = None
-    problem.defaults = {name: problem.defaults[name] for name in ("anchor", "max_iter", "record_every")}
+    advice, kept = problem.advice, ("max_iter", "record_every", "unbounded_below", "published")
+    problem.advice = Advice(**{name: getattr(advice, name) for name in kept})
     return problem
 
 

@@ -1,9 +1,11 @@
 """Streams that go uphill: what is looked at, and what is done."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.results import MethodState, StopReason
+from sk_stormc.utils.kept import Kept
 
 __all__ = ["begins_again", "look", "shortened"]
 
@@ -25,11 +27,11 @@ def look(oracle, run, x):
     bool
         Whether it has.
     """
-    fun, stream = run.records[-1][2], oracle.problem
-    gain = stream.objective(run.start) - fun
+    fun = run.records[-1][2]
+    gain = oracle.problem.objective(run.start) - fun
     if gain > run.best_gain:
         run.best_x, run.best_fun, run.best_gain = x, fun, gain
-    return gain < 0 and stream.uphill(x, run.start)
+    return gain < 0 and oracle.source.uphill(x, run.start)
 
 
 def begins_again(solver, oracle, run, reason):
@@ -56,7 +58,6 @@ def begins_again(solver, oracle, run, reason):
     run.times, run.t_before = run.times + 1, run.t
     run.state = MethodState(run.best_x)
     run.last_checked, run.first_length, run.milestones = -1, 0.0, (None, None)
-    oracle.forget_unit()
     return True
 
 
@@ -67,10 +68,10 @@ def shortened(rule, times):
 
 
 @dataclass(frozen=True)
-class Shortened:
+class Shortened(Kept):
     """A schedule times a factor."""
 
-    schedule: object
+    schedule: float | Callable
     factor: float
 
     def __call__(self, t):

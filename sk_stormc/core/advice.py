@@ -1,0 +1,132 @@
+"""What a problem advises any method that is to solve it: data, which name no method and no parameter of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_schedule,
+    plain,
+)
+
+__all__ = ["Advice", "Published"]
+
+
+class Published(NamedTuple):
+    """The constants of Algorithm 1 that the paper has for a problem, in its letters.
+
+    Attributes
+    ----------
+    eta, epsilon, a : float
+        Learning rate, precision and momentum.
+    B, S : int or tuple
+        Sizes of the batches of an iteration and of the first ones; (B_g, B_dg, B_f) where they differ.
+    gamma : {"global", "block"}, default="global"
+        Whether one gamma limits a step, as in the paper, or one for each block of x.
+    """
+
+    eta: float
+    epsilon: float
+    a: float
+    B: int | tuple
+    S: int | tuple
+    gamma: str = "global"
+
+
+def unknown(problem: Any) -> None:
+    """None: the problem does not know."""
+    return
+
+
+def no_bound(problem: Any, size: tuple, metric: Any) -> float:
+    """0: the problem knows no bound."""
+    return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What helps to solve a problem and cannot be seen by evaluating it. Methods follow it where the user is silent.
+
+    The object is read-only and may be shared. A problem with other advice has another object
+    (``dataclasses.replace(advice, inertia=0.5)``).
+
+    Parameters
+    ----------
+    batch_size : int, (B_g, B_dg, B_f), None or "auto", default="auto"
+        Components in a batch; None means all. "auto" says nothing about it.
+    tracking : bool, default=True
+        Whether it pays to carry estimates of u and of the gradient from one batch to the next. If not, each batch says
+        as much as all before it, and what has been estimated is forgotten.
+    learning_rate : float, schedule or None, default=None
+        None says nothing.
+    normalization : {"global", "block"} or None, default=None
+        Whether steps are limited in length, all of x at once or each block by itself.
+    precision : float, schedule or None, default=None
+        The length to which they are limited, in units of the learning rate.
+    inertia : float, default=0.0
+        Weight of earlier directions in a heavy-ball average of the steps, below 1.
+    record_every : int or None, default=None
+        IFO between two records of the objective, where that costs more than usual. None means a pass.
+    max_iter : int or None, default=None
+        Iterations of a run that was given no budget.
+    smoothness : callable, default=one that returns 0
+        ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a `sk_stormc.metrics.Metric`:
+        max_v E|H_B v|^2 / <v, H v>, with H_B the Hessian of a minibatch, where the problem knows it without sampling.
+        An automatic learning rate takes it for L where it exceeds what a probe of minibatches finds. It does where the
+        H_B are not symmetric, as those of a composition need not be.
+    unbounded_below : callable, default=one that returns None
+        ``unbounded_below(problem)``: whether Phi is known to have no minimum; None where this is not known. It is asked
+        for after a run that did not converge.
+    published : Published or None, default=None
+        The paper's constants.
+
+    Raises
+    ------
+    ValueError
+        For a value that is out of its range.
+
+    Examples
+    --------
+    >>> from sk_stormc.problems import Advice
+    >>> Advice(batch_size=None, inertia=0.5).inertia
+    0.5
+    """
+
+    batch_size: int | tuple | str | None = "auto"
+    tracking: bool = True
+    learning_rate: float | Callable | None = None
+    normalization: str | None = None
+    precision: float | Callable | None = None
+    inertia: float = 0.0
+    record_every: int | None = None
+    max_iter: int | None = None
+    smoothness: Callable = no_bound
+    unbounded_below: Callable = unknown
+    published: Published | None = None
+
+    def __post_init__(self):
+        for field in fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        check_batch_size("batch_size", self.batch_size)
+        check_bool("tracking", self.tracking)
+        if self.learning_rate is not None:
+            check_schedule("learning_rate", self.learning_rate, low=0, inclusive=callable(self.learning_rate))
+        check_choice("normalization", self.normalization, ("global", "block", None))
+        if self.precision is not None:
+            check_schedule("precision", self.precision, low=0, inclusive=False)
+        check_number("inertia", self.inertia, low=0, high=math.nextafter(1, 0))
+        check_int("record_every", self.record_every, low=1, words=(None,))
+        check_int("max_iter", self.max_iter, low=1, words=(None,))
+        for name in ("smoothness", "unbounded_below"):
+            if not callable(getattr(self, name)):
+                raise ValueError(f"{name} must be callable, got {getattr(self, name)!r}")
+        if not isinstance(self.published, Published | None):
+            raise ValueError(f"published must be a Published or None, got {self.published!r}")

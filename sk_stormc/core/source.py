@@ -1,0 +1,244 @@
+"""Where the components of a problem come from; `sk_stormc.streams` has the source of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.utils.types import Array, FloatArray
+
+__all__ = ["FiniteSource", "Source", "source_of"]
+
+
+class Source:
+    """Where the components of a problem come from, which batches of them can be had, and what these cost.
+
+    The engine asks the source these questions and no problem. A *place* is what is drawn from: each kind of batch (g,
+    its Jacobian, f) has its own, which belongs to the run and is saved with it. It is a generator of random numbers for
+    a finite sum, and a position for a stream. The answers here are those of a source that has no end.
+
+    Attributes
+    ----------
+    finite : bool
+        Whether all components are at hand, so that there are full batches and a gradient without noise.
+    weighted : bool
+        Whether a draw is a pair (draws, weights), of which the problem's ``inner_batch(draws, weights)`` and
+        ``outer_batch(draws, weights)`` gather a batch.
+    cumulative : bool
+        Whether a draw stands for all components that have come so far, and not for new ones only.
+    instead : str
+        What a user can do instead of a run that cannot follow the source, for a warning.
+    """
+
+    finite = True
+    weighted = False
+    cumulative = False
+    instead = ""
+
+    def open(self, generators: list[np.random.Generator]) -> list[Any]:
+        """The places that g, its Jacobian and f are drawn from in a run.
+
+        Parameters
+        ----------
+        generators : list of numpy.random.Generator
+            One for each of the three kinds.
+
+        Returns
+        -------
+        list
+            The generators.
+        """
+        return generators
+
+    def draw_inner(self, place: Any, shape: tuple[int, ...]) -> Array:
+        """Draws of inner components.
+
+        Parameters
+        ----------
+        place : numpy.random.Generator
+            Or whatever else `open` has returned.
+        shape : tuple of int
+            The leading axes of the result, (n_batches, batch_size).
+
+        Returns
+        -------
+        ndarray
+            Of which ``draws[k]`` is handed to the problem's `inner_batch`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no draw_inner")
+
+    def draw_outer(self, place: Any, shape: tuple[int, ...]) -> Array:
+        """Draws of outer components.
+
+        Parameters
+        ----------
+        place : numpy.random.Generator
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no draw_outer")
+
+    # which batches there are, and what they cost
+
+    def sizes(self, size: int | None) -> tuple:
+        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
+
+        Parameters
+        ----------
+        size : int or None
+
+        Returns
+        -------
+        tuple
+        """
+        return size, size, size
+
+    def accept(self, name: str, sizes: tuple) -> None:
+        """Raise a ValueError for batches that cannot be had.
+
+        Parameters
+        ----------
+        name : str
+            Of the parameter.
+        sizes : tuple
+            (B_g, B_dg, B_f), None for all components.
+        """
+
+    def price(self, kind: str, size: int) -> int:
+        """IFO of a drawn batch: its components, and what is evaluated besides them.
+
+        Parameters
+        ----------
+        kind : {"inner", "jacobian", "outer"}
+        size : int
+            Number of draws.
+
+        Returns
+        -------
+        int
+        """
+        return size
+
+    # what only a stream has more to say to
+
+    def lasts(self, places: Iterable, ifo: int) -> bool:
+        """Whether there are components for another iteration of so many IFO.
+
+        Parameters
+        ----------
+        places : iterable
+        ifo : int
+
+        Returns
+        -------
+        bool
+        """
+        return True
+
+    def hold(self, places: Iterable) -> None:
+        """Keep what a run that goes on from these places needs; anything before may be let go.
+
+        Parameters
+        ----------
+        places : iterable
+        """
+
+    def look_at(self, places: Iterable) -> None:
+        """Let the objective be that of the components which a run has had last.
+
+        Parameters
+        ----------
+        places : iterable
+        """
+
+    def broke(self, error: Exception) -> bool:
+        """Whether an error is one that the source raised, after which a run can go on.
+
+        Parameters
+        ----------
+        error : Exception
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
+    def uphill(self, x: FloatArray, start: FloatArray) -> bool:
+        """Whether the objective is higher at x than at the start, beyond what is chance in what has come.
+
+        Parameters
+        ----------
+        x, start : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        bool
+        """
+        return False
+
+
+class FiniteSource(Source):
+    """A known number of components, drawn with replacement: uniformly, or by weights.
+
+    Parameters
+    ----------
+    n_inner, n_outer : int
+        m and n. Where f has one component its draws are zeros.
+    weights, outer_weights : ndarray of shape (n_inner,) and (n_outer,), default=None
+        Numbers >= 0, to which the probabilities of components are proportional. None means that all are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import FiniteSource
+    >>> source = FiniteSource(3, 1, weights=np.array([1.0, 0.0, 3.0]))
+    >>> source.draw_inner(np.random.default_rng(0), (1, 8))
+    array([[2, 2, 0, 0, 2, 2, 2, 2]])
+    """
+
+    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None):
+        self.n_inner, self.n_outer = n_inner, n_outer
+        self.weights, self.outer_weights = weights, outer_weights
+
+    def draw_inner(self, rng, shape):
+        """Indices j of inner components."""
+        if self.weights is None:
+            return rng.integers(self.n_inner, size=shape)
+        return by_weight(rng, shape, *self._inner_table)
+
+    def draw_outer(self, rng, shape):
+        """Indices i of outer components."""
+        if self.outer_weights is None or self.n_outer == 1:
+            return rng.integers(self.n_outer, size=shape)
+        return by_weight(rng, shape, *self._outer_table)
+
+    @cached_property
+    def _inner_table(self):
+        return table(self.weights)
+
+    @cached_property
+    def _outer_table(self):
+        return self._inner_table if self.outer_weights is self.weights else table(self.outer_weights)
+
+
+def table(weights):
+    """What `by_weight` looks numbers up in: sums of weights, and the last component that has one."""
+    return np.cumsum(weights), np.flatnonzero(weights)[-1]
+
+
+def by_weight(rng, shape, sums, last):
+    """Indices by inversion of uniform numbers."""
+    found = np.searchsorted(sums, rng.random(shape) * sums[-1], side="right")
+    return np.minimum(found, last)
+
+
+def source_of(problem):
+    """A problem's source; uniform draws of its components where it declares none."""
+    return FiniteSource(problem.n_inner, problem.n_outer) if problem.source is None else problem.source

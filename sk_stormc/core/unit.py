@@ -1,0 +1,314 @@
+"""Numbers beyond the range of floats: arrays that carry their own unit."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.utils.kept import Kept
+
+__all__ = ["InUnit", "in_one_unit"]
+
+STEP = 32  # units are powers of 2**STEP, so that values of about one size mostly have the same
+FAR = 60  # power of two, or of 1/2, beyond which an array gets another unit: squares are within float32
+LOG_2 = math.log(2.0)
+FURTHEST = 10_000  # a power of two that takes any float to 0 or to infinity
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class InUnit(Kept):
+    """An array in a unit: it stands for ``array * 2**power``.
+
+    Exponentials leave the range of floats where their exponents are above 709 (in float32, 88). A problem whose u and
+    Jacobian are made of them returns values of this class, and what methods do with u and J goes on as with arrays:
+    ``+``, ``-``, ``*``, ``/``, ``@``, ``abs``, ``numpy.maximum`` and ``numpy.minimum``, comparisons, indexing, `dot`.
+    Since the unit is a power of two these have the bits that floats without bounds would have. A sum is in the larger
+    unit of the two, and a product far from 1 is taken to a unit that fits. ``numpy.log`` gives plain numbers, and so do
+    `dot` and ``@`` of two such values, such as f_u and J, whose units cancel. Anything else raises a TypeError.
+
+    All entries have one unit: those that are less than about 2**-1000 of the largest (in float32, 2**-100) become 0.
+    Like all values of a run these are not written into.
+
+    Parameters
+    ----------
+    array : ndarray
+        Of floats of moderate size.
+    power : int, default=0
+
+    Raises
+    ------
+    TypeError
+        By what is not defined for such values.
+    OverflowError
+        By ``float(value)`` of what no float holds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import InUnit
+    >>> u = InUnit.exp(np.array([2000.0, 1999.0]))
+    >>> u / u[0]
+    InUnit(array([1.        , 0.36787944]), 0)
+    >>> np.log(0.5 * u + u).round(3)
+    array([2000.405, 1999.405])
+    """
+
+    array: np.ndarray
+    power: int = 0
+
+    def __repr__(self):
+        return f"InUnit({self.array!r}, {self.power})"
+
+    @classmethod
+    def exp(cls, exponents, factor=1.0):
+        """factor * exp(e), for exponents of any size; what is far below the largest becomes 0.
+
+        Parameters
+        ----------
+        exponents : ndarray
+            Of float64.
+        factor : float or ndarray, default=1.0
+            Of moderate size.
+
+        Returns
+        -------
+        InUnit
+        """
+        top = float(exponents.max())
+        if not math.isfinite(top):
+            return cls(factor * np.exp(exponents))
+        power = STEP * round(top / (STEP * LOG_2))
+        # of a huge exponent this consists of rounding, which must not become one of the result
+        rest = min(max(top - power * LOG_2, -STEP), STEP)
+        return cls((factor * math.exp(rest)) * np.exp(exponents - top), power)
+
+    def plain(self):
+        """The numbers as an array: infinite or 0 where floats end.
+
+        Returns
+        -------
+        ndarray
+        """
+        return self.array if not self.power else np.ldexp(self.array, _bounded(self.power))
+
+    # what an array has
+
+    shape = property(lambda self: self.array.shape)
+    size = property(lambda self: self.array.size)
+    ndim = property(lambda self: self.array.ndim)
+    dtype = property(lambda self: self.array.dtype)
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, key):
+        return InUnit(self.array[key], self.power)
+
+    def astype(self, dtype, copy=True):
+        """In another float type."""
+        return InUnit(self.array.astype(dtype, copy=copy), self.power)
+
+    def reshape(self, *shape):
+        """In another shape."""
+        return InUnit(self.array.reshape(*shape), self.power)
+
+    def copy(self):
+        """A copy."""
+        return InUnit(self.array.copy(), self.power)
+
+    def sum(self, axis=None):
+        """The sum of the entries."""
+        return InUnit(self.array.sum(axis=axis), self.power)
+
+    def max(self):
+        """The largest entry."""
+        return InUnit(self.array.max(), self.power)
+
+    def min(self):
+        """The smallest entry."""
+        return InUnit(self.array.min(), self.power)
+
+    def dot(self, other):
+        """As ``@``: plain numbers where ``other`` is an `InUnit` too."""
+        return _contracted(self, other)
+
+    # numbers
+
+    def __float__(self):
+        number = float(self.plain())
+        if (not number or math.isinf(number)) and number != self.array:
+            raise OverflowError(f"{self!r} is beyond the range of floats; numpy.log of it is not")
+        return number
+
+    def __bool__(self):
+        return bool(self.array)
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(f"an InUnit is not converted to an array; use numpy.log, or plain(): {self!r}")
+
+    # arithmetic
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        rule = RULES.get(ufunc)
+        if method != "__call__" or kwargs or rule is None:
+            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            options = f" with {', '.join(kwargs)}" if kwargs else ""
+            raise TypeError(f"numpy.{name}{options} is not defined for values that carry their own unit, got {self!r}")
+        return rule(ufunc, *inputs)
+
+    def __add__(self, other):
+        return _sum(np.add, self, other)
+
+    def __radd__(self, other):
+        return _sum(np.add, other, self)
+
+    def __sub__(self, other):
+        return _sum(np.subtract, self, other)
+
+    def __rsub__(self, other):
+        return _sum(np.subtract, other, self)
+
+    def __mul__(self, other):
+        return _product(np.multiply, self, other)
+
+    def __rmul__(self, other):
+        return _product(np.multiply, other, self)
+
+    def __truediv__(self, other):
+        return _product(np.divide, self, other)
+
+    def __rtruediv__(self, other):
+        return _product(np.divide, other, self)
+
+    def __matmul__(self, other):
+        return _contracted(self, other)
+
+    def __neg__(self):
+        return InUnit(-self.array, self.power)
+
+    def __abs__(self):
+        return InUnit(abs(self.array), self.power)
+
+    def __lt__(self, other):
+        return _comparison(np.less, self, other)
+
+    def __le__(self, other):
+        return _comparison(np.less_equal, self, other)
+
+    def __gt__(self, other):
+        return _comparison(np.greater, self, other)
+
+    def __ge__(self, other):
+        return _comparison(np.greater_equal, self, other)
+
+    def __eq__(self, other):
+        return _comparison(np.equal, self, other)
+
+    def __ne__(self, other):
+        return _comparison(np.not_equal, self, other)
+
+    __hash__ = None
+
+
+def in_one_unit(values):
+    """Several values as arrays in one unit, for linear combinations of them.
+
+    Parameters
+    ----------
+    values : list of ndarray or of InUnit
+
+    Returns
+    -------
+    arrays : list of ndarray
+    back : callable
+        Makes a value of an array in that unit; where the values are arrays, it returns what it is given.
+    """
+    if not any(isinstance(value, InUnit) for value in values):
+        return values, _itself
+    values = [_fitting(*_parts(value)) for value in values]
+    power = _largest(values)
+    return [_shifted(value, power) for value in values], lambda array: _fitting(array, power)
+
+
+def _itself(array):
+    return array
+
+
+def _bounded(power):
+    return min(max(power, -FURTHEST), FURTHEST)
+
+
+def _parts(value):
+    """The array and the power of a value; those of plain numbers are theirs and 0."""
+    return (value.array, value.power) if type(value) is InUnit else (value, 0)
+
+
+def _fitting(array, power):
+    """A value in a unit that fits its size."""
+    flat = array.ravel().astype(float, copy=False)
+    if 4.0**-FAR < float(flat.dot(flat)) < 4.0**FAR:
+        return InUnit(array, power)
+    top = float(abs(flat).max()) if flat.size else 0.0
+    if not 0 < top < math.inf:
+        return InUnit(array, power)
+    shift = STEP * round(math.frexp(top)[1] / STEP)
+    return InUnit(np.ldexp(array, -shift), power + shift)
+
+
+def _largest(values):
+    """The largest power of values that are not all 0: a 0 has no size."""
+    return max((value.power for value in values if value.array.any()), default=0)
+
+
+def _shifted(value, power):
+    return value.array if value.power == power else np.ldexp(value.array, _bounded(value.power - power))
+
+
+def _in_larger(a, b):
+    """The arrays of two values in the larger of their units, and its power."""
+    (x, p), (y, q) = _parts(a), _parts(b)
+    if p == q:
+        return x, y, p
+    if type(a) is type(b) and abs(p - q) == STEP:  # as of two batches: no need to look at their sizes
+        return (x, y * 2.0**-STEP, p) if p > q else (x * 2.0**-STEP, y, q)
+    if type(b) is float and not b:
+        return x, b, p
+    values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
+    power = _largest(values)
+    x, y = (_shifted(value, power) for value in values)
+    # a number of Python's has no float type of its own
+    return float(x) if type(a) in (int, float) else x, float(y) if type(b) in (int, float) else y, power
+
+
+def _sum(ufunc, a, b):
+    x, y, power = _in_larger(a, b)
+    return InUnit(ufunc(x, y), power)
+
+
+def _comparison(ufunc, a, b):
+    x, y, _ = _in_larger(a, b)
+    return ufunc(x, y)
+
+
+def _product(ufunc, a, b):
+    (x, p), (y, q) = _parts(a), _parts(b)
+    return _fitting(ufunc(x, y), p + q if ufunc is np.multiply else p - q)
+
+
+def _contracted(a, b):
+    (x, p), (y, q) = _parts(a), _parts(b)
+    found = _fitting(x.dot(y), p + q)
+    return found.plain() if type(a) is type(b) else found
+
+
+RULES = dict.fromkeys((np.add, np.subtract, np.maximum, np.minimum), _sum)
+RULES |= dict.fromkeys((np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal), _comparison)
+RULES |= {
+    np.multiply: _product,
+    np.divide: _product,
+    np.matmul: lambda _, a, b: _contracted(a, b),
+    np.negative: lambda _, a: -a,
+    np.absolute: lambda _, a: abs(a),
+    np.isfinite: lambda _, a: np.isfinite(a.array),
+    np.log: lambda _, a: np.log(a.array) + a.power * LOG_2,
+}

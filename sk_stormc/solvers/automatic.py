@@ -1,0 +1,242 @@
+"""The automatic rule, which needs no tuning: plain steps between anchors, where everything is exact."""
+
+import math
+from dataclasses import dataclass, replace
+
+from sk_stormc.engine import advance, at, start
+from sk_stormc.engine.estimates import advance_outer, guard
+from sk_stormc.engine.steps import Direction, direction
+from sk_stormc.solvers.anchored import Anchor, balance, distance, enlarge, exact_slope, extrapolate, settle
+from sk_stormc.solvers.storm import STORMCompositional, StormState
+
+__all__ = ["AutomaticSTORM"]
+
+MEMORY = 10  # anchors that are combined
+STRETCH, LEAST = 0.5, 0.25  # IFO between anchors: at most, and before one may come early; of an anchor's
+FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch
+MISSED = 0.5  # drift of F, relative to the last anchor's |F|, by which a combination has failed to predict
+ROUNDING = 1e-10  # of Phi
+FULL_ITERATIONS = 10_000  # the default budget where batches are full
+
+
+@dataclass
+class AnchoredState(StormState):
+    """Algorithm 1's state, and what the rule remembers."""
+
+    anchors: list[Anchor] = None  # the good ones since the last that failed, the newest last
+    way: Direction = None  # of the step from x
+    own_rate: bool = True  # the learning rate is the rule's own, which it may halve
+    own_size: bool = True  # so are the batches, which it may enlarge
+    since_anchor: int = 0  # iterations; 0 at an anchor
+    failures: int = 0  # anchors discarded since the last good one, combinations not counted
+    combined: bool = False  # the iterations since the last anchor began at a combination
+    refresh: bool = False  # the coming iteration ends in an anchor
+    stay: bool = False  # it takes that anchor where it is
+    origin: tuple | None = None  # (x_0, u_0), where u follows a constant Jacobian
+
+    @property
+    def best(self):
+        """The anchor of the smallest Phi."""
+        return min(self.anchors, key=lambda anchor: anchor.value)
+
+
+class AutomaticSTORM(STORMCompositional):
+    """STORM-Compositional without anything to tune: plain steps, and anchors, where u, J and F are taken on all data.
+
+    This is the solver of the name "storm-c", the default. On a stream, and where a problem asks for steps without
+    anchors (neighbour embedding), it is Algorithm 1 as `STORMCompositional` has it.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without anchors), L a charged
+        probe of the curvature of minibatches; it is halved where steps turn out to be too long.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
+        "auto" is all for up to 1024 components, else 16 (32 without anchors); a constant Jacobian is taken exactly,
+        once, and no kind of more than 32 is taken whole where another is sampled.
+    max_iter, max_ifo : int or None, default=None
+        Budgets; both None mean 100 passes, with full batches and anchors 10,000 iterations.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors a gradient on
+        all data is charged when the estimates, on average over a pass, have fallen as far. 0 means never.
+
+    Notes
+    -----
+    Between anchors the steps are Algorithm 1's with momentum 0 and gamma 1, where the problem does not limit them. A
+    stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
+    tenth of the last anchor's; and at once where |F| has grown tenfold. An anchor is good if its Phi is below that of
+    all before. It then starts the next stretch, from Anderson's combination with up to nine good ones before it. If it
+    is not good, the run goes back to the best. Where a combination was to blame, those it was made of are forgotten, as
+    they are where the estimate of F that began with it was off by more than half of the last anchor's |F| in the end.
+    Where none was, the learning rate is halved, and at every second failure in a row batches are made four times as
+    large instead, up to all components, where every iteration is an anchor. Only what is "auto" is ever changed.
+
+    The best anchor is returned, or x_T where a run ends below it between two anchors.
+
+    Examples
+    --------
+    >>> from sk_stormc import AutomaticSTORM, minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
+    >>> result = minimize(problem, AutomaticSTORM(tol=1e-6), random_state=0)
+    >>> result.stop_reason
+    'converged'
+    """
+
+    instead = ""
+    # Algorithm 1's, which the rule sets
+    precision = momentum = init_batch_size = normalization = "auto"
+    anchor = None
+    output = "last"
+
+    def __init__(self, learning_rate="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.max_ifo = max_ifo
+        self.tol = tol
+
+    def set_params(self, **params):
+        """Set parameters.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For an unknown name. For a parameter of Algorithm 1 the message says which solver has it.
+        """
+        theirs = sorted(set(params) & set(STORMCompositional().get_params()) - set(self.get_params()))
+        if theirs:
+            raise ValueError(
+                f"{type(self).__name__} sets {', '.join(theirs)} itself: give "
+                f"solver=STORMCompositional({', '.join(f'{name}={params[name]!r}' for name in theirs)}), Algorithm 1, "
+                "for steps of your own"
+            )
+        return super().set_params(**params)
+
+    def init_state(self, oracle, x):
+        """An anchor at x_0, with batches and a learning rate that suit the problem; without anchors steps 1 to 3."""
+        problem = oracle.problem
+        if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
+            return super().init_state(oracle, x)
+        own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
+        size, L = self.sizes("batch_size", oracle, rule=16), None
+        if own_size:
+            size = balance(oracle, size)
+        if own_rate and own_size:
+            size, L = settle(oracle, x, size)
+        rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
+        now = start(oracle, x, oracle.all_like(size))
+        way = direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
+        follows = problem.n_outer > 1 and exact_slope(oracle, x, now.u, size) is not None
+        return AnchoredState(
+            x,
+            rule=rule,
+            now=now,
+            batch_size=size,
+            anchors=[Anchor(now, way, oracle.value(x, now.u))],
+            way=way,
+            own_rate=own_rate,
+            own_size=own_size,
+            refresh=oracle.is_full(size),
+            origin=(x, now.u) if follows else None,
+            residual=way.length,
+        )
+
+    def factor(self, oracle, size):
+        """Of the automatic learning rate."""
+        return 0.7
+
+    def step(self, oracle, s):
+        """An iteration between anchors, or one that ends in an anchor; without anchors steps 5 to 10."""
+        if not isinstance(s, AnchoredState):
+            return super().step(oracle, s)
+        problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
+        eta = at(rule.learning_rate, s.t)
+        if s.since_anchor == 0:
+            s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
+            if s.combined:
+                s.now = extrapolate(s.anchors, problem)
+                s.way = direction(problem, metric, s.now.x, s.now.F, eta)
+        x, F = s.now.x, s.now.F
+        if not s.stay:
+            x = rule.land(problem, metric, x, s.way, eta, s.t)
+        s.now = self._estimate(oracle, s, x)
+        s.way = direction(problem, metric, x, s.now.F, eta)
+        if s.refresh:
+            self._judge(oracle, s, drift=distance(s.way, direction(problem, metric, x, F, eta)))
+        else:
+            s.since_anchor += 1
+            spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
+            s.stay = not s.way.length < GROWN * s.residual  # an F that has grown so much is not stepped along
+            s.refresh = s.stay or spent >= (LEAST if s.way.length <= FALLEN * s.residual else STRETCH)
+        s.x = s.now.x
+
+    def _estimate(self, oracle, s, x):
+        """u, J and F at x: exact where an anchor is due, else by steps 7 to 10 with momentum 0."""
+        size = oracle.all_like(s.batch_size) if s.refresh else s.batch_size
+        if s.origin is not None:
+            x_0, u_0 = s.origin
+            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
+            return advance_outer(oracle, s.now, x, u, None, None, 0, size[2])
+        return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
+
+    def _judge(self, oracle, s, drift):
+        """Keep an anchor that is good; else go back to the best."""
+        length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
+        best = s.anchors[-1].value
+        # where Phi cannot tell them apart |F| can, and a combination may lead to where it came from
+        level = abs(anchor.value - best) <= ROUNDING * abs(best)
+        good = length < (1 if s.combined else 2) * s.residual if level else anchor.value < best
+        if good or not (s.combined or s.own_rate):
+            lost = s.combined and drift > MISSED * s.residual and not oracle.is_full(s.batch_size)
+            s.anchors = [anchor] if lost else [*s.anchors[1 - MEMORY :], anchor]
+            s.residual, s.failures = length, 0
+        else:
+            s.anchors = s.anchors[-1:]
+            if not s.combined:
+                self._shorten(oracle, s)
+            s.now = s.anchors[-1].estimate
+            eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
+            s.way = direction(oracle.problem, metric, s.now.x, s.now.F, eta)
+        s.since_anchor, s.stay, s.refresh = 0, False, oracle.is_full(s.batch_size)
+
+    def _shorten(self, oracle, s):
+        """Halve the learning rate or, at every second failure in a row, enlarge the batches."""
+        s.failures += 1
+        if s.failures % 2 or not s.own_size:
+            s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
+        else:
+            s.batch_size = enlarge(oracle, s.batch_size, 4)
+
+    def _price(self, oracle, s, anchor):
+        """IFO of an iteration: where u follows J no component of g is drawn."""
+        size = oracle.all_like(s.batch_size) if anchor else s.batch_size
+        return oracle.cost(size) if s.origin is None else oracle.price("outer", size[2])
+
+    def cost(self, oracle, s):
+        """IFO of the coming `step`."""
+        return self._price(oracle, s, s.refresh) if isinstance(s, AnchoredState) else super().cost(oracle, s)
+
+    def default_budget(self, oracle, s):
+        """10,000 iterations where batches are full, which cost little and need not many; else 100 passes."""
+        if isinstance(s, AnchoredState) and oracle.is_full(s.batch_size):
+            return FULL_ITERATIONS, math.inf
+        return super().default_budget(oracle, s)
+
+    def finish(self, oracle, s):
+        """The best anchor, or x_T where its Phi, known for the record, is lower; without anchors x_T."""
+        if not isinstance(s, AnchoredState):
+            return super().finish(oracle, s)
+        best = s.best
+        between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value
+        return s.x if between else best.estimate.x

@@ -1,0 +1,218 @@
+"""A stream as the source of components: which rows each kind of batch gets, and which rows are still needed."""
+
+import copy
+
+import numpy as np
+
+from sk_stormc.core.problem import CompositionalProblem, takes_weights
+from sk_stormc.core.source import Source, source_of
+from sk_stormc.streams.rows import Position, Rows, WeightedPosition
+
+__all__ = ["WINDOW", "StreamSource"]
+
+PIECES = 12  # of the window, all of which must say that the objective went up: one alone may be chance
+WINDOW = 512  # rows by which a stream is known, unless said otherwise
+
+
+class StreamSource(Source):
+    """Rows in order, each used once by g, once by its Jacobian and once by f; a place is a `Position`.
+
+    Parameters
+    ----------
+    batches : iterable
+        Of arrays with any number of rows, or of tuples of such arrays.
+    make : callable
+        The problem of some rows.
+    window : int
+        Rows that say what the unknown whole looks like.
+    weighted : bool
+        Whether the last array of a batch has weights.
+
+    Attributes
+    ----------
+    first : CompositionalProblem
+        The problem of the first rows.
+    rows : Rows
+    """
+
+    finite = False
+    instead = "fit, where the rows fit on a disk"
+
+    def __init__(self, batches, make, window, weighted=False):
+        self.window, self.weighted, self._make = window, weighted, make
+        self.rows = Rows(batches)
+        self.rows.has(window)
+        if not self.rows.stop:
+            raise ValueError("batches must have a row, got none")
+        # a copy: a view would keep all of the first batch
+        self.first = first = self._whole(*(part.copy() for part in self.rows.between(0, window)))
+        if weighted and not takes_weights(first):
+            raise ValueError(
+                "weighted=True needs a problem whose inner_batch and outer_batch have a second argument weights, got "
+                f"{first!r}"
+            )
+        self.operator = first.jacobian_kind == "operator"
+        self.one_outer = first.n_outer == 1 < first.n_inner
+        self._sampled = (True, not self.operator, not self.one_outer)  # with rows of its own
+
+    def fork(self):
+        """The same source for a run that may be given up: what it feeds, reads and lets go, this one does not."""
+        source = copy.copy(self)
+        source.rows = self.rows.fork()
+        return source
+
+    def sizes(self, size):
+        """Those of the problem of the first rows."""
+        return self.first_source.sizes(size)
+
+    def price(self, kind, size):
+        """That of the problem of the first rows."""
+        return self.first_source.price(kind, size)
+
+    @property
+    def first_source(self):
+        """That of the problem of the first rows."""
+        return source_of(self.first)
+
+    def accept(self, name, sizes):
+        """Raise where g, its Jacobian and f would go through the stream at unequal pace: rows would pile up between."""
+        B_g, B_dg, B_f = sizes
+        drawn = {B_g, B_g if self.operator else B_dg, B_g if self.one_outer else B_f}
+        if None in drawn or len(drawn) > 1:
+            raise ValueError(
+                f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and gives "
+                f"them its rows in turn, got {sizes!r}"
+            )
+
+    # draws are numbers of rows; where a kind of batch is in the stream belongs to the run
+
+    def open(self, generators):
+        """Positions in the stream, in the order g, its Jacobian, f."""
+        kind = WeightedPosition if self.weighted else Position
+        return [kind(batches_behind) for batches_behind in range(len(generators))]
+
+    def draw_inner(self, position, shape):
+        """The next rows; with weights, relative to the mean weight so far."""
+        draws = position.take(shape)
+        if not self.weighted:
+            return draws
+        mean = self._mean_weight(position)
+        return [(numbers, self.rows.between(numbers[0], numbers[-1] + 1)[-1] / mean) for numbers in draws]
+
+    draw_outer = draw_inner
+
+    def _mean_weight(self, position):
+        """Of the rows up to a position, and of the first window at the least."""
+        self.require(np.array([position.at - 1]))
+        stop = max(position.at, min(self.window, self.rows.stop))
+        if stop > position.n:
+            position.total += float(self.rows.between(position.n, stop)[-1].sum(dtype=float))
+            position.n = stop
+        return position.total / position.n
+
+    def lasts(self, positions, ifo):
+        """Whether there are enough rows for the kind that is ahead."""
+        n_rows = ifo // (2 if self.one_outer else 3)  # in batches of one size; an f of one component adds 1
+        at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
+        return self.rows.has(max(at) + n_rows)
+
+    def hold(self, positions):
+        """Let go of the rows that a run does not need which goes on from here."""
+        at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
+        self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
+
+    def look_at(self, positions):
+        """Let the objective be that of the window which ends where a run is."""
+        self.rows.used = max(position.at for position in positions)
+
+    def broke(self, error):
+        """Whether this is the error that the iterator raised last."""
+        return error is self.rows.error
+
+    def uphill(self, x, start):
+        """Whether Phi over the recent rows is higher at x than at the start, beyond what is chance: on each part."""
+        recent = self.recent()
+        if recent.objective(x) <= recent.objective(start):
+            return False
+        first, last = self._ends()
+        ends = np.unique(np.linspace(first, last, PIECES + 1).astype(int)).tolist()
+        parts = (self.problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+        return all(not part.objective(x) <= part.objective(start) for part in parts)
+
+    # the problems of rows
+
+    def recent(self):
+        """The problem of the last ``window`` rows that f has had (at the start, of the first ones)."""
+        return self.problem_of(*self._ends())
+
+    def _ends(self):
+        stop = max(self.rows.used, min(self.window, self.rows.stop))
+        return max(self.rows.start, stop - self.window), stop
+
+    def problem_of(self, start, stop):
+        """The problem of some rows, with their weights.
+
+        Parameters
+        ----------
+        start, stop : int
+            Numbers of the first row and of the one behind the last.
+
+        Returns
+        -------
+        CompositionalProblem
+        """
+        return self._whole(*self.rows.between(start, stop))
+
+    def locate(self, draws):
+        """The problem, without weights, of rows that these are among, and their numbers in it.
+
+        Parameters
+        ----------
+        draws : ndarray of int
+            Consecutive numbers of rows.
+
+        Returns
+        -------
+        problem : CompositionalProblem
+        draws : ndarray of int
+        """
+        if draws is None:
+            raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
+        self.require(draws)
+        if self.operator:  # these rows alone: the Jacobian is kept longer
+            return self._unweighted(draws[0], draws[-1] + 1), draws - draws[0]
+        rows = self.rows
+        if rows.problem is None:
+            rows.problem = self._unweighted(*rows.join())
+        return rows.problem, draws - rows.start
+
+    def require(self, draws):
+        """Raise where these rows have not come, or have been let go.
+
+        Parameters
+        ----------
+        draws : ndarray of int
+        """
+        rows, stop = self.rows, int(draws[-1]) + 1
+        if not rows.has(stop):
+            raise EOFError(f"row {stop - 1} of the stream has not come")
+        if draws[0] < max(rows.start, rows.keep):
+            raise ValueError(
+                f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
+                "result, another needs a stream of its own"
+            )
+
+    def _unweighted(self, start, stop):
+        parts = self.rows.between(start, stop)
+        return _checked(self._make(*(parts[:-1] if self.weighted else parts)))
+
+    def _whole(self, *parts):
+        if not self.weighted:
+            return _checked(self._make(*parts))
+        return _checked(self._make(*parts[:-1], sample_weight=parts[-1]))
+
+
+def _checked(problem):
+    if not isinstance(problem, CompositionalProblem):
+        raise ValueError(f"problem must return a CompositionalProblem, got {problem!r}")
+    return problem

@@ -1,0 +1,297 @@
+"""Tests of values that carry their own unit, against arithmetic with fractions, which have no range."""
+
+import copy
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from sk_stormc.core.unit import FAR, InUnit, in_one_unit
+
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
+
+DTYPES = (np.float64, np.float32)
+OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "maximum": lambda a, b: np.maximum(a, b) if isinstance(a, InUnit) or isinstance(b, InUnit) else max(a, b),
+    "minimum": lambda a, b: np.minimum(a, b) if isinstance(a, InUnit) or isinstance(b, InUnit) else min(a, b),
+}
+COMPARISONS = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def fractions(value):
+    """The entries as exact numbers."""
+    array, power = (value.array, value.power) if isinstance(value, InUnit) else (np.asarray(value), 0)
+    return [Fraction(float(entry)) * Fraction(2) ** power for entry in np.ravel(array)]
+
+
+def number(rng, power, dtype=float, size=5):
+    return InUnit(rng.normal(size=size).astype(dtype), power)
+
+
+def close(found, exact, eps):
+    """Each entry is within the rounding of the exact one, or next to nothing beside the largest: all have one unit."""
+    largest = max(map(abs, exact)) * Fraction(2) ** (-1000 if found.dtype == float else -100)
+    return all(abs(a - b) <= Fraction(eps) * abs(b) + largest for a, b in zip(fractions(found), exact, strict=True))
+
+
+# arithmetic
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (200, 100), (5000, 4970), (-64, 3000), (9999, -9999)])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_are_rounded_once(name, powers, dtype):
+    rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
+    a, b = (number(rng, power, dtype) for power in powers)
+    of = OPERATIONS[name]
+    for x, y in ((a, b), (b, a)):
+        found = of(x, y)
+        assert isinstance(found, InUnit) and found.dtype == dtype and found.shape == (5,)
+        assert close(found, [of(p, q) for p, q in zip(fractions(x), fractions(y), strict=True)], eps)
+
+
+@pytest.mark.parametrize("power", [0, 32, -300, 5000])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_plain_numbers_are_in_the_unit_one(name, power):
+    rng, of = np.random.default_rng(1), OPERATIONS[name]
+    a = number(rng, power)
+    for b in (0.8, 3, -2.5, np.float64(1.5), rng.normal(size=5), np.array(0.25)):
+        others = fractions(b) * (5 if np.ndim(b) == 0 else 1)
+        for forward in (True, False):
+            found = of(a, b) if forward else of(b, a)
+            pairs = zip(fractions(a), others, strict=True)
+            assert isinstance(found, InUnit)
+            assert close(found, [of(p, q) if forward else of(q, p) for p, q in pairs], 2.0**-52)
+
+
+@pytest.mark.parametrize("powers", [(0, 0), (0, 1), (40, 0), (5000, -5000)])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons(name, powers):
+    rng, of = np.random.default_rng(2), COMPARISONS[name]
+    a, b = (number(rng, power) for power in powers)
+    same = InUnit(np.ldexp(a.array, -3), a.power + 3)
+    for x, y in ((a, b), (b, a), (a, same), (a, 0.0), (a, 0.5), (np.full(5, 0.25), b)):
+        exact = zip(fractions(x), fractions(y) * (5 if np.ndim(y) == 0 else 1), strict=True)
+        found = of(x, y)
+        assert type(found) is np.ndarray and found.dtype == bool
+        assert found.tolist() == [of(p, q) for p, q in exact]
+
+
+@pytest.mark.parametrize("power", [0, 64, -3200])
+def test_the_bits_are_those_of_floats(power):
+    """An estimate of step 8 and the guard, with values of one unit: as arrays have it."""
+    rng = np.random.default_rng(3)
+    old, before, after = rng.uniform(0.5, 2, (3, 7))
+    u, g_old, g_new = (InUnit(array, power) for array in (old, before, after))
+    found = (1 - 0.3) * (u - g_old) + g_new
+    np.testing.assert_array_equal(found.array, (1 - 0.3) * (old - before) + after)
+    kept = np.maximum(found, np.maximum(0.8 * u, 0.0))
+    np.testing.assert_array_equal(kept.array, np.maximum(found.array, np.maximum(0.8 * old, 0.0)))
+    assert found.power == kept.power == power
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
+    value, exact = InUnit(np.array([1.0, 0.75], dtype)), Fraction(1)
+    for _ in range(3000):
+        value, exact = value * 0.25, exact / 4
+    assert fractions(value) == [exact, exact * Fraction(3, 4)] and value.power < -5900
+    for _ in range(6000):
+        value, exact = 8 * value, 8 * exact
+    assert fractions(value) == [exact, exact * Fraction(3, 4)] and value.dtype == dtype
+    back = value / value
+    np.testing.assert_array_equal(back.plain(), [1, 1])
+    square = InUnit(np.array([2.0**FAR, 1.0], dtype), 10)
+    for _ in range(5):
+        square = square * square
+    assert fractions(square)[0] == Fraction(2) ** (32 * (FAR + 10))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_average_forgets_a_unit_that_was_far_larger(dtype):
+    """From 2^4000, which no float has, to 3: as with numbers of any size."""
+    u, value = InUnit(np.ones(2, dtype), 4000), np.full(2, 3, dtype)
+    for _ in range(4200):
+        u = 0.5 * u + 0.5 * value
+    assert u.dtype == dtype
+    np.testing.assert_allclose(u.plain(), 3, rtol=1e-6)
+
+
+def test_zero_has_no_size():
+    zero, small = InUnit(np.zeros(3), 5000), InUnit(np.array([1.0, 2.0, 3.0]), -3000)
+    for found in (zero + small, small + zero, small - zero, np.maximum(zero, small), small + 0.0, small + np.zeros(3)):
+        assert fractions(found) == fractions(small)
+    assert fractions(zero + zero) == [0, 0, 0] and not (zero > 0).any() and (small > zero).all()
+    assert not InUnit(np.zeros(1)) and InUnit(np.ones(1), -9000)
+
+
+def test_python_numbers_keep_float32():
+    u = InUnit(np.array([1.5, 0.5], np.float32), 64)
+    for found in (u + 1.0, 1 - u, 0.8 * u, u / 3, np.maximum(u, 0.5), np.maximum(u, 0.0), 2.0 / u, abs(-u)):
+        assert found.dtype == np.float32
+    assert (u + np.ones(2)).dtype == np.float64  # as of arrays
+
+
+def test_values_beyond_float32_meet_its_values():
+    u = InUnit(np.array([1.0], np.float32), 64)
+    for number in (2.0**300, 2.0**-300):
+        assert fractions(u + number)[0] in (Fraction(2) ** 300, Fraction(2) ** 64)
+    assert (u < 2.0**300).all() and (u > 2.0**-300).all()
+
+
+# what an array has
+
+
+def test_what_an_array_has():
+    array = np.arange(6.0).reshape(2, 3) + 1
+    value = InUnit(array, 96)
+    assert (value.shape, value.size, value.ndim, value.dtype, len(value)) == ((2, 3), 6, 2, float, 2)
+    np.testing.assert_array_equal(value[1].array, array[1])
+    assert value[1, 2].power == 96 and value.max().array == 6 and value.min().array == 1
+    np.testing.assert_array_equal(value.reshape(3, 2).array, array.reshape(3, 2))
+    np.testing.assert_array_equal(value.sum(axis=0).array, array.sum(0))
+    assert value.astype(np.float32).dtype == np.float32
+    copied = value.copy()
+    assert copied.array is not array and (copied == value).all()
+    assert [row.power for row in value] == [96, 96]
+    assert np.isfinite(value).all() and not np.isfinite(InUnit(np.array([np.nan]), 3)).any()
+
+
+def test_products_of_vectors_and_matrices():
+    rng = np.random.default_rng(4)
+    v, J, x = rng.normal(size=2), rng.normal(size=(2, 5)), rng.normal(size=5)
+    plain = InUnit(v, -4000).dot(InUnit(J, 4000))
+    assert type(plain) is np.ndarray
+    np.testing.assert_array_equal(plain, v.dot(J))
+    np.testing.assert_array_equal(InUnit(v, -3990) @ InUnit(J, 3991), 2 * v.dot(J))
+    moved = InUnit(J, 4000) @ x
+    assert isinstance(moved, InUnit)
+    np.testing.assert_array_equal((moved / InUnit(1.0, 4000)).plain(), J @ x)
+    np.testing.assert_array_equal((v @ InUnit(J, 4000) / InUnit(1.0, 4000)).plain(), v @ J)
+    with np.errstate(over="ignore"):
+        assert np.isinf(InUnit(v, 4000) @ InUnit(J, 0)).all()  # as floats end
+
+
+def test_logarithms():
+    value = InUnit(np.array([0.5, 3.0]), 10**5)
+    np.testing.assert_allclose(np.log(value), np.log([0.5, 3]) + 10**5 * np.log(2), rtol=1e-15)
+    assert type(np.log(value)) is np.ndarray
+
+
+def test_plain_numbers_or_an_error():
+    assert float(InUnit(np.array(1.5), 10)) == 1536.0 and float(InUnit(np.array(0.0), 5000)) == 0.0
+    assert float(InUnit(np.array(np.inf), 0)) == np.inf and float(InUnit(np.float64(3))) == 3.0
+    for power in (2000, -2000):
+        with np.errstate(over="ignore"), pytest.raises(OverflowError, match=r"beyond the range.*numpy\.log"):
+            float(InUnit(np.array(1.5), power))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (np.asarray, "plain()"),
+        (np.array, "plain()"),
+        (lambda u: np.array([u, u]), "plain()"),
+        (lambda u: np.concatenate([u, u]), "plain()"),
+        (lambda u: np.ones(2).dot(u), "plain()"),
+        (np.sqrt, "numpy.sqrt"),
+        (np.exp, "numpy.exp"),
+        (np.add.reduce, "numpy.add.reduce"),
+        (lambda u: np.add(u, 1.0, out=np.zeros(2)), "numpy.add with out"),
+        (lambda u: np.zeros(2).__iadd__(u), "numpy.add with out"),
+        (lambda u: u**2, "unsupported"),
+        (lambda u: {u}, "unhashable"),
+        (lambda u: u.__setitem__(0, 1.0), "__setitem__"),
+    ],
+)
+def test_what_is_not_defined_is_refused(call, name):
+    error = AttributeError if name == "__setitem__" else TypeError
+    with pytest.raises(error, match=name.replace("(", r"\(").replace(")", r"\)")):
+        call(InUnit(np.array([1.0, 2.0]), 0))
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_copies(again):
+    value = InUnit(np.array([1.0, 2.0], np.float32), 640)
+    other = again(value)
+    assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
+    assert eval(repr(value), {"InUnit": InUnit, "array": np.array, "float32": np.float32}).power == 640
+
+
+def test_nothing_is_written_into():
+    rng = np.random.default_rng(5)
+    a, b = number(rng, 0), number(rng, 500)
+    kept = a.array.copy(), b.array.copy()
+    for of in OPERATIONS.values():
+        of(a, b), of(b, 2.0)
+    total = a
+    total += b
+    assert total is not a
+    for value, array in zip((a, b), kept, strict=True):
+        np.testing.assert_array_equal(value.array, array)
+
+
+# exponentials
+
+
+@pytest.mark.parametrize("top", [-1e6, -700.0, -3.0, 0.0, 11.0, 12.0, 1e3, 1e6])
+def test_exponentials_of_any_size(top):
+    e = top - np.array([0.0, 0.5, 30.0, 600.0])
+    found = InUnit.exp(e)
+    np.testing.assert_allclose(np.log(found), e, rtol=1e-15, atol=1e-13)
+    assert 2.0**-17 < found.array.max() < 2.0**17
+    np.testing.assert_allclose(np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13)
+
+
+def test_exponentials_of_moderate_exponents_are_plain():
+    e = np.linspace(-5, 5, 11)
+    found = InUnit.exp(e)
+    assert found.power == 0
+    np.testing.assert_allclose(found.plain(), np.exp(e), rtol=1e-15)
+
+
+def test_exponents_of_which_nothing_is_left_but_their_size():
+    for top in (1e17, -1e17, 1e300, -1e300):
+        found = InUnit.exp(np.array([top, 2 * top if top < 0 else 0.5 * top]))
+        assert np.isfinite(found.array).all() and found.array[0] > 0 and found.array[1] == 0
+        assert np.log(found[0]) == pytest.approx(top, rel=1e-15)
+
+
+def test_exponents_that_are_not_finite():
+    with np.errstate(all="ignore"):
+        assert np.isinf(InUnit.exp(np.array([1.0, np.inf])).array[1])
+        assert np.isnan(InUnit.exp(np.array([1.0, np.nan])).array[1])
+        assert not InUnit.exp(np.full(2, -np.inf)).array.any()
+
+
+# several values
+
+
+def test_arrays_in_one_unit_combine_as_the_values_do():
+    rng = np.random.default_rng(6)
+    values, weights = [number(rng, power) for power in (0, 40, 70, 30)], (0.5, -1.5, 1.0, 1.0)
+    arrays, back = in_one_unit(values)
+    found = back(sum(w * array for w, array in zip(weights, arrays, strict=True)))
+    entries = zip(*map(fractions, values), strict=True)
+    exact = [sum(Fraction(w) * f for w, f in zip(weights, entry, strict=True)) for entry in entries]
+    assert close(found, exact, 1e-14)
+    far, _ = in_one_unit([InUnit(np.ones(2), 5000), InUnit(np.ones(2), -5000), InUnit(np.zeros(2), 9000)])
+    np.testing.assert_array_equal(far, [[1, 1], [0, 0], [0, 0]])
+
+
+def test_arrays_stay_what_they_are():
+    arrays = [np.arange(3.0), np.ones(3)]
+    found, back = in_one_unit(arrays)
+    assert found is arrays and back(arrays[0]) is arrays[0]

@@ -1,0 +1,121 @@
+"""Parameters are described once and checked once: docstrings and checks are inherited."""
+
+import inspect
+import re
+from functools import partial
+
+import pytest
+
+from sk_stormc.engine import CompositionalSolver
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.solvers import SOLVERS, STORMCompositional, get_solver, minimize
+from sk_stormc.utils.validation import check_int
+
+DOCUMENTED = {name: type(get_solver(name)) for name in SOLVERS} | {"Algorithm 1": STORMCompositional}
+
+
+def described(kind):
+    """Names and types of a docstring's parameters, in its order."""
+    section = re.search(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n---|\Z)", inspect.getdoc(kind), re.DOTALL)[1]
+    found = {}
+    for line in re.findall(r"^(\S[^\n]*) : ([^\n]*)$", section, re.MULTILINE):
+        found |= dict.fromkeys(line[0].split(", "), line[1])
+    return found
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_parameter_is_described_in_the_order_of_the_signature(name):
+    kind = DOCUMENTED[name]
+    signature = inspect.signature(kind).parameters
+    found = described(kind)
+    assert list(found) == list(signature)
+    for parameter, text in found.items():
+        assert eval(text.rpartition("default=")[2]) == signature[parameter].default
+
+
+class Plain(CompositionalSolver):
+    """A method of the user's.
+
+    Parameters
+    ----------
+    depth : int, default=3
+        Its own.
+
+    Notes
+    -----
+    After it.
+    """
+
+    checks = {"depth": partial(check_int, low=2)}
+
+    def __init__(self, depth=3, max_iter=None, tol=1e-4, odd=0):
+        self.depth = depth
+        self.max_iter = max_iter
+        self.tol = tol
+        self.odd = odd
+
+    def init_state(self, oracle, x):
+        raise NotImplementedError
+
+
+def test_a_method_of_the_users_inherits_what_it_does_not_say():
+    found = described(Plain)
+    assert list(found) == ["depth", "max_iter", "tol"]  # nobody has described odd
+    assert inspect.getdoc(Plain).startswith("A method of the user's.\n\nParameters\n")
+    assert inspect.getdoc(Plain).endswith("Notes\n-----\nAfter it.")
+    assert "max_ifo" not in inspect.getdoc(Plain)
+
+
+def test_without_a_section_one_is_made_and_without_a_docstring_none():
+    class Short(Plain):
+        """One line."""
+
+    class Silent(Plain):
+        pass
+
+    assert inspect.getdoc(Short).startswith("One line.\n\nParameters\n----------\ndepth : int, default=3\n    Its own.")
+    assert Silent.__dict__["__doc__"] is None
+
+
+def test_checks_are_inherited_and_may_be_changed():
+    class Deeper(Plain):
+        checks = {"depth": partial(check_int, low=10)}
+
+    Plain().validate()
+    for solver, words in (
+        (Plain(depth=1), "depth must be an integer >= 2, got 1"),
+        (Plain(tol=-1), "tol must be"),
+        (Deeper(), "depth must be an integer >= 10, got 3"),
+        (Deeper(10, max_iter=0), "max_iter must be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            solver.validate()
+
+
+def test_a_method_without_a_step_says_so():
+    class Still(Plain):
+        def init_state(self, oracle, x):
+            return get_solver("scgd").init_state(oracle, x)
+
+    from sk_stormc.datasets import make_gaussian_returns
+    from sk_stormc.problems import PortfolioProblem
+
+    with pytest.raises(TypeError, match="Still must define step"):
+        minimize(PortfolioProblem(make_gaussian_returns(50, 3, random_state=0)), Still(max_iter=2))
+
+
+def test_the_default_says_where_the_parameters_of_algorithm_1_are():
+    with pytest.raises(ValueError, match=r"AutomaticSTORM sets momentum itself.*STORMCompositional\(momentum=0.1\)"):
+        get_solver("storm-c").set_params(momentum=0.1, batch_size=8)
+    with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
+        get_solver("storm-c").set_params(beta=0.1)
+
+
+@pytest.mark.parametrize("kind", [L1, Box, Simplex, Turnover], ids=lambda kind: kind.__name__)
+def test_methods_of_penalties_have_their_own_summaries_and_the_common_sections(kind):
+    for name, result in (("value", "float"), ("prox", "ndarray"), ("project", "ndarray")):
+        summary, sections = inspect.getdoc(getattr(kind, name)).split("\n\n", 1)
+        assert len(summary) >= 5 and "\n" not in summary
+        assert re.search(rf"Parameters\n-+\nx : .*\n\nReturns\n-+\n{result}", sections, re.DOTALL)
+        assert ("step : " in sections) == (name == "prox")

@@ -1,0 +1,305 @@
+"""When a run has converged: only a full gradient says so, at the point that is returned, against that at x_0."""
+
+import math
+import pickle
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from helpers import composition, regression
+
+from sk_stormc import CIVR, SCGD, STORMCompositional, minimize
+from sk_stormc.core.metrics import as_metric
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine.steps import direction
+from sk_stormc.penalties import Box, Simplex
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.solvers import get_solver
+
+RETURNS = make_gaussian_returns(2000, 10, mean=0.3, condition_number=20, random_state=0)
+SMALL = make_gaussian_returns(1500, 4, mean=0.3, random_state=0)
+PROBLEMS = {
+    "variance": PortfolioProblem(RETURNS),
+    "entropic": PortfolioProblem(RETURNS, 0.5, risk_measure="entropic"),
+    "simplex": PortfolioProblem(RETURNS, penalty=Simplex()),
+}
+LOOPS = [
+    STORMCompositional(anchor=None),
+    STORMCompositional(anchor=None, momentum=0.001),
+    STORMCompositional(anchor=None, momentum=0.001, learning_rate=0.001),
+    STORMCompositional(anchor=40),
+]
+NAMES = ["storm-c", "storm-c-paper", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "asc-pg", "lbfgs"]
+METHODS = {name: get_solver(name) for name in NAMES} | {repr(loop): loop for loop in LOOPS}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def exact_length(problem, solver, state, x):
+    """|x~ - x| / eta at x by the gradient on all data, in the problem's metric."""
+    if solver == "lbfgs":
+        return np.linalg.norm(problem.gradient(x))
+    metric = as_metric(problem.metric, problem.n_variables).at(x, state.t)
+    eta = state.rule.learning_rate
+    eta = eta(state.t) if callable(eta) else eta
+    return direction(problem, metric, x, problem.gradient(x), eta).length
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_converged_is_true(kind, name):
+    """Nine of such settings ended above twice tol while estimates were believed."""
+    if kind == "simplex" and name == "lbfgs":
+        return
+    problem, said = PROBLEMS[kind], 0
+    for tol in (0.1, 0.01, 1e-3):
+        result = minimize(problem, METHODS[name], random_state=0, tol=tol, max_ifo=100_000)
+        if not result.success:
+            continue
+        said += 1
+        state = result.state.state
+        found = exact_length(problem, name, state, result.x) / exact_length(problem, name, state, result.state.start)
+        assert found <= 2 * tol
+        assert result.residual <= tol
+    if name in ("storm-c", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scvr", "lbfgs") or "=40" in name:
+        assert said  # the rule is no refusal
+
+
+# methods that say what is not so
+
+
+@dataclass
+class PlainState(MethodState):
+    batch_size: tuple = None
+    at_anchor: bool = False
+
+
+class PlainSGD(CompositionalSolver):
+    """Stochastic gradients of small batches, said to be those of an anchor and to be small."""
+
+    def __init__(self, learning_rate=1e-3, says=1e-9, batch_size=8, max_iter=None, max_ifo=None, tol=1e-4):
+        self.learning_rate, self.says, self.batch_size = learning_rate, says, batch_size
+        self.max_iter, self.max_ifo, self.tol = max_iter, max_ifo, tol
+
+    def init_state(self, oracle, x):
+        return PlainState(x, rule=StepRule(self.learning_rate), batch_size=self.sizes("batch_size", oracle, rule=8))
+
+    def step(self, oracle, s):
+        s.x = self.move(oracle, s, start(oracle, s.x, s.batch_size).F)
+        s.at_anchor = True
+        s.residual *= self.says if s.t > 1000 else 1.0
+
+
+def test_a_method_is_not_believed():
+    problem = PortfolioProblem(SMALL)
+    result = minimize(problem, PlainSGD(), random_state=0)
+    assert result.stop_reason == "max_ifo" and result.residual > 1e-4
+    easy = minimize(problem, PlainSGD(tol=0.5), random_state=0)
+    found = exact_length(problem, "", easy.state.state, easy.x) / easy.state.first_residual
+    assert easy.success == (found <= 0.5)
+
+
+def test_what_a_full_gradient_denies_is_asked_again_after_twice_the_ifo(monkeypatch):
+    problem, asked, ask = PortfolioProblem(SMALL), [], PlainSGD.length
+
+    def length(self, oracle, s, x, F):
+        asked.append((oracle.ifo, x))
+        return ask(self, oracle, s, x, F)
+
+    monkeypatch.setattr(PlainSGD, "length", length)
+    result = minimize(problem, PlainSGD(), random_state=0)
+    ifo = [one for one, _ in asked]
+    assert len(ifo) == len(set(ifo)) + 1  # x and x_0 at first, then x alone
+    assert asked[1][1] is result.state.start
+    assert all(later >= 2 * before for before, later in zip(ifo[1:], ifo[2:], strict=False))
+    assert len(ifo) >= 4
+
+
+# what is charged
+
+
+def test_nothing_is_charged_at_tol_0():
+    """Lemma 3.1's count, to which any other tol adds full gradients."""
+    settings = {"random_state": 0, "max_iter": 300, "batch_size": 50, "init_batch_size": 50}
+    free = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0, **settings)
+    asked = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0.999, **settings)
+    assert free.stop_reason == "max_iter" and free.ifo[-1] == 3 * 50 + 300 * 3 * 50
+    assert asked.ifo[-1] > 3 * 50 + asked.n_iter * 3 * 50
+
+
+def test_a_question_costs_a_full_gradient_and_the_first_one_two():
+    problem = PROBLEMS["variance"]
+    result = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
+    steps = minimize(problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter)
+    np.testing.assert_array_equal(result.x, steps.x)
+    extra = result.ifo[-1] - steps.ifo[-1] - problem.n_inner  # the constant Jacobian, once
+    asked, left = divmod(extra, problem.n_inner + problem.n_outer)
+    assert left == 0 and 2 <= asked <= 5
+    assert result.n_evaluations["outer"] - steps.n_evaluations["outer"] == asked * problem.n_outer
+
+
+def test_epochs_are_judged_at_their_checkpoints():
+    """No full gradient is charged in an epoch that is a little longer than a pass."""
+    problem = PROBLEMS["entropic"]
+    for name in ("sarah-c", "vrsc-pg", "civr"):
+        result = minimize(problem, name, random_state=0, tol=1e-3)
+        steps = minimize(problem, name, random_state=0, tol=0, max_iter=result.n_iter)
+        assert result.success and result.ifo[-1] == steps.ifo[-1]
+        assert result.state.state.since_checkpoint == 0  # the checkpoint is returned, not the step from it
+
+
+def test_a_budget_without_a_full_gradient_ends_unconverged():
+    problem = PROBLEMS["variance"]
+    whole = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
+    less = minimize(problem, "storm-c-paper", random_state=0, tol=0.1, max_ifo=int(whole.ifo[-1]) - 1)
+    assert whole.success and less.stop_reason == "max_ifo" and less.ifo[-1] < whole.ifo[-1]
+
+
+# what tol is relative to
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tol_is_relative_to_a_full_gradient_at_the_start(name):
+    problem = PROBLEMS["variance"]
+    result = minimize(problem, name, random_state=0, tol=0.3, max_ifo=300_000)
+    first = result.state.first_residual
+    if name == "sketchy-storm":
+        assert first > 0  # in the sketched metric
+    elif first is not None:
+        assert first == pytest.approx(exact_length(problem, name, result.state.state, result.state.start))
+    assert first is not None or not result.success
+
+
+def test_a_first_residual_of_an_earlier_run_is_kept():
+    problem = PROBLEMS["variance"]
+    cold = minimize(problem, random_state=0)
+    warm = get_solver("storm-c").solve(problem, cold.x, random_state=0, first_residual=cold.state.first_residual)
+    assert warm.success and warm.n_iter < cold.n_iter and warm.state.first_residual == cold.state.first_residual
+
+
+# where F is exact
+
+
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+def test_the_oracle_knows_where_F_is_exact(measure):
+    problem = PortfolioProblem(SMALL, 0.5, risk_measure=measure)
+    oracle, x = Oracle(problem, 0), np.full(4, 0.1)
+    part = (32, 0 if problem.jacobian_kind == "constant" else 32, None if problem.n_outer == 1 else 32)
+    everything = oracle.all_like(part)
+    now = start(oracle, x, part)
+    assert not oracle.exact
+    now = advance(oracle, now, x + 0.1, (0.5, 0.5, 0.5), part)
+    assert not oracle.exact
+    now = advance(oracle, now, y := x + 0.2, (0.5, 0.5, 0.5), everything)
+    assert oracle.exact[-1][0] is y and oracle.exact[-1][1] is now.F
+    np.testing.assert_allclose(now.F, problem.gradient(y), rtol=1e-9)
+    advance(oracle, now, x + 0.3, (0.5, 0.5, 0.5), part)
+    start(oracle, x, (None, part[1], 32))
+    assert len(oracle.exact) == (1 if problem.n_outer > 1 or part[1] else 2)
+
+
+def test_a_value_of_g_at_another_point_is_not_exact():
+    oracle, x = Oracle(PortfolioProblem(SMALL), 0), np.full(4, 0.1)
+    u = oracle.inner(x, oracle.draw("inner", None))
+    oracle.gradient(x + 1, u, None, oracle.draw("outer", None))
+    oracle.gradient(x, u + 0.0, None, oracle.draw("outer", None))
+    assert not oracle.exact
+    F = oracle.gradient(x, u, None, oracle.draw("outer", None))
+    assert oracle.exact[-1][1] is F
+
+
+def test_u_outside_the_domain_of_f_is_not_exact():
+    """The guard has put another u in its place."""
+    problem = composition(*regression(200))
+    problem.inner_floor = 1e9
+    oracle = Oracle(problem, 0)
+    start(oracle, np.zeros(problem.n_variables), ALL)
+    assert oracle.n_guarded and not oracle.exact
+
+
+def test_factors_that_are_kept_apart_are_exact_at_checkpoints():
+    problem, seen = PortfolioProblem(SMALL, 0.5, risk_measure="entropic"), []
+
+    class Watching(CIVR):
+        def refresh(self, oracle, x, size):
+            now = super().refresh(oracle, x, size)
+            seen.append(oracle.exact[-1][1] is now.F)
+            oracle.exact.clear()
+            return now
+
+        def estimate(self, oracle, old, x, size):
+            now = super().estimate(oracle, old, x, size)
+            seen.append(not oracle.exact)
+            return now
+
+    minimize(problem, Watching(epoch_length=5), random_state=0, max_iter=30, tol=0)
+    assert len(seen) == 31 and all(seen)
+
+
+def test_a_u_that_follows_its_jacobian_is_exact_at_anchors():
+    problem = PortfolioProblem(SMALL, risk_measure="semivariance")
+    result = minimize(problem, random_state=0, tol=1e-3)
+    assert result.success and result.state.state.origin is not None and result.state.stopping.exact
+    assert np.linalg.norm(problem.gradient(result.x)) <= 2e-3 * np.linalg.norm(problem.gradient(result.state.start))
+
+
+# the point that is returned
+
+
+def test_what_is_returned_is_what_was_proved():
+    """With a normalised step and a penalty x~ is returned, which has exact zeros."""
+    problem = PortfolioProblem(SMALL, penalty=Box(0.0, 1.0))
+    solver = STORMCompositional(anchor=5, normalization="global", precision=0.5, tol=0.05)
+    result = minimize(problem, solver, random_state=0)
+    assert result.success and result.x is result.state.stopping.answer
+    state = result.state.state
+    found = exact_length(problem, "", state, result.x) / exact_length(problem, "", state, result.state.start)
+    assert found <= 0.05
+
+
+def test_at_random_among_the_iterates_is_proved_too():
+    problem = PROBLEMS["variance"]
+    for seed in range(3):
+        result = minimize(problem, "storm-c-paper", output="random", tol=0.3, random_state=seed)
+        if result.success:
+            F = problem.gradient(result.x)
+            assert np.linalg.norm(F) <= 0.3 * np.linalg.norm(problem.gradient(result.state.start)) * (1 + 1e-9)
+
+
+# going on
+
+
+@pytest.mark.parametrize("name", ["storm-c", "storm-c-paper", "sarah-c", "sketchy-storm", "lbfgs"])
+def test_a_run_that_goes_on_asks_as_the_whole_one(name):
+    problem = PROBLEMS["entropic"]
+    settings = {"tol": 0.1, "record_every": 1000}
+    whole = minimize(problem, name, random_state=0, **settings)
+    assert whole.success
+    for stop in (1, whole.n_iter // 2, whole.n_iter - 1, whole.n_iter):
+        part = minimize(
+            problem, name, random_state=0, on_record=lambda r, stop=stop: r.iteration >= stop, **settings
+        )
+        rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
+        assert (rest.n_iter, rest.ifo[-1], rest.stop_reason) == (whole.n_iter, whole.ifo[-1], "converged")
+        np.testing.assert_array_equal(rest.x, whole.x)
+
+
+def test_what_was_enough_for_a_larger_tol_is_not_enough_for_a_smaller():
+    problem = PROBLEMS["entropic"]
+    whole = minimize(problem, STORMCompositional(anchor=None, tol=0.1), random_state=0)
+    assert whole.success and whole.residual > 0.09  # an average, and what the full gradient said
+    rest = minimize(problem, STORMCompositional(anchor=None, tol=0.09), state=whole.state)
+    assert rest.n_iter > whole.n_iter or not rest.success
+
+
+def test_a_stream_has_nothing_to_compare():
+    chunks = (SMALL[k : k + 100] for k in range(0, 1500, 100))
+    result = minimize(StreamingProblem(chunks, PortfolioProblem), SCGD(tol=1e3, batch_size=8), random_state=0)
+    assert result.stop_reason == "exhausted" and math.isnan(result.residual)
