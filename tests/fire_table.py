@@ -203,7 +203,8 @@ CASES = {
     "SNEEmbedding": Case(
         fit_map,
         {"n_components": 2, "perplexity": 4.0, "kernel": "auto", "solver": "storm-c", "init": "auto",
-         "metric": "euclidean", "metric_params": None, "max_iter": 5, "early_exaggeration": "auto", "tol": "auto",
+         "metric": "euclidean", "metric_params": None, "neighbors": "auto", "max_iter": 5,
+         "early_exaggeration": "auto", "tol": "auto",
          "transform_perplexity": None, "verbose": 0, "random_state": 0, "n_jobs": None},
         {"early_exaggeration": "fraction", "transform_perplexity": "None,fraction"}
         | ITS_BUDGET | NEIGHBOURS | ANY_SEED,
@@ -336,18 +337,20 @@ CASES = {
     ),
     "nearest_neighbors": Case(
         affinities.nearest_neighbors,
-        {"X": POINTS, "n_neighbors": 4, "metric": "euclidean", "metric_params": None, "n_jobs": None},
+        {"X": POINTS, "n_neighbors": 4, "metric": "euclidean", "metric_params": None, "n_jobs": None,
+         "neighbors": "exact"},
         NEIGHBOURS,
     ),
     "perplexity_affinities": Case(
         affinities.perplexity_affinities,
         {"X": POINTS, "perplexity": 4.0, "n_neighbors": 10, "metric": "euclidean", "metric_params": None,
-         "n_jobs": None},
+         "n_jobs": None, "neighbors": "exact"},
         {"n_neighbors": "None"} | NEIGHBOURS,
     ),
     "perplexity_search": Case(
         affinities.perplexity_search,
-        {"X": POINTS, "perplexity": 4.0, "factor": 3, "metric": "euclidean", "metric_params": None, "n_jobs": None},
+        {"X": POINTS, "perplexity": 4.0, "factor": 3, "metric": "euclidean", "metric_params": None, "n_jobs": None,
+         "neighbors": "exact"},
         NEIGHBOURS,
     ),
     # callbacks

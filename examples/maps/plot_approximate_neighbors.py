@@ -2,13 +2,15 @@
 A map from approximate neighbours
 =================================
 
-The exact search for neighbours takes time with the square of the number of points. From a hundred thousand points on
-this is most of all time. ``pynndescent`` finds nearly all neighbours faster (``pip install "sk_stormc[neighbors]"``).
-Its transformer stands before the embedding in a pipeline.
+Above 20,000 samples ``SNEEmbedding`` searches approximately by itself where the metric is Euclidean or cosine. For
+other metrics its search is exact, and takes time with the square of the number of samples: from a hundred thousand on
+this is most of all time. ``pynndescent`` finds nearly all neighbours faster, in many metrics (``pip install
+"sk_stormc[neighbors]"``). Its transformer stands before the embedding in a pipeline.
 """
 
 # %%
-# Twice the perplexity and one neighbours are needed. Some more are asked for, since an approximate search misses a few.
+# Three times the perplexity and one neighbours are needed. Some more are asked for, since an approximate search misses
+# a few.
 import pynndescent
 from sklearn.pipeline import make_pipeline
 
@@ -17,7 +19,7 @@ from sk_stormc.datasets import make_augmented_digits
 
 X, y = make_augmented_digits(5000, random_state=0)
 pipe = make_pipeline(
-    pynndescent.PyNNDescentTransformer(n_neighbors=95, random_state=0),
+    pynndescent.PyNNDescentTransformer(n_neighbors=95, metric="manhattan", random_state=0),
     SNEEmbedding(metric="precomputed", random_state=0),
 ).fit(X)
 print(f"divergence {pipe[-1].kl_divergence_:.3f} after {pipe[-1].n_iter_} iterations")

@@ -15,7 +15,6 @@ from sk_stormc.embedding.neighbors import (
     fewest_neighbors,
     fit_search,
     neighbor_graph,
-    warn_of_long_search,
 )
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
@@ -141,6 +140,7 @@ def nearest_neighbors(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
+    neighbors: str = "exact",
 ) -> NearestNeighbors:
     """A fitted search for the neighbours of the points of X, and of others among them.
 
@@ -152,6 +152,8 @@ def nearest_neighbors(
         Fewer where there are fewer; of the rows of a graph the search has as many as the shortest.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
+    neighbors : {"exact", "approximate", "auto"}, default="exact"
+        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
     Returns
     -------
@@ -166,7 +168,7 @@ def nearest_neighbors(
     check_int("n_neighbors", n_neighbors, low=1)
     X = _points(X)
     fewest_neighbors(X, metric)
-    return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+    return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
 
 
 def perplexity_search(
@@ -177,6 +179,7 @@ def perplexity_search(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
+    neighbors: str = "exact",
 ) -> tuple[NearestNeighbors, float]:
     """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
 
@@ -191,6 +194,8 @@ def perplexity_search(
         The search is for factor * perplexity + 1 neighbours.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
+    neighbors : {"exact", "approximate", "auto"}, default="exact"
+        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
     Returns
     -------
@@ -214,9 +219,7 @@ def perplexity_search(
             UserWarning,
         )
     k = int(factor * used) + 1
-    search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
-    if metric != "precomputed":
-        warn_of_long_search(search, int(np.ceil(3 * used)))
+    search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
     return search, used
 
 
@@ -244,7 +247,7 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     return graph_affinities(neighbor_graph(as_search(search)), perplexity)
 
 
-def graph_affinities(graph: SparseMatrix, perplexity: float) -> SparseMatrix:
+def graph_affinities(graph: SparseMatrix, perplexity: float, most: int | None = None) -> SparseMatrix:
     """The same from the distances of each point to its neighbours.
 
     Parameters
@@ -252,13 +255,19 @@ def graph_affinities(graph: SparseMatrix, perplexity: float) -> SparseMatrix:
     graph : CSR array of shape (n_points, n_points)
         From `neighbor_graph`.
     perplexity : float
+    most : int, default=None
+        The number of neighbours that count for a point; None takes all that the graph lists.
 
     Returns
     -------
     sparse array of shape (n_points, n_points)
     """
-    data, starts = graph.data.astype(float), graph.indptr
+    data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
+    if most is not None and counts.max() > most:
+        near = np.arange(len(data)) - np.repeat(starts[:-1], counts) < most
+        data, columns, counts = data[near], columns[near], np.minimum(counts, most)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(starts.dtype)
     for k in np.unique(counts):
         rows = np.flatnonzero(counts == k)
         if len(rows) == len(counts):
@@ -266,7 +275,7 @@ def graph_affinities(graph: SparseMatrix, perplexity: float) -> SparseMatrix:
         else:
             entries = starts[rows, None] + np.arange(k)
             data[entries] = conditional_probabilities(data[entries], perplexity)
-    return sparse.csr_array((data, graph.indices.copy(), starts.copy()), shape=graph.shape)
+    return sparse.csr_array((data, columns, starts.copy()), shape=graph.shape)
 
 
 def perplexity_affinities(
@@ -277,6 +286,7 @@ def perplexity_affinities(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
+    neighbors: str = "exact",
 ) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
 
@@ -290,6 +300,8 @@ def perplexity_affinities(
         k; None means 3 perplexity + 1. At most as many as there are.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
+    neighbors : {"exact", "approximate", "auto"}, default="exact"
+        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
     Returns
     -------
@@ -311,7 +323,7 @@ def perplexity_affinities(
     ((50, 50), 800, True)
     """
     X = _points(X)
-    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs}
+    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))
     check_int("n_neighbors", n_neighbors, low=1)

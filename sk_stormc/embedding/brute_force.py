@@ -5,23 +5,27 @@ rounding that no neighbour can slip through, and only their distances are taken 
 """
 
 import numpy as np
-from sklearn.utils import gen_batches
+
+from sk_stormc.embedding.threads import each, in_one_thread, parts
 
 __all__ = ["nearest_by_products"]
 
 LEAST_POINTS = 10_000  # with fewer, or with more features, it is hardly quicker
 MOST_FEATURES, MOST_KEPT = 128, 400
 ROWS, COLUMNS = 256, 8192  # of a block of the matrix of products: it stays in the cache
+TASK = 16 * ROWS  # of a thread at a time
 UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
 
 
-def nearest_by_products(X, k):
+def nearest_by_products(X, k, n_jobs=1):
     """Distances and indices of the nearest neighbours of each point, itself left out.
 
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
     k : int
+    n_jobs : int, default=1
+        Threads. What is found does not depend on it.
 
     Returns
     -------
@@ -42,13 +46,14 @@ def nearest_by_products(X, k):
     # |x - y|^2 / 2 = |x|^2 / 2 - s(x, y), s = x.y - |y|^2 / 2
     right = np.vstack([single.T, -(norms / 2).astype(np.float32)])
     left = np.hstack([single, np.ones((n, 1), np.float32)])
-    tiles = [(tile.start, np.ascontiguousarray(right[:, tile])) for tile in gen_batches(n, COLUMNS)]
+    tiles = [(tile.start, np.ascontiguousarray(right[:, tile])) for tile in parts(n, COLUMNS)]
     rounding = (d + 4) * np.finfo(np.float32).eps
     stride = min(16, n // (32 * kept) + 1)
     sample, sampled = np.ascontiguousarray(right[:, ::stride]), int(kept / stride + 3 * np.sqrt(kept / stride)) + 1
-    distances, neighbors, unsure = np.empty((n, k)), np.empty((n, k), np.int32), []
-    space, gathered = np.empty(ROWS * COLUMNS, np.float32), np.empty((ROWS, kept, d))
-    for rows in gen_batches(n, ROWS):
+    distances, neighbors = np.empty((n, k)), np.empty((n, k), np.int32)
+
+    def block(rows, space, gathered):
+        """The neighbours of some rows, and those rows that float32 leaves unsure."""
         size = rows.stop - rows.start
         threshold = _largest(left[rows] @ sample, sampled)
         candidates, value = _candidates(left[rows], tiles, threshold, kept, space)
@@ -67,10 +72,23 @@ def nearest_by_products(X, k):
         least, reach = value.min(axis=1), np.sqrt(norms[rows]) + distances[rows, -1]
         left_out = norms[rows] - 2 * (least + rounding * np.square(reach))
         wrong = (square[:, -1] >= left_out) | ~np.isfinite(least) | (own.sum(axis=1) != 1)
-        if wrong.sum() > UNSURE * size:
-            return None
-        unsure.append(np.flatnonzero(wrong) + rows.start)
-    return distances, neighbors, np.concatenate(unsure)
+        return np.flatnonzero(wrong) + rows.start
+
+    many = []  # blocks with many such rows
+
+    def task(some):
+        """The unsure rows of some blocks."""
+        space, gathered, unsure = np.empty(ROWS * COLUMNS, np.float32), np.empty((ROWS, kept, d)), []
+        for rows in parts(some.stop, ROWS, some.start):
+            if not many:
+                unsure.append(block(rows, space, gathered))
+                if len(unsure[-1]) > UNSURE * (rows.stop - rows.start):
+                    many.append(rows)
+        return np.concatenate([np.empty(0, np.intp), *unsure])
+
+    with in_one_thread():
+        unsure = each(task, parts(n, TASK), n_jobs)
+    return None if many else (distances, neighbors, np.concatenate(unsure))
 
 
 def _largest(s, count):

@@ -72,6 +72,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         distances of 0.
     metric_params : dict, default=None
         Further arguments of the metric.
+    neighbors : {"auto", "exact", "approximate"}, default="auto"
+        How the neighbours of the samples are found. "approximate" looks at the samples of the nearest cells of a
+        k-means only, of as many as hold 99 % of the neighbours of a sample of the data. It is for dense data with the
+        Euclidean or the cosine metric. "auto" is "approximate" there, above 20,000 samples and five features, and else
+        "exact". ``neighbor_recall_`` says what part of the neighbours was found.
     max_iter : int or "auto", default="auto"
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
         60 to 125, depending on the number of samples, the kernel and the dimension. ``n_iter_`` has the number. For
@@ -97,13 +102,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         The points of the samples, as float32 for float32 data.
     kl_divergence_ : float
         The divergence at the end. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL of the
-        joint probabilities.
+        joint probabilities. It is of the affinities to 3 perplexity + 1 neighbours, as that of
+        `sklearn.manifold.TSNE` is.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records after the early iterations, and at the end. The loss curves of
-        `minimize` have Phi instead. But for a constant, Phi is the divergence for "student-t" and n times it for
-        "gaussian".
+        The divergence at the start, at up to 20 records after the early iterations, and at the end. For "student-t" it
+        is of the affinities that are optimised, to 2 perplexity + 1 neighbours, and is a little different from
+        ``kl_divergence_``. The loss curves of `minimize` have Phi instead. But for a constant, Phi is the divergence
+        for "student-t" and n times it for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
@@ -117,6 +124,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver
         The solver that was run.
+    neighbor_recall_ : float
+        The part of the neighbours that the search found, of a sample of the data. It is 1 where the search was exact,
+        and NaN for a graph that was given.
     perplexity_ : float
         The perplexity that was used.
     n_features_in_ : int
@@ -157,6 +167,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         init="auto",
         metric="euclidean",
         metric_params=None,
+        neighbors="auto",
         max_iter="auto",
         early_exaggeration="auto",
         tol="auto",
@@ -172,6 +183,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.init = init
         self.metric = metric
         self.metric_params = metric_params
+        self.neighbors = neighbors
         self.max_iter = max_iter
         self.early_exaggeration = early_exaggeration
         self.tol = tol
@@ -221,20 +233,25 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         search, perplexity = perplexity_search(
             X_checked,
             self.perplexity,
-            3 if self._kernel() == "gaussian" else 2,
             metric=self.metric,
             metric_params=self.metric_params,
             n_jobs=self.n_jobs,
+            neighbors=self.neighbors,
         )
         # L-BFGS is the exact reference, and needs more than the precision of float32
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         graph = neighbor_graph(search)
-        P = graph_affinities(graph, perplexity)
+        P = graph_affinities(graph, perplexity, None if self._kernel() == "gaussian" else int(2 * perplexity) + 1)
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         # with neighbours near in memory the sums over edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
 
-        known = {"perplexity_": perplexity, "_search": search, "_spacing": spacings(graph)}
+        known = {
+            "perplexity_": perplexity,
+            "neighbor_recall_": search.recall_,
+            "_search": search,
+            "_spacing": spacings(graph),
+        }
 
         def embedded(x):
             points = x.reshape(n, -1)
@@ -246,10 +263,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         validate_data(self, X, skip_check_array=True)
         vars(self).update(embedded(result.x))
         self._n_features_out = self.n_components
-        self.kl_divergence_ = problem.divergence(result.x)
+        self.kl_divergence_ = problem.divergence(
+            self.embedding_.ravel().astype(dtype), graph_affinities(graph, perplexity)
+        )
         self._keep(solver, result, fit)
         self.loss_curve_ = problem.divergence_of(result.loss_curve)
-        self.loss_curve_[-1] = self.kl_divergence_
         self.record_iterations_ = result.record_iterations
         self.kernel_ = problem.kernel
         fit.end()

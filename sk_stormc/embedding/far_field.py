@@ -41,7 +41,7 @@ class FarField:
     per_point : bool
         Whether there is a normaliser for each point, as the Gaussian kernel has, or one for all.
     mesh : Mesh or None
-        What sums all pairs.
+        What sums all pairs, where that costs less than to take them one by one.
     """
 
     def __init__(self, edges, near_field, per_point, mesh):
@@ -80,11 +80,11 @@ class FarField:
                 sums, far = self.columns(points, batch.chosen)
                 weight = x.dtype.type(self.edges.n / len(batch.chosen))
                 batch.found = weight * sums, (x, weight, far, False)
-            elif self.mesh is not None:
+            elif self.mesh is not None and self.mesh.pays(points):
                 total, far = self.mesh(points)
                 batch.found = total, (x, one, far, True)
             else:
-                sums, far = self._all_columns(points)
+                sums, far = self.all_columns(points)
                 batch.found = sums, (x, one, far, False)
             batch.x = x
         return batch.found
@@ -100,8 +100,8 @@ class FarField:
         n = self.edges.n
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
-    def _all_columns(self, points):
-        """All columns, block by block."""
+    def all_columns(self, points):
+        """Sums over all columns, block by block, and what their forces come from."""
         if not self.per_point:
             total, forces = 0.0, 0.0
             for block in self._blocks():  # none of their forces is kept

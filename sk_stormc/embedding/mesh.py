@@ -14,6 +14,8 @@ __all__ = ["Mesh"]
 
 SPACING = 0.5  # of the nodes, in units of the kernel's width; Z is then right to about 1e-3
 LEAST, MOST = 64, 4096  # cells a side
+RUNGS = 4  # spacings for each factor of two
+CELL, POINT = 7, 350  # pairs that are taken in the time of a cell of the mesh, and of a point on it
 
 
 class Mesh:
@@ -55,15 +57,26 @@ class Mesh:
             return math.nan, np.full_like(x, math.nan)
         points = _Spread(x, self.spacing)
         kernel, taken_off = self._kernel(points)
-        waves = points.waves()
-        waves *= kernel  # in place: fresh memory of that size costs as much as the product
-        potential = points.sums(waves)
-        total = float((points.stencil() @ potential).sum(dtype=float))
-        forces = np.empty_like(x)
-        for axis in range(x.shape[1]):
-            forces[:, axis] = points.stencil(slope=axis) @ potential
-        forces *= x.dtype.type(-0.5 / points.spacing)
-        return total + len(x) * (len(x) * taken_off - 1), forces
+        density = points.density()
+        potential = points.sums(_filtered(points.waves(density), kernel))
+        total = float(np.vdot(density, potential))  # what gathering would give, since both use the same splines
+        return total + len(x) * (len(x) * taken_off - 1), points.slopes(potential) * x.dtype.type(-0.5)
+
+    def pays(self, x):
+        """Whether sums on the mesh cost less than those over pairs: they do not where few points make a wide map.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+
+        Returns
+        -------
+        bool
+        """
+        if not np.isfinite(x).all():
+            return True  # there is nothing to sum
+        _, shape = _layout(np.ptp(x, axis=0), self.spacing)
+        return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
         """Z alone: by Parseval's theorem it needs no transform back.
@@ -80,13 +93,12 @@ class Mesh:
             return math.nan
         points = _Spread(x, self.spacing)
         kernel, taken_off = self._kernel(points)
-        waves = points.waves()
+        waves = points.waves(points.density())
         power = np.square(waves.real)
         power += np.square(waves.imag)
-        power *= kernel
-        twice = 2 * power.sum(dtype=float) - power[..., 0].sum(dtype=float)  # all waves but the first come in pairs,
-        if points.shape[-1] % 2 == 0:
-            twice -= power[..., -1].sum(dtype=float)  # and but the last of an even length
+        power = _filtered(power, kernel)
+        twice = 2 * power.sum(dtype=float) - power[..., 0].sum(dtype=float) - power[..., -1].sum(dtype=float)
+        # all waves along the last axis but the first and the last come in pairs
         return float(twice) / math.prod(points.shape) + len(x) * (len(x) * taken_off - 1)
 
     def _kernel(self, points):
@@ -104,11 +116,12 @@ class Mesh:
 
             D = 0.0
             for axis, length in enumerate(points.shape):
-                step = np.arange(length)
-                D = D + along(axis, np.square(np.minimum(step, length - step) * points.spacing))
-            kernel = 1 / (1 + D)
+                D = D + along(axis, np.square(np.arange(length // 2 + 1) * points.spacing))
+            kernel = np.reciprocal(np.add(D, 1, out=D), out=D)
             taken_off = float(kernel.min())
-            kernel = fft.rfftn((kernel - taken_off).astype(points.dtype)).real
+            kernel -= taken_off
+            # the kernel is even: the cosine transform of a quarter of the mesh is the Fourier transform of all
+            kernel = fft.dctn(kernel.astype(points.dtype), type=1, overwrite_x=True)
             for axis, length in enumerate(points.shape):
                 smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
                 kernel /= along(axis, np.square(smooth).astype(points.dtype))
@@ -130,14 +143,12 @@ class _Spread:
         self.n, d = x.shape
         self.dtype = x.dtype
         low = x.min(axis=0)
-        extent = x.max(axis=0) - low
-        widest = float(extent.max()) or 1.0
-        self.spacing = max(min(spacing, widest / LEAST), widest / MOST)
-        self.shape = tuple(_length(2 * (int(side / self.spacing) + 4)) for side in extent)
-        self.nodes = tuple(-(-length // 2) for length in self.shape)
+        self.spacing, self.shape = _layout(x.max(axis=0) - low, spacing)
+        self.nodes = tuple(length // 2 for length in self.shape)
         place = (x - low) / x.dtype.type(self.spacing)
         corner = place.astype(np.int32)
-        self._splines = [_splines(t) for t in (place - corner).T]
+        place -= corner.astype(x.dtype)  # of integers themselves it would be float64, and all that follows
+        self._splines = [_splines(t) for t in place.T]
         four = np.arange(4, dtype=np.int32)
         index = corner[:, 0, None] + four
         if d == 2:
@@ -151,9 +162,20 @@ class _Spread:
         data = entries.reshape(-1), self._index, self._pointer
         return sparse.csr_array(data, shape=(self.n, math.prod(self.nodes)))
 
-    def waves(self):
-        """The transform of the points' density; rows that are empty are left out along the first axis."""
-        density = (self.stencil().T @ np.ones(self.n, self.dtype)).reshape(self.nodes)
+    def density(self):
+        """How much of the points each node has."""
+        return (self.stencil().T @ np.ones(self.n, self.dtype)).reshape(self.nodes)
+
+    def slopes(self, potential):
+        """The derivatives at the points of what is known at the nodes, (n, d)."""
+        values, slopes = potential.reshape(-1), np.empty((self.n, len(self.shape)), self.dtype)
+        for axis in range(len(self.shape)):
+            slopes[:, axis] = self.stencil(slope=axis) @ values
+        slopes /= self.dtype.type(self.spacing)
+        return slopes
+
+    def waves(self, density):
+        """The density's transform; rows that are empty are left out along the first axis."""
         waves = fft.rfft(density, self.shape[-1], axis=-1)
         return waves if len(self.shape) == 1 else fft.fft(waves, self.shape[0], axis=0, overwrite_x=True)
 
@@ -161,13 +183,36 @@ class _Spread:
         """Back to the nodes that hold the map."""
         if len(self.shape) == 2:
             waves = fft.ifft(waves, axis=0, overwrite_x=True)[: self.nodes[0]]
-        return fft.irfft(waves, self.shape[-1], axis=-1)[..., : self.nodes[-1]].reshape(-1)
+        return fft.irfft(waves, self.shape[-1], axis=-1)[..., : self.nodes[-1]]
+
+
+def _filtered(waves, kernel):
+    """Waves times the kernel's, in place: fresh memory of that size costs as much as the product.
+
+    Along the first axis of two the negative waves follow the positive ones.
+    """
+    half = kernel.shape[0]
+    waves[:half] *= kernel
+    if waves.ndim == 2:
+        waves[half:] *= kernel[half - 2 : 0 : -1]
+    return waves
+
+
+def _layout(extent, spacing):
+    """Spacing and shape of the mesh for a map of this extent.
+
+    The spacing is one of few, so that the kernel's transform serves for several iterations while a map is small.
+    """
+    widest = float(extent.max()) or 1.0
+    steps = RUNGS * math.log2(max(min(spacing, widest / LEAST), widest / MOST) / spacing)
+    spacing *= 2 ** ((math.floor(steps) if steps < 0 else math.ceil(steps)) / RUNGS)
+    return spacing, tuple(_length(2 * (int(side / spacing) + 4)) for side in extent)
 
 
 def _length(least):
-    """A length that transforms fast, one of few: the kernel's transform stays as it is while the map grows a little."""
-    step = 2 ** max(3, least.bit_length() - 4)
-    return fft.next_fast_len(-(-least // step) * step, real=True)
+    """An even length that transforms fast, one of few: the kernel's transform stays while the map grows a little."""
+    step = 2 ** max(2, least.bit_length() - 5)
+    return 2 * fft.next_fast_len(-(-least // (2 * step)) * step, real=True)
 
 
 def _splines(t):

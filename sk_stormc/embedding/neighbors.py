@@ -7,7 +7,9 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.brute_force import nearest_by_products
-from sk_stormc.utils.validation import check_instance, short
+from sk_stormc.embedding.cells import nearest_in_cells
+from sk_stormc.embedding.offsets import offsets
+from sk_stormc.utils.validation import check_choice, check_instance, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -18,7 +20,6 @@ __all__ = [
     "largest_of_columns",
     "neighbor_graph",
     "neighbors_of_each",
-    "warn_of_long_search",
 ]
 
 LONG = 100_000  # points from which on the exact search is timed before it is begun
@@ -30,6 +31,9 @@ NEEDED = (  # metrics, their parameters, and what these are
     ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
     ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
 )
+LEAST_RECALL = 0.97  # of an approximate search, below which a warning says so
+WORTH = 0.25  # part of all pairs that an approximate search may look at: with more it is hardly quicker
+UNSURE = 0.1  # part of the points whose neighbours float32 may leave unsure
 ROUNDED = 0.01  # of a squared distance, from where on its rounding is told
 
 
@@ -141,7 +145,7 @@ def _row_numbers(X):
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
-def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None):
+def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
     """A fitted search for at most so many neighbours, of data that `fewest_neighbors` has checked.
 
     Parameters
@@ -151,14 +155,22 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
         Rows of a graph that have fewer use what they have.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
+    neighbors : {"exact", "approximate", "auto"}, default="exact"
+        How the neighbours of X among themselves are found.
 
     Returns
     -------
     NeighborSearch
         It has a copy of the data.
+
+    Raises
+    ------
+    ValueError
+        For a metric without what it needs, and an approximate search of data that it is not for.
     """
     from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
 
+    check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
     if metric_params is not None:
         check_instance("metric_params", metric_params, dict)
@@ -172,7 +184,15 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
         k = int(np.diff(X.indptr).min())
-    return NeighborSearch(n_neighbors=k, metric=metric, metric_params=params or None, n_jobs=n_jobs).fit(X)
+    search = NeighborSearch(
+        n_neighbors=k, metric=metric, metric_params=params or None, n_jobs=n_jobs, neighbors=neighbors
+    ).fit(X)
+    if neighbors == "approximate" and not search.may_be_approximate():
+        raise ValueError(
+            "neighbors='approximate' is for dense X with metric='euclidean', 'sqeuclidean' or 'cosine', got "
+            f"{'sparse' if sparse.issparse(X) else 'dense'} X with metric={short(metric)}"
+        )
+    return search
 
 
 def as_search(search):
@@ -216,37 +236,6 @@ def _nearest_in_graph(X, k):
     return sparse.csr_array((distance, column, np.concatenate([[0], np.cumsum(count)])), shape=X.shape)
 
 
-def warn_of_long_search(search, n_neighbors):
-    """Say what an exact search of many points takes, by the time of some of its rows, and what to do instead.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-        Fitted on features.
-    n_neighbors : int
-        That a graph should list for each point.
-    """
-    n = search.n_samples_fit_
-    if n < LONG:
-        return
-    for m in TIMED_ROWS:
-        rows = np.linspace(0, n - 1, m).astype(int)
-        begin = time.perf_counter()
-        search.neighbors_of(rows)
-        taken = time.perf_counter() - begin
-        if taken > 0.1:
-            break
-    seconds = taken / m * n
-    if seconds >= LONG_SECONDS:
-        amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-        warn(
-            f"the exact search for the neighbours of {n} samples will take up to about {amount}. An approximate graph "
-            f"is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors={n_neighbors}, "
-            f"metric={search.metric!r}), SNEEmbedding(metric='precomputed'))",
-            UserWarning,
-        )
-
-
 def neighbor_graph(search):
     """The distances of each point to its neighbours, itself left out.
 
@@ -261,6 +250,7 @@ def neighbor_graph(search):
     """
     X = search._fit_X
     if search.metric == "precomputed" and sparse.issparse(X):
+        search.recall_ = np.nan  # nobody knows
         return X
     distances, neighbors = neighbors_of_each(search)
     n, k = distances.shape
@@ -275,19 +265,85 @@ def neighbors_of_each(search):
     Parameters
     ----------
     search : NeighborSearch
+        Its attribute ``recall_`` becomes the part of the true neighbours that was found.
 
     Returns
     -------
     distances, neighbors : ndarrays of shape (n_points, n_neighbors)
     """
+    found = _in_cells(search) if search.is_approximate() else None
+    if found is None:
+        found = _exactly(search)
+    distances, neighbors, search.recall_ = found
+    _warn_of_rounding(search, distances)
+    if search.recall_ < LEAST_RECALL:
+        warn(
+            f"the approximate search found {search.recall_:.1%} of the true neighbours of a sample of the data. Use "
+            "neighbors='exact'",
+            UserWarning,
+        )
+    return distances, neighbors
+
+
+def _in_cells(search):
+    """Distances, neighbours and recall of an approximate search; None where it is not quicker than an exact one."""
+    X, cosine = search._fit_X, search.effective_metric_ == "cosine"
+    if cosine:
+        size = np.sqrt(np.einsum("ij,ij->i", X, X))
+        nothing = size == 0  # a direction of its own: at distance 1 from all others
+        X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
+        X -= offsets(X)
+    most = 1.0 if search.neighbors == "approximate" else WORTH
+    found = nearest_in_cells(X, search.n_neighbors, search.n_threads(), most)
+    if found is None:
+        return None
+    squares, neighbors, unsure, recall = found
+    if len(unsure) > UNSURE * len(X):
+        return None
+    distances = squares / 2 if cosine else squares if search.effective_metric_ == "sqeuclidean" else np.sqrt(squares)
+    if cosine:
+        distances[nothing] = 1
+    if len(unsure):
+        distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)
+    return distances, neighbors, recall
+
+
+def _exactly(search):
+    """Distances, neighbours and recall of an exact search."""
     X, found = search._fit_X, None
+    if search.metric != "precomputed":
+        _warn_of_long_search(search)
     if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
-        found = nearest_by_products(X, search.n_neighbors)
+        found = nearest_by_products(X, search.n_neighbors, search.n_threads())
     distances, neighbors, unsure = found or (*search.kneighbors(), ())
     if len(unsure):
         distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)
-    _warn_of_rounding(search, distances)
-    return distances, neighbors
+    return distances, neighbors, 1.0
+
+
+def _warn_of_long_search(search):
+    """Say what an exact search of many points takes, by the time of some of its rows, and what to do instead."""
+    n = search.n_samples_fit_
+    if n < LONG:
+        return
+    for m in TIMED_ROWS:
+        rows = np.linspace(0, n - 1, m).astype(int)
+        begin = time.perf_counter()
+        search.neighbors_of(rows)
+        taken = time.perf_counter() - begin
+        if taken > 0.1:
+            break
+    seconds = taken / m * n
+    if seconds >= LONG_SECONDS:
+        amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+        instead = "neighbors='approximate' is quicker"
+        if not search.may_be_approximate() or search.neighbors == "auto":
+            instead = (
+                "An approximate graph is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors="
+                f"{search.n_neighbors}, metric={search.metric!r}), SNEEmbedding(metric='precomputed'))"
+            )
+        said = f"the exact search for the neighbours of {n} samples will take up to about {amount}. {instead}"
+        warn(said, UserWarning)
 
 
 def _warn_of_rounding(search, distances):

@@ -8,6 +8,7 @@ import numpy as np
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.affinities import check_affinities
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
+from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
@@ -53,8 +54,8 @@ class SNEProblem(CompositionalProblem):
     subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
     P's graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All
     components are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them
-    there (embedding/mesh.py), at a cost in proportion to n. Steps are measured in the Laplacian of the attraction's
-    graph (embedding/laplacian.py).
+    there (embedding/mesh.py), at a cost in proportion to n and to the map's area, wherever that is less than the cost
+    of all pairs. Steps are measured in the Laplacian of the attraction's graph (embedding/laplacian.py).
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ class SNEProblem(CompositionalProblem):
     ((100, 2), True)
     """
 
-    _kept = None  # a problem remembers nothing; its copy in a run does
+    _kept = _all = None  # a problem remembers nothing; its copy in a run does
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ class SNEProblem(CompositionalProblem):
         SNEProblem
         """
         other = copy.copy(self)
-        other._kept = self.new_near()
+        other._kept, other._all = self.new_near(), Columns(None)
         other.metric = copy.copy(self.metric)
         other.metric.near = other._kept
         return other
@@ -219,7 +220,7 @@ class SNEProblem(CompositionalProblem):
 
     def inner_batch(self, draws):
         """Columns of the kernel matrix."""
-        return Columns(draws)
+        return self._all if draws is None and self._all is not None else Columns(draws)
 
     def outer_batch(self, draws):
         """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
@@ -345,21 +346,25 @@ class SNEProblem(CompositionalProblem):
     def _normalisers(self, x, mesh, exact):
         """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
         n, points = self.n_inner, self._points(x)
-        if mesh is not None:
-            return np.array([mesh.total(points)])
-        if n > exact and self.near_field:
+        if mesh is not None and mesh is not self._far_field.mesh:
+            if mesh.pays(points):
+                return np.array([mesh.total(points)])
+            return self._all_pairs(x, self._far_field.all_columns(points)[0], whole=False)
+        if mesh is None and n > exact and self.near_field:
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
             sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
-        return self.inner(x, self.inner_batch(None))
+        return self.inner(x, self.inner_batch(None))  # what an iteration needs at this point too
 
-    def divergence(self, x):
+    def divergence(self, x, affinities=None):
         """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
+        affinities : CSR array of shape (n_points, n_points), default=None
+            Conditional probabilities in place of the problem's own, such as those to more neighbours.
 
         Returns
         -------
@@ -372,7 +377,10 @@ class SNEProblem(CompositionalProblem):
         points.
         """
         own = self._remembering()
-        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
+        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
+        if affinities is not None:
+            return divergence_from(affinities, self._points(x), self.per_point, log_sum)
+        return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):
         """KL(P || Q) where Phi, without exaggeration, is so much.

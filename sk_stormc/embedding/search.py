@@ -5,10 +5,14 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.offsets import grain, offsets
+from sk_stormc.embedding.threads import n_threads
 
 __all__ = ["NeighborSearch"]
 
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # minkowski with p = 2 becomes euclidean
+MANY = 20_000  # points above which "auto" is approximate
+FEW_FEATURES = 5  # up to so many a tree is quick
+PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # what comes from products, as effective_metric_ names it
 RESOLVED = 1e-6  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
 
 
@@ -19,6 +23,13 @@ class NeighborSearch(NearestNeighbors):
     |x|. So an offset is taken off first, the same of all samples. Where samples lie far apart that does not do, and
     the neighbours of those that it does not do for are found by a tree, which takes differences.
 
+    Parameters
+    ----------
+    n_neighbors, metric, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
+    neighbors : {"exact", "approximate", "auto"}, default="exact"
+        How the neighbours of the data among themselves are found. "auto" is "approximate" for many.
+
     Attributes
     ----------
     offset_ : ndarray of shape (n_features,), or None
@@ -26,6 +37,10 @@ class NeighborSearch(NearestNeighbors):
     grain_ : float
         What rounding to the data's own type may have changed a squared distance by.
     """
+
+    def __init__(self, *, n_neighbors=5, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
+        super().__init__(n_neighbors=n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+        self.neighbors = neighbors
 
     def fit(self, X, y=None):
         """Keep a copy of the data, without their offset."""
@@ -53,11 +68,27 @@ class NeighborSearch(NearestNeighbors):
         """Distances and indices of the neighbours of a few of the data, themselves left out."""
         return without_own(*self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows)
 
+    def may_be_approximate(self):
+        """Whether the neighbours of these data can be found in cells: dense ones with Euclidean or cosine distances."""
+        return (self.offset_ is not None or self.metric == "cosine" and not sparse.issparse(self._fit_X)) and (
+            self.effective_metric_ in (*PRODUCTS, "cosine")
+        )
+
+    def is_approximate(self):
+        """Whether they are to be found so."""
+        tree = self._fit_method == "kd_tree" and self.n_features_in_ <= FEW_FEATURES
+        automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
+        return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
+
+    def n_threads(self):
+        """The number of threads to use."""
+        return n_threads(self.n_jobs)
+
     def _nearest(self, X, k):
         """The k nearest of moved samples; None are the data themselves, each without itself."""
         distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
-        if by_products and self.effective_metric_ in ("euclidean", "l2", "sqeuclidean"):
+        if by_products and self.effective_metric_ in PRODUCTS:
             self._resolve(X, distances, neighbors)
         return distances, neighbors
 

@@ -118,9 +118,9 @@ def test_a_perplexity_that_fits_is_left():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "the map ", ConvergenceWarning)  # five iterations make none
-        for kernel, k in (("gaussian", 91), ("student-t", 61)):
+        for kernel in ("gaussian", "student-t"):
             model = SNEEmbedding(kernel=kernel, max_iter=5, random_state=0).fit(points(100))
-            assert model.perplexity_ == 30 and model._search.n_neighbors == k
+            assert model.perplexity_ == 30 and model._search.n_neighbors == 91
         assert SNEEmbedding(perplexity=1, max_iter=5, random_state=0).fit(points(2)).perplexity_ == 1
 
 
@@ -312,17 +312,21 @@ def test_a_long_search_is_announced(monkeypatch):
     monkeypatch.setattr(module, "LONG", 300)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        perplexity_search(X, 5)  # quick enough
+        perplexity_affinities(X, 5)  # quick enough
         monkeypatch.setattr(module, "LONG_SECONDS", 0.0)
-        perplexity_search(X[:299], 5)
-        perplexity_search(pairwise_distances(X), 5, metric="precomputed")
-        perplexity_search(graph(300, 16), 5, metric="precomputed")
-    words = r"neighbours of 300 samples .* up to about \d+ seconds.*PyNNDescentTransformer\(n_neighbors=15, metric="
-    for data in (X, X[:, :3], sparse.csr_array(X)):  # by brute force and by a tree
-        with pytest.warns(UserWarning, match=words + "'euclidean'"):
-            perplexity_search(data, 5, 2)
-    with pytest.warns(UserWarning, match=words + "'cosine'"):
-        SNEEmbedding(perplexity=5, max_iter=5, metric="cosine", random_state=0).fit(X)
+        perplexity_affinities(X[:299], 5)
+        perplexity_affinities(pairwise_distances(X), 5, metric="precomputed")
+        perplexity_affinities(graph(300, 16), 5, metric="precomputed")
+        perplexity_affinities(X, 5, neighbors="approximate")
+    words = r"neighbours of 300 samples .* up to about \d+ seconds. "
+    for data in (X, X[:, :3]):  # by brute force and by a tree
+        with pytest.warns(UserWarning, match=words + "neighbors='approximate' is quicker"):
+            perplexity_affinities(data, 5)
+    graphs = r"An approximate graph .*PyNNDescentTransformer\(n_neighbors=16, metric="
+    with pytest.warns(UserWarning, match=words + graphs + "'euclidean'"):
+        perplexity_affinities(sparse.csr_array(X), 5)
+    with pytest.warns(UserWarning, match=words + graphs + "'cityblock'"):
+        SNEEmbedding(perplexity=5, max_iter=60, metric="cityblock", random_state=0).fit(X)
 
 
 def searched(X, k):
@@ -380,7 +384,7 @@ def test_affinities_use_the_quick_search(monkeypatch):
     calls = []
     monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
     quick = module.nearest_by_products
-    monkeypatch.setattr(module, "nearest_by_products", lambda X, k: calls.append(1) or quick(X, k))
+    monkeypatch.setattr(module, "nearest_by_products", lambda *args: calls.append(1) or quick(*args))
     found = perplexity_affinities(X, 5)
     assert calls
     np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-8)

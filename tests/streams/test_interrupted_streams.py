@@ -32,8 +32,8 @@ def feed_transitions(estimator, rows):
 
 
 KINDS = {
-    "portfolio": (partial(CompositionalPortfolio, constraint="long_only"), feed_returns, 12_000),
-    "entropic": (partial(CompositionalPortfolio, "scgd", risk_measure="entropic"), feed_returns, 12_000),
+    "portfolio": (partial(CompositionalPortfolio, constraint="long_only"), feed_returns, 6000),
+    "entropic": (partial(CompositionalPortfolio, "scgd", risk_measure="entropic"), feed_returns, 6000),
     "values": (partial(BellmanValueEstimator, 0.8), feed_transitions, 4000),
 }
 

@@ -1,0 +1,277 @@
+"""An approximate search for the neighbours of all points among themselves: each looks at the cells nearest to it.
+
+The points are divided into the cells of a k-means. The cells next to a point's own come first. They give a bound on
+the distance of its farthest neighbour. Then come the cells whose middles are nearest to the point, and of these the
+ones that are not much farther than its own, in units of the bound. Only points within the bound are kept. How many
+cells that makes follows from the recall of a sample, whose true neighbours are found.
+
+The work is divided into blocks of points that lie together. It is done in coordinates about the block's middle, so that
+float32 is enough however far apart the blocks are. Blocks do not depend on the number of threads, and neither does what
+is found.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.embedding.threads import each, in_one_thread, parts
+
+__all__ = ["Cells", "nearest_in_cells"]
+
+CHOSEN = 0.991  # recall that the cells to look at are chosen for
+NEAREST = 0.994  # recall that those nearest to a point would have alone
+SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
+TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means
+STRIDE = 16  # of columns that a bound is taken from
+FIRST = 8  # times as many points as neighbours in the cells that give the bound
+BLOCK = 4096  # points
+TILE = 2**21  # entries of a matrix at a time
+CROWDED = 6  # times as many candidates as neighbours, from where on a point's are thinned out before the others
+EPS = float(np.finfo(np.float32).eps)
+RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
+
+
+def nearest_in_cells(X, k, n_jobs=1, most=1.0):
+    """The neighbours of each point, itself left out, most of them right.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_points, n_features)
+        Its middle near 0.
+    k : int
+    n_jobs : int, default=1
+        Threads. What is found does not depend on it.
+    most : float, default=1.0
+        Part of all pairs above which the search is given up before it is begun.
+
+    Returns
+    -------
+    (squares, neighbors, unsure, recall) or None
+        Squared distances, in order, and neighbours, ndarrays of shape (n_points, k); the points whose neighbours
+        float32 does not tell apart; and the part of the true neighbours that were found, of a sample. None where more
+        pairs would be looked at than ``most`` allows.
+    """
+    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # squares of such numbers neither overflow nor vanish
+    with in_one_thread():
+        cells = Cells(X / X.dtype.type(unit), n_jobs)
+        sample, true, reach = cells.exact_sample(k)
+        limits = cells.limits(sample[::2], true[::2])
+        if cells.share(sample[::2], k, *limits) > most:
+            return None
+        squares, neighbors, unsure = cells.search(k, *limits)
+    found = squares[cells.order[sample[1::2]]]
+    recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
+    return unit**2 * squares.astype(float), neighbors, unsure, recall
+
+
+class Cells:
+    """Points in the order of their cells.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_points, n_features)
+        Between -1 and 1.
+    n_jobs : int, default=1
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_points, n_features)
+        The points, cell by cell, and cells that lie together near each other.
+    order : ndarray of shape (n_points,)
+        Their places in the data.
+    starts : ndarray of shape (n_cells + 1,)
+        Where each cell begins.
+    """
+
+    def __init__(self, X, n_jobs=1):
+        from sklearn.cluster import KMeans  # here, because it takes long to load
+
+        n, self.n_jobs = len(X), n_jobs
+        n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
+        chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
+        means = KMeans(n_cells, init=X[chosen[:n_cells]].astype(np.float32), n_init=1, max_iter=SWEEPS, tol=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # copies may be fewer points than there are cells
+            middles = means.fit(X[np.sort(chosen)].astype(np.float32)).cluster_centers_
+        self.middles = middles[_along(middles)]
+        self._lifted = _lifted(self.middles).T
+        own = np.empty(n, np.int32)
+
+        def assign(rows):
+            own[rows] = self._nearness(X[rows]).argmax(axis=1)
+
+        each(assign, parts(n, TILE // n_cells), n_jobs)
+        self.order = np.argsort(own, kind="stable")
+        self.own, self.X = own[self.order], X[self.order]
+        self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
+        self.sizes = np.diff(self.starts)
+        self.near = np.argsort(-(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable").astype(np.int32)
+
+    def _nearness(self, X):
+        """How near points are to the middle of each cell, up to a number for each point."""
+        return _with_ones(X.astype(np.float32, copy=False)) @ self._lifted
+
+    def exact_sample(self, k):
+        """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
+        n = len(self.X)
+        sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
+        points = self.X[sample].astype(float)
+        s, true = np.empty((len(sample), n), np.float32), np.empty((len(sample), k), np.intp)
+        left = np.hstack([_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)])
+
+        stride = max(1, min(STRIDE, n // (4 * k)))
+
+        def products(columns):
+            s[:, columns] = left @ _with_ones(_lifted(self.X[columns].astype(float))).T
+
+        def select(rows):
+            some = s[rows, ::stride]
+            bound = np.partition(some, some.shape[1] - k, axis=1)[:, some.shape[1] - k]
+            for i, least in zip(range(rows.start, rows.stop), bound, strict=True):
+                near = np.flatnonzero(s[i] >= least)
+                true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
+
+        each(products, parts(n, BLOCK), self.n_jobs)
+        s[np.arange(len(sample)), sample] = -np.inf
+        each(select, parts(len(sample), 16), self.n_jobs)
+        difference = self.X[true].astype(float) - points[:, None]
+        return sample, true, np.square(difference).sum(axis=2).max(axis=1)
+
+    def first_cells(self, cell, k):
+        """A cell and those next to it, with enough points for a bound."""
+        near = self.near[cell]
+        return near[: np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1]
+
+    def _places(self, cells):
+        return np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
+
+    def _judged(self, sample, k):
+        """For points of a sample the rank of each cell, and how much farther it is than the nearest."""
+        nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
+        for i, point in enumerate(sample):
+            others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
+            bound[i] = np.partition(np.square(others).sum(axis=1), k)[k]
+        order = np.argsort(-nearness, axis=1, kind="stable")
+        return np.argsort(order, axis=1), _farther(nearness, bound)
+
+    def limits(self, sample, true):
+        """Of how many of the nearest cells those are looked at that are not farther than a limit; and this limit."""
+        rank, farther = (np.take_along_axis(a, self.own[true], axis=1) for a in self._judged(sample, true.shape[1]))
+        n_cells = int(np.quantile(rank, NEAREST, method="higher")) + 1
+        inside = rank < n_cells
+        limit = np.quantile(farther[inside], min(1.0, CHOSEN / inside.mean()), method="higher")
+        return n_cells, float(limit)
+
+    def share(self, sample, k, n_cells, limit):
+        """The part of all points that lie in the cells that a point of the sample looks at."""
+        rank, farther = self._judged(sample, k)
+        return float((((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X))
+
+    def search(self, k, n_cells, limit):
+        """Squared distances and neighbours of all points, in their own order, and the points that are unsure."""
+        n = len(self.X)
+        squares, neighbors = np.empty((n, k), np.float32), np.empty((n, k), np.int32 if n < 2**31 else np.int64)
+
+        def block(rows):
+            return self._block(rows, k, n_cells, limit, squares, neighbors)
+
+        unsure = each(block, parts(n, BLOCK), self.n_jobs)
+        return squares, neighbors, np.sort(np.concatenate(unsure))
+
+    def _block(self, rows, k, n_cells, limit, squares, neighbors):
+        """The neighbours of a block of points."""
+        X, size = self.X[rows], rows.stop - rows.start
+        middle = X.mean(axis=0)
+        left = _with_ones((X - middle).astype(np.float32))
+        norms = np.einsum("ij,ij->i", left[:, :-1], left[:, :-1])
+        rights = {}
+
+        def right(cell):
+            if cell not in rights:
+                points = self.X[self.starts[cell] : self.starts[cell + 1]] - middle
+                rights[cell] = _lifted(points.astype(np.float32)) / 2
+            return rights[cell]
+
+        found, done, bound = [], [], np.empty(size, np.float32)
+        for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
+            first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
+            cells = self.first_cells(cell, k)
+            done.append((cells, slice(*first)))
+            places = self._places(cells)
+            opposite = np.concatenate([right(c) for c in cells]).T
+            for some in parts(first[1] - first[0], TILE // len(places)):
+                mine = np.arange(first[0] + some.start, first[0] + some.stop)
+                s = left[mine] @ opposite
+                s[places == (mine + rows.start)[:, None]] = -np.inf
+                bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
+                found.append(_those(s, bound[mine], mine, places))
+        nearness = self._nearness(X)
+        worst = nearness.shape[1] - n_cells
+        looked = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
+        looked &= _farther(nearness, np.maximum(norms - 2 * bound, 0)[:, None]) <= limit
+        looked = np.ascontiguousarray(looked.T)
+        for cells, mine in done:
+            looked[cells, mine] = False
+        bound += 2 * EPS * norms  # copies of the farthest need no place
+        for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
+            mine = np.flatnonzero(looked[cell])
+            places = np.arange(self.starts[cell], self.starts[cell + 1])
+            opposite = right(cell).T
+            for some in parts(len(mine), TILE // len(places)):
+                found.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
+        row, place, s = (np.concatenate(part) for part in zip(*found, strict=True))
+        here = self.order[rows]
+        square = np.maximum(norms[row] - 2 * s, 0)
+        squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
+        return here[np.flatnonzero(8 * EPS * norms > RESOLVED * squares[here, -1])]
+
+
+def _with_ones(X):
+    return np.hstack([X, np.ones((len(X), 1), X.dtype)])
+
+
+def _lifted(X):
+    """2 y and -|y|^2 for each row y: its product with (x, 1) is -|x - y|^2 + |x|^2."""
+    return np.hstack([2 * X, -np.einsum("ij,ij->i", X, X)[:, None]])
+
+
+def _farther(nearness, bound):
+    """How much farther than the nearest each cell is, in units of a squared distance; of 0 any is too far."""
+    gap = nearness.max(axis=1, keepdims=True) - nearness
+    return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
+
+
+def _along(points, few=8):
+    """An order in which points that lie together mostly follow each other: halves along the widest axis, and so on."""
+    n = len(points)
+    if n <= few:
+        return np.arange(n)
+    order = np.argsort(points[:, np.argmax(np.ptp(points, axis=0))], kind="stable")
+    halves = order[: n // 2], order[n // 2 :]
+    return np.concatenate([half[_along(points[half], few)] for half in halves])
+
+
+def _those(s, bound, rows, places):
+    """Rows, places and values of the products that are not below each row's bound."""
+    at = np.flatnonzero(s >= bound[:, None])
+    row, column = np.divmod(at.astype(np.int32), np.int32(s.shape[1]))
+    return rows[row].astype(np.uint16), places[column], s.ravel()[at]
+
+
+def _best(row, square, neighbor, size, k):
+    """The k nearest candidates of each row in order; of equal ones those of the smallest number."""
+    order = np.argsort(row, kind="stable")
+    row, count = row[order], np.bincount(row, minlength=size)
+    begin = np.cumsum(count) - count
+    key = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32) | neighbor[order].astype(np.uint64)
+    width = int(min(count.max(), CROWDED * k))
+    candidates = np.full((size, width), np.iinfo(np.uint64).max)
+    crowded = np.flatnonzero(count > width)
+    place = np.arange(len(row)) - begin[row]
+    kept = place < width
+    candidates[row[kept], place[kept]] = key[kept]
+    for i in crowded:
+        candidates[i] = np.partition(key[begin[i] : begin[i] + count[i]], width - 1)[:width]
+    best = np.sort(np.partition(candidates, k - 1, axis=1)[:, :k], axis=1)
+    return (best >> np.uint64(32)).astype(np.uint32).view(np.float32), best & np.uint64(2**32 - 1)

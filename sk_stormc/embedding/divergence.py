@@ -1,0 +1,39 @@
+"""The divergence of a map from other affinities than those that it was optimised on."""
+
+import numpy as np
+
+__all__ = ["divergence_from"]
+
+TILE = 2**20  # pairs at a time
+
+
+def divergence_from(P, points, per_point, log_sum):
+    """KL(P || Q) of given conditional probabilities, where the normalisers of Q are known.
+
+    Parameters
+    ----------
+    P : CSR array of shape (n_points, n_points)
+        Rows sum to 1.
+    points : ndarray of shape (n_points, d)
+    per_point : bool
+        Whether each point has a normaliser ("gaussian"), or all pairs have one ("student-t").
+    log_sum : float
+        The sum of the logarithms of the normalisers.
+
+    Returns
+    -------
+    float
+        (1/n) sum_i KL(P_i || Q_i) for "gaussian", and KL of the joint probabilities for "student-t".
+    """
+    n, attraction = P.shape[0], 0.0
+    row, x = np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)), points.astype(float, copy=False)
+    for first in range(0, P.nnz, TILE):
+        some = slice(first, first + TILE)
+        square = sum(np.square(c[row[some]] - c[P.indices[some]]) for c in x.T)
+        attraction += float(P.data[some] @ (square if per_point else np.log1p(square)))
+    if per_point:
+        p = P.data[P.data > 0]
+        return (attraction + float(p @ np.log(p)) + log_sum) / n
+    joint = ((P + P.T) / (2 * n)).data
+    joint = joint[joint > 0]
+    return attraction / n + float(joint @ np.log(joint)) + log_sum
