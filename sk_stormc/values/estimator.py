@@ -19,7 +19,7 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_number, n
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
 from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.objectives import choose_objective, value_problem
+from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
@@ -51,8 +51,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
         transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
         Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
-        if at least half of the transitions are from states seen more than once, and "projected" otherwise.
-        ``objective_`` and ``objective_reason_`` have the choice and its reason.
+        if at least half of the transitions are from states seen more than once, and if the features tell the states
+        apart or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
+        states. ``objective_`` and ``objective_reason_`` have the choice and its reason.
     features : transformer, default=None
         Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
         ``features__...``. The Notes say what to know about a Pipeline.
@@ -64,7 +65,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
-        row. With ``time``, it ends at a gap.
+        row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
     max_iter, tol : default=None
         Passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
@@ -199,8 +200,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
             row without successor that is not terminal is dropped.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
-            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
+            With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
+            of positive weight as one visit, whatever the weight.
 
         Returns
         -------
@@ -218,7 +219,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         UserWarning
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
-            column; if X is one column of integers that repeat, which look like numbers of states.
+            column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers of
+            states. If ``trace_decay`` is set and hardly any row follows the one before it.
         """
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
@@ -242,7 +244,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
-        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
         known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
@@ -253,7 +254,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
         leads_to[:, 0] = terminal[kept]
         leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
-        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
+        objective, reason, problem = choose_objective(
+            self.objective, transitions, (state, first), leads_to, self.gamma, alpha, self.trace_decay
+        )
 
         def values(x):
             w = np.zeros(d)
@@ -299,7 +302,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
         a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
         that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        from its values. `gamma`, `alpha` and `fit_intercept` stay while the stream goes on, to whose first chunk
+        ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -326,7 +330,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver.
+            solver, `gamma`, `alpha` (but for "lstd"), `fit_intercept` or `trace_decay`.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError

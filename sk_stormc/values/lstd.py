@@ -163,7 +163,7 @@ def stream_moments(estimator, rows, keys):
     Raises
     ------
     ValueError
-        For too many features, a gamma that is not that of the stream, and products that are not finite.
+        For too many features, and products that are not finite.
     """
     moments = estimator.__dict__.get("_stream")
     began = moments is not None
@@ -176,12 +176,6 @@ def stream_moments(estimator, rows, keys):
         )
     if not began:
         moments = TransitionSums(d, estimator.gamma, estimator.trace_decay)
-    for name in ("gamma", "trace_decay"):
-        before, now = getattr(moments, name), getattr(estimator, name)
-        if before != now:
-            raise ValueError(
-                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
-            )
     moments = moments.plus(*rows, keys)
     alpha = np.full(len(moments.largest), float(estimator.alpha))
     if estimator.fit_intercept:
@@ -201,14 +195,30 @@ def stream_moments(estimator, rows, keys):
 
 
 def check_stays(estimator, exact):
-    """Raise where a stream of moments would go on with a stochastic solver, or the other way round."""
-    stream = estimator.__dict__.get("_stream")
+    """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+
+    Returns
+    -------
+    dict
+        What holds until the stream ends.
+    """
+    stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
+    held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    if stream is None and pending is None:
+        return held
     if stream is not None and isinstance(stream, TransitionSums) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
             "clone"
         )
+    for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
+        now = getattr(estimator, name)
+        if before != now:
+            raise ValueError(
+                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
+            )
+    return held
 
 
 def forget(estimator):

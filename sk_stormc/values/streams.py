@@ -63,7 +63,7 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
 def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
     """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
     exact = estimator._make_solver() == "lstd"
-    check_stays(estimator, exact)
+    held = check_stays(estimator, exact)
     named = told(next_X, terminal, time, vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
@@ -81,6 +81,7 @@ def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
         estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
         estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
     estimator.features_, estimator._pending, estimator._given = features, pending, named
+    estimator._held = held
     vars(estimator).pop("n_states_", None)  # of a fit before
 
 

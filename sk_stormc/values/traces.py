@@ -3,10 +3,15 @@
 import numpy as np
 
 from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
 
 BLOCK = 256  # rows whose traces are one matrix product
+SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
+DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
+FEW = 0.3  # of the rows that could go on: so few are worth a warning
+LEAST = 10  # rows, before there is one
 
 
 def check_trace_decay(estimator):
@@ -39,9 +44,25 @@ def goes_on(left, after, terminal, expected):
     follows = np.zeros(len(left), dtype=bool)
     if not len(left):
         return follows, expected
-    follows[1:] = (after[:-1] == left[1:]).all(axis=1) & ~terminal[:-1]
-    follows[0] = expected is not None and np.array_equal(expected, left[0])
+    follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
+    follows[0] = expected is not None and same(expected[None], left[:1])[0]
+    could = np.count_nonzero(~terminal[:-1])
+    if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
+        warn(
+            f"trace_decay has little to act on: of {could} rows that end no episode, {np.count_nonzero(follows[1:])} "
+            "are followed by the row whose X is their next_X. Give the rows in the order in which they happened, or "
+            "time= in place of next_X.",
+        )
     return follows, None if terminal[-1] else after[-1].copy()
+
+
+def same(after, left):
+    """Whether rows are the same but for rounding; integers (times) must be equal."""
+    if after.dtype.kind in "iu":
+        return (after == left).all(axis=1)
+    size = np.maximum(abs(after), abs(left))
+    decimals = np.minimum(DECIMALS, 0.01 * size.max(axis=1, keepdims=True))
+    return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
 
 
 def keys_in_order(left, after, terminal, time, kept):

@@ -10,7 +10,7 @@ from sk_stormc.streams.problem import stack
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import naming
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.guards import warn_of_ranges
+from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
 from sk_stormc.values.markov import scale_rows
 
 __all__ = [
@@ -108,6 +108,7 @@ def successors(estimator, X, states, next_X, terminal, time):
             raise ValueError("time must be None where next_X is given, which says what follows")
         follows = check_next(estimator, next_X, states, terminal)
         warn_of_ranges(states, follows[~terminal])
+        warn_of_scales(states, follows, terminal)
         return next_X, follows, rows, everything, terminal
     if time is None:
         if not terminal.all():
