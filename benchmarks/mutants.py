@@ -46,7 +46,7 @@ TESTS = (
 )  # fmt: skip
 HEAVY = ("pandas", "hypothesis.strategies", "matplotlib.pyplot", "scipy.stats", "sklearn.utils.estimator_checks")
 NUMBER, SEED = 150, 0
-SECONDS = 60  # of CPU time, that the tests of one change may take without it
+SECONDS = 25  # of CPU time, that the tests of one change may take without it
 SLOWER, START = 5, 30  # times as long and so many seconds more are timed out
 # asserts of files that are named would be rewritten from the file itself, past the change
 QUIETLY = ("-q", "-p", "no:cacheprovider", "--assert=plain")

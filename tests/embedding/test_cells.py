@@ -124,6 +124,7 @@ def test_blocks_and_tiles_do_not_matter(monkeypatch):
     distances = searched(DIGITS)[0]
     monkeypatch.setattr(module, "BLOCK", 700)
     monkeypatch.setattr(module, "TILE", 10_000)
+    monkeypatch.setattr(module, "PRODUCTS", 100_000)
     monkeypatch.setattr(module, "CROWDED", 1)
     np.testing.assert_allclose(searched(DIGITS)[0], distances, rtol=1e-3)
 
