@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.core.unit import InUnit
 from sk_stormc.core.source import source_of
+from sk_stormc.core.unit import InUnit
 from sk_stormc.theory.parameters import ProblemConstants
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, check_number, seeded
@@ -124,13 +124,13 @@ def estimate_constants(
 
     variances = []  # (H_1, H_2, H_3) at a point
     for x in points[:VARIANCE_POINTS]:
-        u, J = problem.inner(x, full_inner), problem.jacobian(x, full_inner)
+        u, J = numbers(problem.inner(x, full_inner)), numbers(problem.jacobian(x, full_inner))
         grad = outer(x, u, full_outer)[0]
         squares = [
             (
                 norm(outer(x, u, i)[0] - grad) ** 2,
-                norm(problem.jacobian(x, j) - J) ** 2,
-                norm(problem.inner(x, j) - u) ** 2,
+                norm(numbers(problem.jacobian(x, j)) - J) ** 2,
+                norm(numbers(problem.inner(x, j)) - u) ** 2,
             )
             for j, i in batches()
         ]
