@@ -238,7 +238,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
         )
         staged, ends_well = isinstance(problem, TailRiskProblem), False
-        handing = hands_over(solver, returns, penalty)
+        handing = hands_over(solver, problem, penalty)
         few = handing and (staged or len(returns) <= SMALL)  # periods, so that batches are all of them
         running = clone(solver).set_params(max_iter=PATIENCE) if few else solver
         with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:

@@ -25,14 +25,15 @@ ROUNDING = 1e-9  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
 
-def hands_over(solver, returns, penalty):
+def hands_over(solver, problem, penalty):
     """Whether a fit is one that goes on by Newton's method where the solver has not come to an end.
 
-    The solver is "storm-c" with no budget of the user's and a tolerance above 0; the assets are few and the returns in
-    memory.
+    The solver is "storm-c", with no budget, learning rate or batch size of the user's and a tolerance above 0; the
+    assets are few, the returns in memory, and the objective is not known to have no minimum.
     """
     free = type(solver) is SOLVERS["storm-c"] and solver.max_iter is None and solver.max_ifo is None and solver.tol
-    return bool(free) and can_solve(returns, penalty)
+    automatic = all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
+    return bool(free) and automatic and can_solve(problem.returns, penalty) and not problem.unbounded_below()
 
 
 def in_memory(returns, penalty):

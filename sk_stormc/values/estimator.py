@@ -23,6 +23,7 @@ from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
+    check_ratios,
     checked_data,
     successors,
     successors_to_score,
@@ -132,7 +133,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     References
     ----------
     Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization" (its part on
-    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996;
+    Yu, "Convergence of least squares temporal difference methods under general conditions", 2010 (ratios in traces).
 
     Examples
     --------
@@ -181,7 +183,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Find the values.
 
@@ -202,6 +205,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         sample_weight : array-like of shape (n_transitions,), default=None
             With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
             of positive weight as one visit, whatever the weight.
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            For the values of another policy than the one that acted: the probability of what was done under it, over
+            that under the policy that acted. It multiplies ``sample_weight``. With ``trace_decay`` traces are
+            multiplied too, from each step to the next (Yu 2010). None is 1.
 
         Returns
         -------
@@ -223,12 +230,14 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             states. If ``trace_decay`` is set and hardly any row follows the one before it.
         """
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
+        given["importance_ratio"] = importance_ratio
         solver = self._make_solver()
         self._check_parameters()
         probe = copy.copy(self)
         states, y = checked_data(probe, X, y)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-        weights = row_weights(sample_weight, len(y))
+        ratios = check_ratios(importance_ratio, len(y))
+        weights = row_weights(sample_weight, len(y)) * ratios
         named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
@@ -266,7 +275,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         result = None
         if solver == "lstd" and self.trace_decay:
-            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], ratios[kept], time, kept)
             x, exact = solve_traced(self, transitions, *keys, alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem)
@@ -293,7 +302,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @available_if(streams)
     def partial_fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
@@ -316,8 +326,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         X, y, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
-            what a transition says; where they are 0 it is left out. None is 1.
+            Weights of the transitions, relative to those of other chunks too. They multiply what a transition says;
+            where they are 0 it is left out. None is 1.
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
 
@@ -356,7 +368,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight))
+        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight, importance_ratio))
 
     def predict(self, X: Features) -> FloatArray:
         """The values of states.
@@ -409,7 +421,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
     def score(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
@@ -421,13 +434,15 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         X, y, next_X, terminal, time
             As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            As for `fit`: the mean is then that under the other policy.
 
         Returns
         -------
         float
         """
         error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
-        weights = row_weights(sample_weight, len(error))
+        weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")

@@ -25,7 +25,8 @@ class TransitionSums:
     A = sum_k d_k phi_k (phi_k - gamma phi'_k)^T, C = sum_k d_k phi_k phi_k^T, b = sum_k d_k phi_k r_k, each with what
     rounding has taken from it: a million small chunks are as accurate as one large one.
 
-    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda z_{k-1}: LSTD(lambda).
+    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda rho_{k-1} z_{k-1}: LSTD(lambda),
+    with importance ratios rho that the weights d_k contain too.
 
     Parameters
     ----------
@@ -53,24 +54,26 @@ class TransitionSums:
             next_Z is 0 where an episode ended.
         y, weights : ndarrays of shape (n,)
             Transitions of weight 0 do not count.
-        keys : tuple (left, after, terminal)
-            For `goes_on`; only needed for traces.
+        keys : tuple (left, after, terminal, ratios)
+            For `goes_on`, and importance ratios; only needed for traces, which go on behind no row of weight 0.
 
         Returns
         -------
         TransitionSums
         """
         counted = weights > 0
-        if not counted.all():
+        if not counted.any():
+            result = copy.copy(self)
+            result.expected = None if len(y) else self.expected
+            return result
+        if not counted.all() and not self.trace_decay:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-            keys = keys and tuple(part[counted] for part in keys)
-        if not len(y):
-            return self
         with np.errstate(over="ignore", invalid="ignore"):
             weighted = scale_rows(weights, Z)
             if self.trace_decay:
-                follows, expected = goes_on(*keys, self.expected)
-                A, b, trace = self._traced(Z, next_Z, y, weights, follows)
+                follows, expected = goes_on(*keys[:3], self.expected)
+                follows[1:] &= counted[:-1]
+                A, b, trace = self._traced(Z, next_Z, y, weights, follows, np.where(counted, keys[3], 0.0))
             else:
                 expected, trace = None, self.trace
                 A, b = dense(weighted.T @ (Z - self.gamma * next_Z)), weighted.T @ y
@@ -79,17 +82,17 @@ class TransitionSums:
             raise ValueError("X, y and sample_weight must have finite products: divide what is very large by its scale")
         result = copy.copy(self)
         result.trace, result.expected = trace, expected
-        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + len(y)
-        result.largest = np.maximum(self.largest, dense(abs(Z).max(axis=0)).ravel())
+        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + np.count_nonzero(weights)
+        result.largest = np.maximum(self.largest, dense(abs(Z[weights > 0]).max(axis=0)).ravel())
         added = [_add(*parts) for parts in zip(self.sums, self.lost, chunk, strict=True)]
         result.sums, result.lost = ([pair[i] for pair in added] for i in (0, 1))
         return result
 
-    def _traced(self, Z, next_Z, y, weights, follows):
-        """What rows add to A and b, and the last trace."""
+    def _traced(self, Z, next_Z, y, weights, follows, ratios):
+        """What rows add to A and b, and the last trace times its ratio."""
         trace, A, b = self.trace, np.zeros_like(self.sums[0]), np.zeros_like(self.trace)
-        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace):
-            weighted, trace = weights[rows, None] * traces, traces[-1].copy()
+        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace, ratios):
+            weighted, trace = weights[rows, None] * traces, ratios[rows][-1] * traces[-1]
             A += weighted.T @ (Z[rows] - self.gamma * next_Z[rows])
             b += weighted.T @ y[rows]
         return A, b, trace

@@ -8,13 +8,14 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import naming
+from sk_stormc.utils.validation import as_numbers, naming
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
 from sk_stormc.values.markov import scale_rows
 
 __all__ = [
     "check_next",
+    "check_ratios",
     "check_terminal",
     "check_time",
     "checked_data",
@@ -36,6 +37,20 @@ def check_terminal(terminal, n):
     if given.dtype != bool:
         raise ValueError(f"terminal must be boolean, got {given.dtype} values such as {given[0]!r}")
     return given
+
+
+def check_ratios(importance_ratio, n):
+    """n ratios of probabilities, 1 where there are none."""
+    if importance_ratio is None:
+        return np.ones(n)
+    ratios = as_numbers("importance_ratio", importance_ratio)
+    if ratios.shape != (n,):
+        raise ValueError(f"importance_ratio must be of shape ({n},), got {ratios.shape}")
+    wrong = ~(np.isfinite(ratios) & (ratios >= 0))
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"importance_ratio must be finite and >= 0, got {ratios[k]} in row {k}")
+    return ratios
 
 
 def check_time(time, n):
