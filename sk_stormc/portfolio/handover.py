@@ -65,16 +65,16 @@ def slope_gap(problem, penalty, w):
 
     c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
     """
-    c = np.asarray(problem.gradient(w), float)
-    w = np.asarray(w, float)
-    scale = np.asarray(problem._inverse_variance(), float)
-    finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
-    if finite is None:
-        return np.nan
-    step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
-    best = finite.prox(-step * c, step)
-    value = 0.0 if penalty is None else penalty.value(w)
-    return float(c @ (w - best)) + value - finite.value(best)
+    with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
+        c = np.asarray(problem.gradient(w), float)
+        w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
+        finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
+        if finite is None:
+            return np.nan
+        step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
+        best = finite.prox(-step * c, step)
+        value = 0.0 if penalty is None else penalty.value(w)
+        return float(c @ (w - best)) + value - finite.value(best)
 
 
 def by_newton(problem, penalty, tol):

@@ -185,13 +185,13 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
 
 STAGED = [
     pytest.param(
-        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, random_state=0),
+        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0),
         RETURNS[:400],
         (1, 2),
         id="cvar",
     ),
     pytest.param(
-        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, random_state=0),
+        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, max_iter=4000, random_state=0),
         RETURNS[:400],
         (1, 2),
         id="evar",
