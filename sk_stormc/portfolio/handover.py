@@ -21,7 +21,8 @@ __all__ = [
 ]
 
 PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
-ROUNDING = 1e-9  # of the objective's size: no smaller gap can be told from 0
+CAREFUL = 0.01  # part of the spread to which gaps are taken before Newton's method, which costs little
+ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
 
@@ -112,7 +113,8 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
     converged = result.stop_reason == StopReason.CONVERGED
-    if result.stop_reason in OVER or (converged and _reason(gap, tol, size, result.fun) == StopReason.CONVERGED):
+    # where equal weights are nearly the best, a gap that is small beside the risk is not so beside what there is to gain
+    if result.stop_reason in OVER or (converged and _small(gap, tol, CAREFUL * size, result.fun)):
         return result, gap, False
     start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
     found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))
@@ -143,9 +145,12 @@ def warn_of_newton(result, gap, tol):
         )
 
 
+def _small(gap, tol, size, value):
+    return abs(gap) <= max(tol, 1e-7) * size + ROUNDING * abs(value)
+
+
 def _reason(gap, tol, size, value):
-    small = abs(gap) <= max(tol, 1e-7) * size + ROUNDING * abs(value) * 1e-3
-    return StopReason.CONVERGED if small else StopReason.MAX_ITER
+    return StopReason.CONVERGED if _small(gap, tol, size, value) else StopReason.MAX_ITER
 
 
 def _charged(problem, n_iter):
