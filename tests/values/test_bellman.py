@@ -439,7 +439,7 @@ def test_states_without_features():
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"gamma": 1.0}, "gamma must be .* < 1, got 1.0"),
+        ({"gamma": 1.1}, "gamma must be .* <= 1, got 1.1"),
         ({"gamma": -0.1}, "gamma must be .*got -0.1"),
         ({"gamma": "0.9"}, "gamma must be .*got '0.9'"),
         ({"objective": "td"}, "objective must be one of .*got 'td'"),
