@@ -61,8 +61,12 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         if cells.share(sample[::2], k, *limits) > most:
             return None
         squares, neighbors, unsure = cells.search(k, *limits)
-    found = squares[cells.order[sample[1::2]]]
-    recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
+    others = cells.order[sample[1::2]]
+    if not len(others):
+        return unit**2 * squares.astype(float), neighbors, unsure, 1.0
+    # by distances without float32's rounding, which has no part in this; of equal ones any will do
+    difference = X[neighbors[others]].astype(float) - X[others, None]
+    recall = float((np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
