@@ -7,10 +7,9 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc.fitting.estimator import CompositionalEstimator, streams
+from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
@@ -306,7 +305,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self._conclude(solver, result)
         return self
 
-    @available_if(streams)
+    @only_if(streams)
     def partial_fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
