@@ -101,6 +101,11 @@ class Finder(ast.NodeVisitor):
             self.visit(child)
         self.functions.pop()
 
+    def visit_ClassDef(self, node):
+        """Its body; decorators are no code of ours."""
+        for child in node.body:
+            self.visit(child)
+
     # what is
 
     def visit_Compare(self, node):

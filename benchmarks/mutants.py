@@ -3,9 +3,9 @@
 A change is one of `benchmarks/_mutations.py`: a comparison, an operator, a number, the branches of a condition, a
 statement left out, and the like. Some hundreds are drawn by a seed, of each file in proportion to its length. First all
 tests run once, and it is kept which of them call which function and how long each takes. Then each change is tried by
-the tests that call its function, the shortest first, until one fails. They are forks of one process, and see the
-changed file in place of the file; nothing is written into the sources. A change that makes the tests take several times
-as long is timed out, which is noticed too.
+the tests that call its function, until one fails: those of its room and the shortest come first. They are forks of one
+process, and see the changed file in place of the file; nothing is written into the sources. A change that makes the
+tests take several times as long is timed out, which is noticed too.
 
 All runs on a copy of the sources in ``build/mutants``, where results are kept as they come: a run that was ended goes
 on. The environment variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many at once) may say otherwise
@@ -46,7 +46,7 @@ TESTS = (
 )  # fmt: skip
 HEAVY = ("pandas", "hypothesis.strategies", "matplotlib.pyplot", "scipy.stats", "sklearn.utils.estimator_checks")
 NUMBER, SEED = 150, 0
-SECONDS = 60  # of CPU time, that the tests of one change may take without it
+SECONDS = 25  # of CPU time, that the tests of one change may take without it
 SLOWER, START = 5, 30  # times as long and so many seconds more are timed out
 # asserts of files that are named would be rewritten from the file itself, past the change
 QUIETLY = ("-q", "-p", "no:cacheprovider", "--assert=plain")
@@ -194,13 +194,13 @@ class Trial:
 
 
 def chosen(mutation, callers, seconds):
-    """The tests of a change, the shortest first, as many as there is time for."""
+    """The tests of a change, those of its room and the shortest first, as many as there is time for."""
     by_function = callers.get(mutation.file, {})
     names = by_function.get(mutation.function, ())
     if not mutation.function:  # of the module, or of a class
         names = {name for tests in by_function.values() for name in tests}
-    taken, spent = [], 0.0
-    for name in sorted(names, key=lambda name: (seconds[name], name)):
+    taken, spent, room = [], 0.0, f"/{Path(mutation.file).parts[1]}/"
+    for name in sorted(names, key=lambda name: (room not in name, seconds[name], name)):
         spent += seconds[name]
         if spent > SECONDS:
             break

@@ -34,6 +34,10 @@ INSIDE = {
     "CompositionalProblem": "a base class",
     "CompositionalSolver": "a base class",
     "LogMeanExpProblem": "a base class",
+    "Source": "a base class",
+    "FiniteSource": "is part of a problem, whose check looks at it",
+    "Advice": "is part of a problem, whose check looks at it",
+    "Published": "a tuple of constants",
     "InUnit": "a value in every iteration, which arithmetic makes",
     "Metric": "a base class",
     "Identity": "has no arguments",
@@ -188,8 +192,9 @@ CASES = {
     ),
     "BellmanValueEstimator.fit": Case(
         VALUES.fit,
-        {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool), "sample_weight": np.ones(15)},
-        {"next_X": "None", "terminal": "None", "sample_weight": "None,fraction,bool"},
+        {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool), "sample_weight": np.ones(15),
+         "importance_ratio": np.ones(15)},
+        {"next_X": "None", "terminal": "None", "sample_weight": "None,fraction,bool", "importance_ratio": "None,bool"},
     ),
     "BellmanValueEstimator.fit, time": Case(
         VALUES.fit, {"X": LEFT, "y": REWARDS, "time": np.arange(15)}, {"time": "None"}
@@ -197,8 +202,8 @@ CASES = {
     "BellmanValueEstimator.predict": Case(VALUES.predict, {"X": LEFT}),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
-                       "sample_weight": np.ones(15)},
-        {"terminal": "None", "sample_weight": "None,fraction,bool"},
+                       "sample_weight": np.ones(15), "importance_ratio": np.ones(15)},
+        {"terminal": "None", "sample_weight": "None,fraction,bool", "importance_ratio": "None,bool"},
     ),
     "SNEEmbedding": Case(
         fit_map,

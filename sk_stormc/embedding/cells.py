@@ -22,6 +22,7 @@ __all__ = ["Cells", "nearest_in_cells"]
 CHOSEN = 0.991  # recall that the cells to look at are chosen for
 NEAREST = 0.994  # recall that those nearest to a point would have alone
 SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
+PRODUCTS = 2**26  # of points of the sample and all points, at a time
 TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means
 STRIDE = 16  # of columns that a bound is taken from
 FIRST = 8  # times as many points as neighbours in the cells that give the bound
@@ -60,8 +61,12 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         if cells.share(sample[::2], k, *limits) > most:
             return None
         squares, neighbors, unsure = cells.search(k, *limits)
-    found = squares[cells.order[sample[1::2]]]
-    recall = float((found <= reach[1::2, None] * (1 + 1e-5)).mean()) if len(found) else 1.0
+    others = cells.order[sample[1::2]]
+    if not len(others):
+        return unit**2 * squares.astype(float), neighbors, unsure, 1.0
+    # by distances without float32's rounding, which has no part in this; of equal ones any will do
+    difference = X[neighbors[others]].astype(float) - X[others, None]
+    recall = float((np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
@@ -116,10 +121,15 @@ class Cells:
         """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
         n = len(self.X)
         sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
-        points = self.X[sample].astype(float)
+        some = parts(len(sample), PRODUCTS // n)
+        true = np.concatenate([self._true_neighbors(sample[rows], k) for rows in some])
+        difference = self.X[true].astype(float) - self.X[sample, None]
+        return sample, true, np.square(difference).sum(axis=2).max(axis=1)
+
+    def _true_neighbors(self, sample, k):
+        points, n = self.X[sample].astype(float), len(self.X)
         s, true = np.empty((len(sample), n), np.float32), np.empty((len(sample), k), np.intp)
         left = np.hstack([_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)])
-
         stride = max(1, min(STRIDE, n // (4 * k)))
 
         def products(columns):
@@ -135,8 +145,7 @@ class Cells:
         each(products, parts(n, BLOCK), self.n_jobs)
         s[np.arange(len(sample)), sample] = -np.inf
         each(select, parts(len(sample), 16), self.n_jobs)
-        difference = self.X[true].astype(float) - points[:, None]
-        return sample, true, np.square(difference).sum(axis=2).max(axis=1)
+        return true
 
     def first_cells(self, cell, k):
         """A cell and those next to it, with enough points for a bound."""

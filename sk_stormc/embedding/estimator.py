@@ -96,7 +96,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
-        Number of jobs of the search for neighbours.
+        Number of threads of the search for neighbours. None is 1, and -1 is all processors. What is found does not
+        depend on it.
 
     Attributes
     ----------

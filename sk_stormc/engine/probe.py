@@ -53,7 +53,9 @@ def curvatures(oracle, x, size):
             if k or not length:
                 v = v_new / top
             # changes F by a thousandth, whatever the units, but moves x by more than its rounding; k = 0 only finds it
-            step = max(1e-3 * length / top, rounding * float(np.linalg.norm(x) / np.linalg.norm(v)))
+            whole = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step that moves x by its own size
+            # a gradient that does not change nearby may change within reach
+            step = max(min(1e-3 * length / top, whole), rounding * whole if whole < math.inf else 0.0)
             if step > 1e-7 * h:  # else F is 0 but for rounding
                 h = step
         tops.append(top)

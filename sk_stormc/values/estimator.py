@@ -17,12 +17,15 @@ from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
-from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
+from sk_stormc.values.least_squares import check_ends
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.objectives import choose_objective, value_problem
+from sk_stormc.values.objectives import choose_objective
+from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
+    check_ratios,
     checked_data,
     successors,
     successors_to_score,
@@ -42,7 +45,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     Parameters
     ----------
     gamma : float, default=0.95
-        Discount of later rewards, in [0, 1).
+        Discount of later rewards, in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
         "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
@@ -51,8 +54,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
         transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
         Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
-        if at least half of the transitions are from states seen more than once, and "projected" otherwise.
-        ``objective_`` and ``objective_reason_`` have the choice and its reason.
+        if at least half of the transitions are from states seen more than once, and if the features tell the states
+        apart or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
+        states. ``objective_`` and ``objective_reason_`` have the choice and its reason.
     features : transformer, default=None
         Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
         ``features__...``. The Notes say what to know about a Pipeline.
@@ -64,7 +68,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
-        row. With ``time``, it ends at a gap.
+        row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
     max_iter, tol : default=None
         Passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
@@ -131,7 +135,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     References
     ----------
     Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization" (its part on
-    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+    reinforcement learning); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996;
+    Yu, "Convergence of least squares temporal difference methods under general conditions", 2010 (ratios in traces).
 
     Examples
     --------
@@ -180,7 +185,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Find the values.
 
@@ -199,8 +205,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
             row without successor that is not terminal is dropped.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it. objective="auto" takes integers as numbers of visits;
-            of other weights, such as importance ratios, only which are 0 matters to it, and each row is one visit.
+            With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
+            of positive weight as one visit, whatever the weight.
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            For the values of another policy than the one that acted: the probability of what was done under it, over
+            that under the policy that acted. It multiplies ``sample_weight``. With ``trace_decay`` traces are
+            multiplied too, from each step to the next (Yu 2010). None is 1.
 
         Returns
         -------
@@ -210,23 +220,26 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ------
         ValueError
             For a parameter out of its range, values that are not finite, shapes or columns that disagree, terminal that
-            is not boolean, times that are not integers or not distinct, and if no transition is left. Nothing already
-            fitted is lost.
+            is not boolean, times that are not integers or not distinct, if no transition is left, and for gamma = 1
+            where an episode does not end from every state. Nothing already fitted is lost.
 
         Warns
         -----
         UserWarning
             If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
             is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
-            column; if X is one column of integers that repeat, which look like numbers of states.
+            column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers of
+            states. If ``trace_decay`` is set and hardly any row follows the one before it.
         """
         given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
+        given["importance_ratio"] = importance_ratio
         solver = self._make_solver()
         self._check_parameters()
         probe = copy.copy(self)
         states, y = checked_data(probe, X, y)
         states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-        weights = row_weights(sample_weight, len(y))
+        ratios = check_ratios(importance_ratio, len(y))
+        weights = row_weights(sample_weight, len(y)) * ratios
         named = told(next_X, terminal, time)
         source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
         kept &= weights > 0
@@ -242,7 +255,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
         state = state.reshape(-1)
-        objective, reason = choose_objective(self.objective, state, weights[kept], self.trace_decay)
         known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
         columns = np.flatnonzero(known) if known.any() else np.arange(1)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
@@ -253,7 +265,13 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
         leads_to[:, 0] = terminal[kept]
         leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
-        problem = value_problem(objective, transitions, (state, first), leads_to, self.gamma, alpha)
+        check_products(Z[kept], next_Z, y[kept])
+        if self.gamma == 1:
+            everything = ProjectedBellmanProblem(*transitions[:3], 1, sample_weight=weights[kept])
+            check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
+        objective, reason, problem = choose_objective(
+            self.objective, transitions, (state, first), leads_to, self.gamma, alpha, self.trace_decay
+        )
 
         def values(x):
             w = np.zeros(d)
@@ -263,7 +281,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         result = None
         if solver == "lstd" and self.trace_decay:
-            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], time, kept)
+            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], ratios[kept], time, kept)
             x, exact = solve_traced(self, transitions, *keys, alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem)
@@ -290,7 +308,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @available_if(streams)
     def partial_fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
 
@@ -299,7 +318,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
         a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
         that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values; parameters hold from the start of the stream, to whose first chunk ``features`` are fitted.
+        from its values. `gamma`, `alpha` and `fit_intercept` stay while the stream goes on, to whose first chunk
+        ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -312,8 +332,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         X, y, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, such as importance ratios, relative to those of other chunks too. They multiply
-            what a transition says; where they are 0 it is left out. None is 1.
+            Weights of the transitions, relative to those of other chunks too. They multiply what a transition says;
+            where they are 0 it is left out. None is 1.
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
 
@@ -326,7 +348,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver.
+            solver, `gamma`, `alpha` (but for "lstd"), `fit_intercept` or `trace_decay`.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
@@ -352,7 +374,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight))
+        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight, importance_ratio))
 
     def predict(self, X: Features) -> FloatArray:
         """The values of states.
@@ -405,7 +427,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
     def score(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
@@ -417,13 +440,15 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         X, y, next_X, terminal, time
             As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
+        importance_ratio : array-like of shape (n_transitions,), default=None
+            As for `fit`: the mean is then that under the other policy.
 
         Returns
         -------
         float
         """
         error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
-        weights = row_weights(sample_weight, len(error))
+        weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
@@ -433,6 +458,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         """The solver to run; the name "lstd" stands for itself."""
         if isinstance(self.solver, str):
             check_choice("solver", self.solver, (*SOLVERS, "lstd"))
+        elif isinstance(self.solver, type):
+            raise ValueError(
+                f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {self.solver.__name__}()"
+            )
         if not isinstance(self.solver, str) or self.solver != "lstd":
             return super()._make_solver()
         clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same

@@ -4,13 +4,14 @@ import numpy as np
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_given", "told", "warn_of_ranges", "warn_of_state_numbers"]
+__all__ = ["check_given", "told", "warn_of_ranges", "warn_of_scales", "warn_of_state_numbers"]
 
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
     "GridSearchCV and the like hand them on"
 )
 LOOKED_AT = 2000  # rows that are enough for quantiles
+GOING_ON = 0.8  # of the rows: where so many agree on how next_X is scaled, they follow one another
 FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
 
 
@@ -63,6 +64,34 @@ def warn_of_ranges(states, follows):
         f"such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
         "the transformer as features=, which transforms both.",
     )
+
+
+def warn_of_scales(states, follows, terminal):
+    """Warn if X of the rows is next_X of the rows before them, times one number and plus another in each column."""
+    left, came, going = states[1:LOOKED_AT], follows[: LOOKED_AT - 1][: len(states) - 1], ~terminal[: LOOKED_AT - 1]
+    left, came = left[going[: len(left)]], came[going[: len(left)]]
+    off = None
+    for j in np.flatnonzero(np.ptp(came, axis=0) > 0 if len(came) else ()):
+        steps, times = np.diff(came[:, j]), np.diff(left[:, j])
+        steps, times = steps[steps != 0], times[steps != 0]
+        if len(steps) < FEWEST:
+            continue
+        width = np.ptp(left[:, j])
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor = np.median(times / steps)
+            shift = np.median(left[:, j] - factor * came[:, j])
+            agree = abs(left[:, j] - factor * came[:, j] - shift) <= 1e-4 * width
+            differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width
+        if factor == 0 or np.mean(agree) < GOING_ON:
+            return
+        if differ:
+            off = off or (j, factor, shift)
+    if off:
+        warn(
+            f"next_X is scaled as X is not: in column {off[0]}, X is {off[1]:.4g} times next_X of the row before plus "
+            f"{off[2]:.4g}. If X was transformed and next_X was not (in a Pipeline, say), give the transformer as "
+            "features=, which transforms both.",
+        )
 
 
 def warn_of_state_numbers(features, states):

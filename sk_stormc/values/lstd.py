@@ -7,15 +7,25 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.traces import goes_on, trace_blocks
 
-__all__ = ["UNGROUPED", "TransitionSums", "check_stays", "forget", "solve_exactly", "solve_traced", "stream_moments"]
+__all__ = [
+    "UNGROUPED",
+    "TransitionSums",
+    "check_products",
+    "check_stays",
+    "forget",
+    "solve_exactly",
+    "solve_traced",
+    "stream_moments",
+]
 
 ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
 LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
 UNGROUPED = "a stream does not group the transitions of a state"
+OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
 ATTRIBUTES = ("rank_", "condition_number_")
 
 
@@ -25,7 +35,8 @@ class TransitionSums:
     A = sum_k d_k phi_k (phi_k - gamma phi'_k)^T, C = sum_k d_k phi_k phi_k^T, b = sum_k d_k phi_k r_k, each with what
     rounding has taken from it: a million small chunks are as accurate as one large one.
 
-    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda z_{k-1}: LSTD(lambda).
+    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda rho_{k-1} z_{k-1}: LSTD(lambda),
+    with importance ratios rho that the weights d_k contain too.
 
     Parameters
     ----------
@@ -53,43 +64,45 @@ class TransitionSums:
             next_Z is 0 where an episode ended.
         y, weights : ndarrays of shape (n,)
             Transitions of weight 0 do not count.
-        keys : tuple (left, after, terminal)
-            For `goes_on`; only needed for traces.
+        keys : tuple (left, after, terminal, ratios)
+            For `goes_on`, and importance ratios; only needed for traces, which go on behind no row of weight 0.
 
         Returns
         -------
         TransitionSums
         """
         counted = weights > 0
-        if not counted.all():
+        if not counted.any():
+            result = copy.copy(self)
+            result.expected = None if len(y) else self.expected
+            return result
+        if not counted.all() and not self.trace_decay:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-            keys = keys and tuple(part[counted] for part in keys)
-        if not len(y):
-            return self
         with np.errstate(over="ignore", invalid="ignore"):
             weighted = scale_rows(weights, Z)
             if self.trace_decay:
-                follows, expected = goes_on(*keys, self.expected)
-                A, b, trace = self._traced(Z, next_Z, y, weights, follows)
+                follows, expected = goes_on(*keys[:3], self.expected)
+                follows[1:] &= counted[:-1]
+                A, b, trace = self._traced(Z, next_Z, y, weights, follows, np.where(counted, keys[3], 0.0))
             else:
                 expected, trace = None, self.trace
                 A, b = dense(weighted.T @ (Z - self.gamma * next_Z)), weighted.T @ y
             chunk = A, dense(weighted.T @ Z), b
         if not all(np.isfinite(part).all() for part in chunk):
-            raise ValueError("X, y and sample_weight must have finite products: divide what is very large by its scale")
+            raise ValueError(OVERFLOW)
         result = copy.copy(self)
         result.trace, result.expected = trace, expected
-        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + len(y)
-        result.largest = np.maximum(self.largest, dense(abs(Z).max(axis=0)).ravel())
+        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + np.count_nonzero(weights)
+        result.largest = np.maximum(self.largest, dense(abs(Z[weights > 0]).max(axis=0)).ravel())
         added = [_add(*parts) for parts in zip(self.sums, self.lost, chunk, strict=True)]
         result.sums, result.lost = ([pair[i] for pair in added] for i in (0, 1))
         return result
 
-    def _traced(self, Z, next_Z, y, weights, follows):
-        """What rows add to A and b, and the last trace."""
+    def _traced(self, Z, next_Z, y, weights, follows, ratios):
+        """What rows add to A and b, and the last trace times its ratio."""
         trace, A, b = self.trace, np.zeros_like(self.sums[0]), np.zeros_like(self.trace)
-        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace):
-            weighted, trace = weights[rows, None] * traces, traces[-1].copy()
+        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace, ratios):
+            weighted, trace = weights[rows, None] * traces, ratios[rows][-1] * traces[-1]
             A += weighted.T @ (Z[rows] - self.gamma * next_Z[rows])
             b += weighted.T @ y[rows]
         return A, b, trace
@@ -112,6 +125,8 @@ class TransitionSums:
         x = np.zeros(len(self.largest))
         A, C, b = ((total + lost) / (self.weight or 1.0) for total, lost in zip(self.sums, self.lost, strict=True))
         A, C, b, alpha = A[np.ix_(known, known)], C[np.ix_(known, known)], b[known], alpha[known]
+        if self.gamma == 1:
+            check_ends(A, C)
         found = solve_moments(A, b, C, alpha, self.largest[known])
         x[known] = found.x
         if found.vanishes:
@@ -125,6 +140,14 @@ def _add(total, lost, part):
     result = total + part
     kept = result - total
     return result, lost + ((total - (result - kept)) + (part - kept))
+
+
+def check_products(Z, next_Z, y):
+    """Raise where squares of numbers overflow, which all solvers add."""
+    with np.errstate(over="ignore"):
+        largest = max(float(abs(part).max()) for part in (Z, next_Z, y))
+        if not np.isfinite(largest * largest * len(y)):
+            raise ValueError(OVERFLOW)
 
 
 def solve_exactly(problem):
@@ -163,7 +186,7 @@ def stream_moments(estimator, rows, keys):
     Raises
     ------
     ValueError
-        For too many features, a gamma that is not that of the stream, and products that are not finite.
+        For too many features, and products that are not finite.
     """
     moments = estimator.__dict__.get("_stream")
     began = moments is not None
@@ -176,12 +199,6 @@ def stream_moments(estimator, rows, keys):
         )
     if not began:
         moments = TransitionSums(d, estimator.gamma, estimator.trace_decay)
-    for name in ("gamma", "trace_decay"):
-        before, now = getattr(moments, name), getattr(estimator, name)
-        if before != now:
-            raise ValueError(
-                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
-            )
     moments = moments.plus(*rows, keys)
     alpha = np.full(len(moments.largest), float(estimator.alpha))
     if estimator.fit_intercept:
@@ -201,14 +218,30 @@ def stream_moments(estimator, rows, keys):
 
 
 def check_stays(estimator, exact):
-    """Raise where a stream of moments would go on with a stochastic solver, or the other way round."""
-    stream = estimator.__dict__.get("_stream")
+    """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+
+    Returns
+    -------
+    dict
+        What holds until the stream ends.
+    """
+    stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
+    held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    if stream is None and pending is None:
+        return held
     if stream is not None and isinstance(stream, TransitionSums) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
             "clone"
         )
+    for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
+        now = getattr(estimator, name)
+        if before != now:
+            raise ValueError(
+                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
+            )
+    return held
 
 
 def forget(estimator):

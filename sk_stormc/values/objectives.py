@@ -4,6 +4,8 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.streams.problem import WINDOW
+from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
+from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.moments import TransitionStream
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
 
@@ -12,16 +14,105 @@ __all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream
 REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
 
 
-def choose_objective(objective, state, weights, trace_decay=0.0):
-    """The objective, and why. Integer weights are visits; with others (importance ratios) each row is one visit."""
+def choose_objective(objective, transitions, visited, leads_to, gamma, alpha, trace_decay=0.0):
+    """The objective, why, and its problem.
+
+    "auto" is "bellman" where states repeat and its minimiser can be trusted. That holds where the features tell the
+    states apart, so that the residual can vanish, or where the bias of few visits is no more than the noise. Visits are
+    rows: weights may be ratios.
+
+    Parameters
+    ----------
+    objective : {"auto", "bellman", "projected"}
+    transitions, visited, leads_to, gamma, alpha
+        As for `value_problem`.
+    trace_decay : float, default=0.0
+
+    Returns
+    -------
+    objective : {"bellman", "projected"}
+    reason : str
+    problem : BellmanProblem or ProjectedBellmanProblem
+    """
+
+    def problem_of(name):
+        return value_problem(name, transitions, visited, leads_to, gamma, alpha)
+
+    def projected(reason):
+        return "projected", reason, problem_of("projected")
+
     if objective != "auto":
-        return objective, "as given"
+        return objective, "as given", problem_of(objective)
     if trace_decay:
-        return "projected", "it has eligibility traces"
-    visits = np.bincount(state, weights if (weights == np.rint(weights)).all() else None)
+        return projected("it has eligibility traces")
+    visits = np.bincount(visited[0])
     share = visits[visits > 1].sum() / visits.sum()
     reason = f"{share:.0%} of the transitions are from states visited more than once"
-    return ("bellman" if share >= REPEATING else "projected"), reason
+    if share < REPEATING:
+        return projected(reason)
+    features = transitions[0][visited[1]]
+    if tells_apart(features):
+        return "bellman", f"{reason}, and features tell the states apart", problem_of("bellman")
+    if features.shape[1] > LARGEST_METRIC:
+        return projected(f"{reason}, but there are too many features to know whether they tell the states apart")
+    problem = problem_of("bellman")
+    bias, noise = bias_and_noise(problem, transitions, visited[0])
+    found = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
+    if bias > noise:
+        return projected(f"{reason}, but {found.format('above')}")
+    return "bellman", f"{reason}, and {found.format('not above')}", problem
+
+
+def tells_apart(features):
+    """Whether any values of the states are linear in their features, of shape (n_states, n_features)."""
+    n, d = features.shape
+    if n > d:
+        return False
+    rows, columns = features.nonzero()
+    own = np.bincount(columns, minlength=d)[columns] == 1  # a feature that only one state has
+    if len(np.unique(rows[own])) == n:
+        return True
+    return n <= LARGEST_METRIC and np.linalg.matrix_rank(dense(features)) == n
+
+
+def bias_and_noise(problem, transitions, state):
+    """Bias and standard error of the values that minimise the Bellman residual of an estimated model.
+
+    The mean target of a state, r + gamma V(s') over its visits, has a variance, which the residual contains and which a
+    smaller V makes smaller. Its gradient is gamma sum_s d_s Cov(phi', r + gamma V(s') | s) / n_s, from the variance
+    within states. Of states that were visited once the variance is taken for the mean of the others.
+
+    Parameters
+    ----------
+    problem : BellmanProblem
+    transitions : tuple
+        As for `value_problem`.
+    state : ndarray of shape (n_transitions,)
+
+    Returns
+    -------
+    bias, noise : float
+        Root mean squares over the states. To first order in the variance.
+    """
+    _, next_Z, y, weights = transitions
+    x, gamma, share = problem.minimizer(), problem.gamma, problem.weights
+    visits, weights = np.bincount(state), weights / weights.max()
+    part = weights / np.bincount(state, weights)[state]
+    target = y + gamma * (next_Z @ x)
+    error = target - np.bincount(state, part * target)[state]
+    often = visits > 1
+    unbiased = np.where(often, visits / np.maximum(visits - 1, 1), 0.0)
+    spread = np.bincount(state, part * error**2) * unbiased  # variance of a target
+    spread[~often] = np.average(spread[often], weights=share[often])
+    fraction = np.bincount(state, part**2)  # one over the number of visits, where weights are equal
+    once = share[~often].sum() / share[often].sum()  # what the others stand for besides themselves
+    gradient = gamma * (((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z)
+    H = inverse(problem.hessian() / 2)
+    A = problem.features - gamma * (problem.transition_matrix @ problem.next_features)
+    bias = problem.features @ (H @ gradient)
+    C = dense(scale_rows(share, problem.features).T @ problem.features)
+    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # of the gradient, from the target of each state
+    return float(np.sqrt(share @ bias**2)), float(np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows))))
 
 
 def value_problem(objective, transitions, visited, leads_to, gamma, alpha):

@@ -13,6 +13,7 @@ from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.values.objectives import value_stream, window_of
 from sk_stormc.values.traces import keys_of_times
 from sk_stormc.values.transitions import (
+    check_ratios,
     check_terminal,
     check_time,
     checked_data,
@@ -28,49 +29,55 @@ SETTLED = 0.4  # of the sampling error: how far values may be from what their tr
 ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
 
 
-def transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight):
-    """The rows of a chunk as a stream has them, those of weight 0 left out.
+def transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight, importance_ratio):
+    """The rows of a chunk as a stream has them, those of weight 0 left out where there are no traces.
 
     Returns
     -------
     rows : tuple
         Features, features of the successors (0 where an episode ended), rewards, weights.
     keys : tuple
-        For `goes_on`.
+        For `TransitionSums.plus`.
     pending : tuple or None
         The last row, where its successor has not come yet.
     """
-    weights, pending = row_weights(sample_weight, len(y), all_zero=True), None
+    ratios, pending = check_ratios(importance_ratio, len(y)), None
+    weights = row_weights(sample_weight, len(y), all_zero=True) * ratios
     Z = transform(features, X, states, None, estimator.fit_intercept)
     if time is not None and next_X is None:
         ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
         before = estimator.__dict__.get("_pending")
         time = check_time(time, len(y))
         rows, pending = follow(before, Z, y, ends, time, weights)
-        keys = keys_of_times(before, ends, time)
+        keys = keys_of_times(before, ends, time, ratios)
+        pending = pending and (*pending, ratios[-1])
     else:
         source, follows, at, kept, terminal = successors(estimator, X, states, next_X, terminal, time)
         Z = Z[kept]
         next_Z = transform_next(features, source, follows, at[kept], terminal[kept], Z, estimator.fit_intercept)
         rows = Z, next_Z, y[kept], weights[kept]
-        keys = states[kept], follows[at[kept]], terminal[kept]
+        keys = states[kept], follows[at[kept]], terminal[kept], ratios[kept]
     known = rows[3] > 0
-    if not known.all():
+    if not known.all() and not estimator.trace_decay:
         rows, keys = (tuple(part[known] for part in parts) for parts in (rows, keys))
     return (*rows[:2], rows[2].astype(float), rows[3]), keys, pending
 
 
-def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
+def go_on(estimator, X, y, next_X, terminal, time, sample_weight, importance_ratio):
     """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
     exact = estimator._make_solver() == "lstd"
-    check_stays(estimator, exact)
+    if estimator.gamma == 1 and not exact:
+        raise ValueError(f"gamma must be < 1 for partial_fit, but for solver='lstd', got {estimator.gamma!r}")
+    held = check_stays(estimator, exact)
     named = told(next_X, terminal, time, vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    rows, keys, pending = transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight)
+    rows, keys, pending = transitions(
+        estimator, features, X, states, y, next_X, terminal, time, sample_weight, importance_ratio
+    )
     if exact:
         vars(estimator).update(stream_moments(estimator, rows, keys))
     else:
@@ -81,6 +88,7 @@ def go_on(estimator, X, y, next_X, terminal, time, sample_weight):
         estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
         estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
     estimator.features_, estimator._pending, estimator._given = features, pending, named
+    estimator._held = held
     vars(estimator).pop("n_states_", None)  # of a fit before
 
 

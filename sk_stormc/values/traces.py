@@ -3,10 +3,15 @@
 import numpy as np
 
 from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
 
 BLOCK = 256  # rows whose traces are one matrix product
+SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
+DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
+FEW = 0.3  # of the rows that could go on: so few are worth a warning
+LEAST = 10  # rows, before there is one
 
 
 def check_trace_decay(estimator):
@@ -39,18 +44,35 @@ def goes_on(left, after, terminal, expected):
     follows = np.zeros(len(left), dtype=bool)
     if not len(left):
         return follows, expected
-    follows[1:] = (after[:-1] == left[1:]).all(axis=1) & ~terminal[:-1]
-    follows[0] = expected is not None and np.array_equal(expected, left[0])
+    follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
+    follows[0] = expected is not None and same(expected[None], left[:1])[0]
+    could = np.count_nonzero(~terminal[:-1])
+    if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
+        warn(
+            f"trace_decay has little to act on: of {could} rows that end no episode, {np.count_nonzero(follows[1:])} "
+            "are followed by the row whose X is their next_X. Give the rows in the order in which they happened, or "
+            "time= in place of next_X.",
+        )
     return follows, None if terminal[-1] else after[-1].copy()
 
 
-def keys_in_order(left, after, terminal, time, kept):
-    """The order of transitions in time, and the keys for `goes_on` in this order.
+def same(after, left):
+    """Whether rows are the same but for rounding; integers (times) must be equal."""
+    if after.dtype.kind in "iu":
+        return (after == left).all(axis=1)
+    size = np.maximum(abs(after), abs(left))
+    decimals = np.minimum(DECIMALS, 0.01 * size.max(axis=1, keepdims=True))
+    return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
+
+
+def keys_in_order(left, after, terminal, ratios, time, kept):
+    """The order of transitions in time, and the keys for `TransitionSums.plus` in this order.
 
     Parameters
     ----------
     left, after : ndarrays of shape (n, n_features)
     terminal : ndarray of shape (n,), bool
+    ratios : ndarray of shape (n,)
     time : array-like of shape (n_rows,) or None
         None: the transitions are in order.
     kept : ndarray of shape (n_rows,), bool
@@ -62,22 +84,27 @@ def keys_in_order(left, after, terminal, time, kept):
     keys : tuple
     """
     if time is None:
-        return np.arange(len(left)), (left, after, terminal)
+        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # or before a row that is not kept
+        return np.arange(len(left)), (left, after, ends, ratios)
     time = np.asarray(time)[kept, None]
     order = np.argsort(time.ravel())
-    return order, (time[order], time[order] + 1, terminal[order])
+    return order, (time[order], time[order] + 1, terminal[order], ratios[order])
 
 
-def keys_of_times(pending, terminal, time):
-    """The keys for `goes_on` of the transitions that `follow` makes of the same rows."""
+def keys_of_times(pending, terminal, time, ratios):
+    """The keys for `TransitionSums.plus` of the transitions that `follow` makes of the same rows."""
     if pending is not None:
         time, terminal = np.append(pending[2], time), np.append(False, terminal)
+        ratios = np.append(pending[4], ratios)
     kept = terminal | np.append(np.diff(time) == 1, False)
-    return time[kept, None], time[kept, None] + 1, terminal[kept]
+    return time[kept, None], time[kept, None] + 1, terminal[kept], ratios[kept]
 
 
-def trace_blocks(Z, follows, decay, trace):
-    """The traces z_k = phi_k + decay z_{k-1}, where z_{k-1} is taken for 0 at the start of an episode, block by block.
+def trace_blocks(Z, follows, decay, trace, ratios=None):
+    """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of an episode, block by block.
+
+    The ratios rho make this Yu's recursion for transitions of another policy ("Convergence of least squares temporal
+    difference methods under general conditions", 2010).
 
     Parameters
     ----------
@@ -87,7 +114,9 @@ def trace_blocks(Z, follows, decay, trace):
     decay : float
         gamma lambda.
     trace : ndarray of shape (n_features,)
-        That of the row before these.
+        That of the row before these, times its ratio.
+    ratios : ndarray of shape (n,), default=None
+        Positive where the next row goes on. None is 1.
 
     Yields
     ------
@@ -99,8 +128,16 @@ def trace_blocks(Z, follows, decay, trace):
         episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
         number = np.arange(len(episode))
         lag = number[:, None] - number
-        weights = np.where((lag >= 0) & (episode[:, None] == episode), decay ** np.maximum(lag, 0.0), 0.0)
-        traces = weights @ Z[rows]
-        traces += np.outer(np.where(episode == 0, decay ** (number + 1.0), 0.0), trace)
-        trace = traces[-1]
+        together = (lag >= 0) & (episode[:, None] == episode)
+        weights = np.where(together, decay ** np.maximum(lag, 0.0), 0.0)
+        first = np.where(episode == 0, decay ** (number + 1.0), 0.0)
+        last = 1.0
+        if ratios is not None:
+            block, last = ratios[rows], ratios[rows][-1]
+            logs = np.log(np.where(block > 0, block, 1.0))
+            product = np.append(0.0, np.cumsum(logs[:-1]))  # the logarithm of that of the ratios before
+            weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
+            first *= np.exp(np.where(episode == 0, product, 0.0))
+        traces = weights @ Z[rows] + np.outer(first, trace)
+        trace = last * traces[-1]
         yield rows, traces

@@ -8,13 +8,14 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import naming
+from sk_stormc.utils.validation import as_numbers, naming
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.guards import warn_of_ranges
+from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
 from sk_stormc.values.markov import scale_rows
 
 __all__ = [
     "check_next",
+    "check_ratios",
     "check_terminal",
     "check_time",
     "checked_data",
@@ -38,6 +39,20 @@ def check_terminal(terminal, n):
     return given
 
 
+def check_ratios(importance_ratio, n):
+    """n ratios of probabilities, 1 where there are none."""
+    if importance_ratio is None:
+        return np.ones(n)
+    ratios = as_numbers("importance_ratio", importance_ratio)
+    if ratios.shape != (n,):
+        raise ValueError(f"importance_ratio must be of shape ({n},), got {ratios.shape}")
+    wrong = ~(np.isfinite(ratios) & (ratios >= 0))
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"importance_ratio must be finite and >= 0, got {ratios[k]} in row {k}")
+    return ratios
+
+
 def check_time(time, n):
     """n distinct integers."""
     given = np.asarray(time)
@@ -47,7 +62,10 @@ def check_time(time, n):
         raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
     values, counts = np.unique(given, return_counts=True)
     if counts.max() > 1:
-        raise ValueError(f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times")
+        raise ValueError(
+            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins anew "
+            "in each episode, let it go on from the episode before instead, with a gap between them."
+        )
     return given
 
 
@@ -108,6 +126,7 @@ def successors(estimator, X, states, next_X, terminal, time):
             raise ValueError("time must be None where next_X is given, which says what follows")
         follows = check_next(estimator, next_X, states, terminal)
         warn_of_ranges(states, follows[~terminal])
+        warn_of_scales(states, follows, terminal)
         return next_X, follows, rows, everything, terminal
     if time is None:
         if not terminal.all():

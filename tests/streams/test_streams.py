@@ -1018,7 +1018,7 @@ def test_blocks_of_a_memmap(tmp_path, monkeypatch):
 
 def test_grid_search_on_a_memmap(tmp_path):
     grid = {"risk_aversion": [0.5, 2.0], "solver__batch_size": [16, 64]}
-    few = portfolio(STORMCompositional(tol=1e-2))
+    few = portfolio(STORMCompositional(max_iter=100))
     a, b = (GridSearchCV(few, grid, cv=3).fit(X) for X in (mapped(tmp_path, RETURNS), RETURNS))
     np.testing.assert_allclose(a.cv_results_["mean_test_score"], b.cv_results_["mean_test_score"], rtol=1e-9)
     np.testing.assert_allclose(a.best_estimator_.weights_, b.best_estimator_.weights_, rtol=1e-7)

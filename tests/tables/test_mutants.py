@@ -70,12 +70,13 @@ def test_the_seed_draws_of_every_file_one_of_each_place():
 
 
 def test_the_shortest_tests_of_a_function_come_first_as_many_as_there_is_time_for():
-    callers = {"a.py": {"2": ["long", "short", "middle"], "30": ["other"]}}
-    seconds = {"long": 50.0, "short": 0.1, "middle": 20.0, "other": 1.0}
-    (inside, *_) = mutations_of("a.py", SOURCE)
-    (outside,) = [m for m in mutations_of("a.py", "LEAST = 0.25 < 1") if m.kind == "comparison"]
-    assert mutants.chosen(inside, callers, seconds) == ["short", "middle"]
-    assert mutants.chosen(outside, callers, seconds) == ["short", "other", "middle"]
+    file, mine = "sk_stormc/core/a.py", "tests/core/test_a.py"
+    callers = {file: {"2": ["long", "short", mine], "30": ["other"]}}
+    seconds = {"long": 50.0, "short": 0.1, mine: 20.0, "other": 1.0}
+    (inside, *_) = mutations_of(file, SOURCE)
+    (outside,) = [m for m in mutations_of(file, "LEAST = 0.25 < 1") if m.kind == "comparison"]
+    assert mutants.chosen(inside, callers, seconds) == ["tests/core/test_a.py", "short"]
+    assert mutants.chosen(outside, callers, seconds) == ["tests/core/test_a.py", "short", "other"]
     assert mutants.chosen(inside, {}, seconds) == []
 
 

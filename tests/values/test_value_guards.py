@@ -33,17 +33,13 @@ def walk(n=400, seed=0, offset=0.0, scale=1.0):
 # which objective
 
 
-def test_weights_that_are_not_integers_are_not_visits():
+def test_weights_are_not_visits():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 2)), rng.standard_normal(60)
     data = {"next_X": rng.standard_normal((60, 2)), "terminal": np.arange(60) % 6 == 5}
     ratios = np.where(np.arange(60) % 2, 1.8, 0.2)
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, **data, sample_weight=ratios)
     assert value.objective_ == "projected" and "0%" in value.objective_reason_
-    # k times the weight is k rows, where weights are integers
-    k = np.full(60, 2)
-    value = BellmanValueEstimator(0.9, "lstd").fit(X, y, **data, sample_weight=k)
-    assert value.objective_ == "bellman" and "100%" in value.objective_reason_
     # rows of the same state are visits, whatever their ratios; those of weight 0 are not there
     twice = {name: np.tile(part, (2,) + (1,) * (part.ndim - 1)) for name, part in data.items()}
     X, y, ratios = np.tile(X, (2, 1)), np.tile(y, 2), np.tile(ratios, 2)

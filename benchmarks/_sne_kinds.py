@@ -1,0 +1,92 @@
+"""Kinds of data for maps: images, counts with clusters and a continuum, and texts."""
+
+import ast
+import functools
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
+
+from sk_stormc.datasets import make_augmented_digits
+
+COMPONENTS = 50
+
+
+def digits(n, seed):
+    """Augmented digits; the 1,797 digits themselves where no more are asked for."""
+    if n <= 1797:
+        X, y = load_digits(return_X_y=True)
+        return X[:n], y[:n]
+    return make_augmented_digits(n, random_state=seed)
+
+
+def counts(n, seed):
+    """Counts of 500 features: ten clusters of uneven size, and a path with two branches that joins three of them.
+
+    Each point has a size of its own (log-normal), and its counts are negative binomial, as those of single cells are.
+    Features are divided by the point's size, their logarithms taken, and 50 principal components kept.
+    """
+    rng = np.random.default_rng(seed)
+    genes, kinds = 500, 10
+    base = rng.normal(0, 1.0, genes)
+    centres = base + rng.normal(0, 0.9, (kinds, genes)) * (rng.random((kinds, genes)) < 0.25)
+    share = rng.dirichlet(np.full(kinds, 2.0)) * 0.7
+    y = rng.choice(kinds + 2, n, p=[*share, 0.2, 0.1])
+    log_mean = centres[np.minimum(y, kinds - 1)].copy()
+    for label, (first, last) in {kinds: (0, 1), kinds + 1: (0, 2)}.items():
+        of = np.flatnonzero(y == label)
+        t = rng.random(len(of))[:, None]
+        log_mean[of] = (1 - t) * centres[first] + t * centres[last]
+    size = rng.lognormal(0, 0.4, (n, 1))
+    mean = size * np.exp(log_mean - 1)
+    X = rng.poisson(mean * rng.gamma(2.0, 0.5, mean.shape))
+    X = np.log1p(X / np.maximum(X.sum(axis=1, keepdims=True), 1) * 1000)
+    return PCA(COMPONENTS, random_state=0).fit_transform(X), y.astype(int)
+
+
+def texts(n, seed):
+    """Pieces of the source texts of Python's standard library: TF-IDF of words, 50 components, rows of length one.
+
+    A label is the package or the module that a piece is of; the twenty with the most text are taken. There are about
+    20,000 pieces of eight lines.
+    """
+    X, y = _all_texts()
+    if n > len(y):
+        raise ValueError(f"n must be at most {len(y)}, the pieces of text that Python {sys.version_info[:2]} ships")
+    chosen = np.random.default_rng(seed).permutation(len(y))[:n]
+    return X[chosen], y[chosen]
+
+
+@functools.cache
+def _all_texts():
+    library = Path(sysconfig.get_paths()["stdlib"])
+    found = {}
+    for path in sorted(library.rglob("*.py")):
+        parts = path.relative_to(library).parts
+        if {"site-packages", "lib2to3", "idlelib"} & set(parts) or "data" in parts:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            ast.parse(text)
+        except (SyntaxError, UnicodeDecodeError, ValueError):
+            continue
+        label = "/".join(parts[:2]) if parts[0] == "test" else parts[0].removesuffix(".py")
+        lines = [line for line in text.splitlines() if line.strip()]
+        found.setdefault(label, []).extend("\n".join(lines[k : k + 8]) for k in range(0, len(lines) - 7, 8))
+    largest = sorted(found, key=lambda label: (-len(found[label]), label))[:20]
+    pieces = [piece for label in largest for piece in found[label]]
+    y = np.repeat(np.arange(len(largest)), [len(found[label]) for label in largest])
+    words = TfidfVectorizer(sublinear_tf=True, min_df=5, max_df=0.2, max_features=20_000).fit_transform(pieces)
+    X = normalize(TruncatedSVD(COMPONENTS, random_state=0).fit_transform(words))
+    # pieces with the same words, such as tables, would be one point many times
+    _, first = np.unique(X.round(6), axis=0, return_index=True)
+    first.sort()
+    return X[first], y[first]
+
+
+KINDS = {"augmented digits": digits, "counts": counts, "texts": texts}
