@@ -63,7 +63,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
-        Weight of |coef_|^2 in the objective.
+        Weight of |coef_|^2 in the objective. That is a mean square of Bellman errors, in which an error of all values
+        alike counts (1 - gamma)^2 times: beside this, alpha has to be small, or values are far too small.
     trace_decay : float, default=0.0
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted

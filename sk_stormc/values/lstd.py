@@ -255,8 +255,8 @@ def _attributes(found, fun, n_evaluations, stop_reason, told=False):
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is little), or "
-            "take fewer features.",
+            "and chance in the data by far more. Set alpha (1e-6 (1 - gamma)^2 times the mean square of a feature is "
+            "little), or take fewer features.",
             ConvergenceWarning,
         )
     return {
