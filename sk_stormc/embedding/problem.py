@@ -68,7 +68,7 @@ class SNEProblem(CompositionalProblem):
     exaggeration : float, default=1.0
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 60 to 125, by the number of points, the kernel
+        Horizon of the automatic learning rate; None means 60 to 151, by the number of points, the kernel
         and the dimension (the problem's ``advice.max_iter`` says it).
     near_field : bool, default=True
         False samples all pairs, as the paper does.
@@ -157,7 +157,7 @@ class SNEProblem(CompositionalProblem):
         """Groups of points, the coarse level of the metric's linear system."""
         return Aggregates(self.edges)
 
-    def stage(self, n_iter, exaggeration=1.0, held=None):
+    def stage(self, n_iter, exaggeration=1.0, held=None, on=False):
         """The same problem with another horizon and exaggeration; the graph is shared.
 
         Parameters
@@ -167,6 +167,8 @@ class SNEProblem(CompositionalProblem):
         held : float, default=None
             Regularisation of the metric at which learning rate and metric are held, in units of the weight of a point;
             None means 1 where the attraction is exaggerated, and else that both follow their schedules.
+        on : bool, default=False
+            Whether the stage goes on from a finished map: the regularisation stays as low as it was at the end.
 
         Returns
         -------
@@ -175,7 +177,7 @@ class SNEProblem(CompositionalProblem):
         other = copy.copy(self)
         other.aggregates = self.aggregates  # found once for both
         other.exaggeration = float(exaggeration)
-        other._set_steps(n_iter, held)
+        other._set_steps(n_iter, held, on)
         return other
 
     def in_run(self):
@@ -191,6 +193,16 @@ class SNEProblem(CompositionalProblem):
         other.metric.near = other._kept
         return other
 
+    @property
+    def is_exact(self):
+        """Whether a recorded Phi has no sampling error that could hide a trend.
+
+        Returns
+        -------
+        bool
+        """
+        return self._fine is not None or self.n_inner <= CENSUS or not self.near_field
+
     def new_near(self):
         """The kernel along the edges, with new memory: nothing is known of any point.
 
@@ -200,12 +212,13 @@ class SNEProblem(CompositionalProblem):
         """
         return NearField(self.edges, self._kernel, self.exaggeration)
 
-    def _set_steps(self, n_iter, held=None):
+    def _set_steps(self, n_iter, held=None, on=False):
         n, d = self.n_inner, self.n_components
         held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
-        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, self._fine is not None)
-        mu = regularization(self.kernel, held, self.advice.max_iter, total)
+        meshed = self._fine is not None
+        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
+        mu = regularization(self.kernel, held, self.advice.max_iter, total, on)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
@@ -256,7 +269,7 @@ class SNEProblem(CompositionalProblem):
         return np.array([far + (2 * float(self._near().at(x)[1].sum(dtype=float)) if near else 0.0)], x.dtype)
 
     def jacobian(self, x, batch):
-        """"operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
+        """ "operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
         if self.jacobian_kind == "operator":
             return self._far(x, batch)[1]
         return self._dense_jacobian(x, batch)

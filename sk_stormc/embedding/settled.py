@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.embedding.spreading import loss_of_second_half
 from sk_stormc.solvers import StopReason, STORMCompositional
 from sk_stormc.utils.warnings import warn
 
@@ -12,13 +13,15 @@ __all__ = ["quiet", "warn_if_unsettled"]
 
 WORSE = 0.01  # of the start's divergence, by which the last map may be above the best; and must be below the start
 PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
+SPREADING = 0.06  # of the divergence, taken off by the second half of the last stage
 NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
 
 
 def warn_if_unsettled(model, problem, result):
     """Warn where a map has not left its start, is worse than one that was recorded, or would still move.
 
-    The last is where a few iterations more at the full rate would lower the divergence by a notable part of itself.
+    The last is where a few iterations more at the full rate would lower the divergence by a notable part of itself, or
+    where it was falling steadily up to the end, as it does in a map that spreads slowly.
 
     Parameters
     ----------
@@ -36,6 +39,11 @@ def warn_if_unsettled(model, problem, result):
         )
     elif model.solver_.tol != 0 or result.stop_reason != StopReason.MAX_ITER:
         return
+    elif (fallen := loss_of_second_half(problem, result)) > SPREADING:
+        said = (
+            f"the map was still spreading after {model.n_iter_} iterations: the last {problem.advice.max_iter // 2} "
+            f"lowered its divergence, {last:.4g}, by {fallen:.1%}. Increase max_iter."
+        )
     else:
         before, after = _further(problem, result)
         if before - after > max(MOVING * before, NOTHING):

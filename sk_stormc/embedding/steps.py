@@ -8,6 +8,7 @@ from sk_stormc.core.schedules import Geometric, decay_to
 __all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
 
 MOST = 120  # iterations
+MESHED = 1.375  # times as many for many points as for 20,000, at most: they are cheap on a mesh
 SMALL = 1024  # up to so many points batches hold all pairs
 CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
@@ -20,7 +21,7 @@ def bounded(problem):
     return False
 
 
-def advice(kernel, n, d, constant, n_iter, n_near, meshed):
+def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     """The advice of a problem.
 
     Parameters
@@ -36,6 +37,8 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed):
         Components that come with each sampled batch.
     meshed : bool
         Whether a mesh sums all pairs.
+    on : bool, default=False
+        Whether the stage goes on from a finished map, whose metric takes no steps longer than twice its own.
 
     Returns
     -------
@@ -49,11 +52,12 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed):
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
         # long steps misplace some of many points, but short ones do not reach the width of a very large map
-        rate, inertia = 2 * (2.0 if 20_000 < n <= 200_000 else 3.0), 0.8
+        rate, inertia = 2 * (2.0 if on or 20_000 < n <= 200_000 else 3.0), 0.8
         limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
     sampled += n_near if batch else 0
-    # records are to take less than a twentieth of the time: one by a mesh is cheap, else it takes up to 2048 columns
-    affordable = horizon if meshed else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
+    # records are to take less than a twentieth of the time: of all pairs they have what an iteration needs, else they
+    # take up to 2048 columns
+    affordable = horizon if batch is None else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),
@@ -72,14 +76,15 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed):
 def _horizon(kernel, n, meshed):
     """Iterations: as many as the divergence gains from, fewer for few points. Larger maps take longer to spread."""
     if n > 10_000:
-        return min(MOST, int((75 if meshed else 60) * (n / 20_000) ** 0.25))
+        longer = (n / 20_000) ** 0.25
+        return int(110 * min(max(longer, 1), MESHED)) if meshed else min(MOST, int(60 * longer))
     if kernel == "gaussian":
         return MOST
-    few, many = (80, 100) if meshed else (70, 125)
+    few, many = (100, 120) if meshed else (70, 125)
     return few if n <= 2500 else many
 
 
-def regularization(kernel, held, horizon, weight):
+def regularization(kernel, held, horizon, weight, on=False):
     """mu of the metric.
 
     Parameters
@@ -90,6 +95,8 @@ def regularization(kernel, held, horizon, weight):
     horizon : int
     weight : float
         Of P, for a point.
+    on : bool, default=False
+        Whether it stays where it ended: the stage goes on from a finished map.
 
     Returns
     -------
@@ -97,5 +104,8 @@ def regularization(kernel, held, horizon, weight):
     """
     if held is not None:
         return held * weight
-    end = 3e-4 if kernel == "student-t" else 0.1  # from 1: clusters that are apart would else be all that moves
+    end = 3e-4 if kernel == "student-t" else 0.1
+    if on:
+        return end * weight
+    # from 1: clusters that are apart would else be all that moves
     return Geometric(weight, end * weight, max(1, horizon / 2))

@@ -252,6 +252,9 @@ class StoppingRule:
         if found is None:
             return False
         here, there = found
+        if not here.any() and problem.penalty is None:
+            known.rested, known.answer = s.t, s.x
+            return True
         length = math.sqrt(max(float(there @ metric.apply(there)), 0.0))
         rate = 1e-3 * metric.size(s.x) / length if length else 0.0
         if not 0 < rate < math.inf:

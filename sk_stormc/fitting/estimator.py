@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import update_wrapper
 from numbers import Integral
+from types import MethodType
 from typing import Any, Self
 
 import numpy as np
@@ -18,11 +20,11 @@ from sk_stormc.streams.problem import stack
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["CompositionalEstimator", "streams"]
+__all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Whether the estimator's solver can run on a stream, for `available_if`; an AttributeError says what to set."""
+    """Whether the estimator's solver can run on a stream, for `only_if`; an AttributeError says what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
@@ -30,6 +32,26 @@ def streams(estimator):
     if solver.needed_to_stream():
         raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
     return True
+
+
+class only_if:
+    """Decorator of a method that an estimator only has if ``check(estimator)`` does not raise an AttributeError.
+
+    As scikit-learn's `available_if`, which however only says that there is no such method, and not why.
+    """
+
+    def __init__(self, check):
+        self.check = check
+
+    def __call__(self, method):
+        self.method = method
+        return update_wrapper(self, method)
+
+    def __get__(self, estimator, owner=None):
+        if estimator is None:
+            return self.method
+        self.check(estimator)
+        return MethodType(self.method, estimator)
 
 
 def milestone(n):

@@ -10,11 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine.tools import SMALL
-from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
@@ -268,7 +267,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
         return self
 
-    @available_if(streams_returns)
+    @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
 

@@ -113,7 +113,7 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
     converged = result.stop_reason == StopReason.CONVERGED
-    # where equal weights are nearly the best, a gap that is small beside the risk is not so beside what there is to gain
+    # where equal weights are nearly the best, a gap that is small beside the risk is large beside what can be gained
     if result.stop_reason in OVER or (converged and _small(gap, tol, CAREFUL * size, result.fun)):
         return result, gap, False
     start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))

@@ -7,19 +7,20 @@ from typing import Self
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc.fitting.estimator import CompositionalEstimator, streams
+from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
-from sk_stormc.values.lstd import forget, solve_exactly, solve_traced
+from sk_stormc.values.least_squares import check_ends
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
+from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import (
@@ -43,7 +44,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     Parameters
     ----------
     gamma : float, default=0.95
-        Discount of later rewards, in [0, 1).
+        Discount of later rewards, in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
         "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
@@ -61,7 +62,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
-        Weight of |coef_|^2 in the objective.
+        Weight of |coef_|^2 in the objective. That is a mean square of Bellman errors, in which an error of all values
+        alike counts (1 - gamma)^2 times: beside this, alpha has to be small, or values are far too small.
     trace_decay : float, default=0.0
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
@@ -218,8 +220,8 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ------
         ValueError
             For a parameter out of its range, values that are not finite, shapes or columns that disagree, terminal that
-            is not boolean, times that are not integers or not distinct, and if no transition is left. Nothing already
-            fitted is lost.
+            is not boolean, times that are not integers or not distinct, if no transition is left, and for gamma = 1
+            where an episode does not end from every state. Nothing already fitted is lost.
 
         Warns
         -----
@@ -263,6 +265,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
         leads_to[:, 0] = terminal[kept]
         leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
+        check_products(Z[kept], next_Z, y[kept])
+        if self.gamma == 1:
+            everything = ProjectedBellmanProblem(*transitions[:3], 1, sample_weight=weights[kept])
+            check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
         objective, reason, problem = choose_objective(
             self.objective, transitions, (state, first), leads_to, self.gamma, alpha, self.trace_decay
         )
@@ -299,7 +305,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             self._conclude(solver, result)
         return self
 
-    @available_if(streams)
+    @only_if(streams)
     def partial_fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
@@ -452,6 +458,10 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         """The solver to run; the name "lstd" stands for itself."""
         if isinstance(self.solver, str):
             check_choice("solver", self.solver, (*SOLVERS, "lstd"))
+        elif isinstance(self.solver, type):
+            raise ValueError(
+                f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {self.solver.__name__}()"
+            )
         if not isinstance(self.solver, str) or self.solver != "lstd":
             return super()._make_solver()
         clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same

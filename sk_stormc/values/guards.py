@@ -76,12 +76,15 @@ def warn_of_scales(states, follows, terminal):
         steps, times = steps[steps != 0], times[steps != 0]
         if len(steps) < FEWEST:
             continue
-        factor = np.median(times / steps)
-        shift = np.median(left[:, j] - factor * came[:, j])
-        agree = abs(left[:, j] - factor * came[:, j] - shift) <= 1e-4 * np.std(left[:, j])
+        width = np.ptp(left[:, j])
+        with np.errstate(over="ignore", invalid="ignore"):
+            factor = np.median(times / steps)
+            shift = np.median(left[:, j] - factor * came[:, j])
+            agree = abs(left[:, j] - factor * came[:, j] - shift) <= 1e-4 * width
+            differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width
         if factor == 0 or np.mean(agree) < GOING_ON:
             return
-        if abs((factor - 1) * came[:, j] + shift).max() > 0.01 * np.std(left[:, j]):
+        if differ:
             off = off or (j, factor, shift)
     if off:
         warn(

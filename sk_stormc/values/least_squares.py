@@ -7,9 +7,10 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-__all__ = ["NEGLIGIBLE", "Solution", "root_of_inverse", "solve_moments", "solve_rows"]
+__all__ = ["NEGLIGIBLE", "Solution", "check_ends", "root_of_inverse", "solve_moments", "solve_rows"]
 
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
+ENDLESS = 1e-11  # of the largest singular value: episodes that end so seldom are taken never to end
 BLOCK = 4096  # rows that are factorised together
 INCONSISTENT = 1e-5  # residual, relative to the right-hand side, that rounding and cut directions cannot explain
 
@@ -117,6 +118,23 @@ def root_of_inverse(C):
     found = values > NEGLIGIBLE * max(values[-1], 0.0)
     values = np.sqrt(values[found])
     return scale[:, None] * vectors[:, found] / values, values[-1] / values[0] if len(values) else 1.0
+
+
+def check_ends(A, C):
+    """Raise where values without a discount are not determined: where A is singular in a direction that C is not.
+
+    Parameters
+    ----------
+    A, C : ndarrays of shape (d, d)
+        As for `solve_moments`.
+    """
+    root = root_of_inverse(C)[0]
+    values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
+    if len(values) and values[-1] <= ENDLESS * values[0]:
+        raise ValueError(
+            "gamma must be a number < 1, got 1: without a discount, values are determined only if an episode ends from "
+            "every state, and these transitions do not say so. terminal= tells which ones end an episode."
+        )
 
 
 def _ridge(A, b, alpha, scale, unit):

@@ -7,15 +7,25 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.traces import goes_on, trace_blocks
 
-__all__ = ["UNGROUPED", "TransitionSums", "check_stays", "forget", "solve_exactly", "solve_traced", "stream_moments"]
+__all__ = [
+    "UNGROUPED",
+    "TransitionSums",
+    "check_products",
+    "check_stays",
+    "forget",
+    "solve_exactly",
+    "solve_traced",
+    "stream_moments",
+]
 
 ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
 LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
 UNGROUPED = "a stream does not group the transitions of a state"
+OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
 ATTRIBUTES = ("rank_", "condition_number_")
 
 
@@ -79,7 +89,7 @@ class TransitionSums:
                 A, b = dense(weighted.T @ (Z - self.gamma * next_Z)), weighted.T @ y
             chunk = A, dense(weighted.T @ Z), b
         if not all(np.isfinite(part).all() for part in chunk):
-            raise ValueError("X, y and sample_weight must have finite products: divide what is very large by its scale")
+            raise ValueError(OVERFLOW)
         result = copy.copy(self)
         result.trace, result.expected = trace, expected
         result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + np.count_nonzero(weights)
@@ -115,6 +125,8 @@ class TransitionSums:
         x = np.zeros(len(self.largest))
         A, C, b = ((total + lost) / (self.weight or 1.0) for total, lost in zip(self.sums, self.lost, strict=True))
         A, C, b, alpha = A[np.ix_(known, known)], C[np.ix_(known, known)], b[known], alpha[known]
+        if self.gamma == 1:
+            check_ends(A, C)
         found = solve_moments(A, b, C, alpha, self.largest[known])
         x[known] = found.x
         if found.vanishes:
@@ -128,6 +140,14 @@ def _add(total, lost, part):
     result = total + part
     kept = result - total
     return result, lost + ((total - (result - kept)) + (part - kept))
+
+
+def check_products(Z, next_Z, y):
+    """Raise where squares of numbers overflow, which all solvers add."""
+    with np.errstate(over="ignore"):
+        largest = max(float(abs(part).max()) for part in (Z, next_Z, y))
+        if not np.isfinite(largest * largest * len(y)):
+            raise ValueError(OVERFLOW)
 
 
 def solve_exactly(problem):
@@ -235,8 +255,8 @@ def _attributes(found, fun, n_evaluations, stop_reason, told=False):
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is little), or "
-            "take fewer features.",
+            "and chance in the data by far more. Set alpha (1e-6 (1 - gamma)^2 times the mean square of a feature is "
+            "little), or take fewer features.",
             ConvergenceWarning,
         )
     return {

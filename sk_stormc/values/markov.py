@@ -16,10 +16,8 @@ def dense(A):
 
 
 def check_discount(gamma):
-    """gamma in [0, 1)."""
+    """gamma in [0, 1]."""
     check_number("gamma", gamma, low=0, high=1)
-    if gamma == 1:
-        raise ValueError(f"gamma must be a number >= 0 and < 1, got {gamma!r}")
 
 
 def scale_rows(weights, A):

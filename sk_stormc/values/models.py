@@ -72,6 +72,8 @@ class MarkovRewardProcess:
         gamma: float = 0.95,
     ):
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
+        if gamma == 1:
+            raise ValueError(f"gamma must be < 1 for a model, in which no episode ends, got {gamma!r}")
         self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 

@@ -54,7 +54,7 @@ class BellmanProblem(LinearValue):
     features : array-like or sparse matrix of shape (n_states, n_features), default=None
         The phi_s. None is one indicator for each state.
     gamma : float, default=0.95
-        Discount, in [0, 1).
+        Discount, in [0, 1]. With 1, all episodes must end for values to be determined.
     next_features : array-like or sparse matrix of shape (n_successors, n_features), default=None
         Of the successors; a row of zeros is the end of an episode. None means that they are the states.
     sample_weight : array-like of shape (n_states,), default=None
@@ -270,7 +270,7 @@ class ProjectedBellmanProblem(LinearValue):
         phi_k of the state and phi'_k of its successor; zeros where an episode ends.
     rewards : array-like of shape (n_transitions,)
     gamma : float, default=0.95
-        Discount, in [0, 1).
+        Discount, in [0, 1]. With 1, all episodes must end for values to be determined.
     sample_weight : array-like of shape (n_transitions,), default=None
         The d_k, up to a factor; transitions are drawn with these probabilities.
     alpha : float or array-like of shape (n_features,), default=0.0

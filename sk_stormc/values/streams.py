@@ -66,6 +66,8 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
 def go_on(estimator, X, y, next_X, terminal, time, sample_weight, importance_ratio):
     """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
     exact = estimator._make_solver() == "lstd"
+    if estimator.gamma == 1 and not exact:
+        raise ValueError(f"gamma must be < 1 for partial_fit, but for solver='lstd', got {estimator.gamma!r}")
     held = check_stays(estimator, exact)
     named = told(next_X, terminal, time, vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")

@@ -62,7 +62,10 @@ def check_time(time, n):
         raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
     values, counts = np.unique(given, return_counts=True)
     if counts.max() > 1:
-        raise ValueError(f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times")
+        raise ValueError(
+            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins anew "
+            "in each episode, let it go on from the episode before instead, with a gap between them."
+        )
     return given
 
 

@@ -547,8 +547,10 @@ def test_solvers_without_a_stream_say_why():
         assert not hasattr(estimator, "partial_fit")
         with pytest.raises(AttributeError) as error:
             estimator.partial_fit(RETURNS)
-        assert f"set {what}" in str(error.value.__cause__)
+        assert f"set {what}" in str(error.value)
     value = BellmanValueEstimator(solver="lbfgs")
+    with pytest.raises(AttributeError, match="needs all samples at once; for partial_fit set"):
+        value.partial_fit(RETURNS, RETURNS[:, 0])
     assert not hasattr(value, "partial_fit") and hasattr(value.set_params(solver="scgd"), "partial_fit")
     with pytest.raises(ValueError, match="solver must be"):
         CompositionalPortfolio("sgd").partial_fit(RETURNS)
