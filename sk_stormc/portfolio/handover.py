@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
-CAREFUL = 0.01  # part of the spread to which gaps are taken before Newton's method, which costs little
+CAREFUL = 0.01  # part of the spread that the gap of a tail risk is compared with
 ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
@@ -112,9 +112,12 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     """
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
-    converged = result.stop_reason == StopReason.CONVERGED
-    # where equal weights are nearly the best, a gap that is small beside the risk is large beside what can be gained
-    if result.stop_reason in OVER or (converged and _small(gap, tol, CAREFUL * size, result.fun)):
+    # without a penalty the gap is known near w only; with the variance a fit looks for flat directions itself
+    near_only = penalty is None and problem.risk_measure != "variance"
+    converged = result.stop_reason == StopReason.CONVERGED and not near_only
+    # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
+    strict = CAREFUL if problem.risk_measure in ("cvar", "evar") else 1.0
+    if result.stop_reason in OVER or (converged and _small(gap, tol, strict * size, result.fun)):
         return result, gap, False
     start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
     found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))

@@ -90,11 +90,12 @@ def solve_portfolio(problem, penalty, start):
             inner = replace(scaled, limits=limits.with_held(held))
             again = interior_point(*inner.program(w, measure))
             w, n_iter = np.where(np.isfinite(held), held, again.x[: limits.n] * scaled.size), n_iter + again.n_iter
-    candidates = [w if penalty is None else penalty.project(w), found.x[: limits.n] * scaled.size, start]
-    candidates[1] = candidates[1] if penalty is None else penalty.project(candidates[1])
+    # the start is kept where nothing is better but for rounding: what it has at 0 stays there
+    inside = found.x[: limits.n] * scaled.size
+    candidates = [start, *(v if penalty is None else penalty.project(v) for v in (w, inside))]
     values = [problem.value_at(candidate) for candidate in candidates]
-    rounding = 1e-9 * scaled.unit_of_value
-    best = next((k for k in range(3) if values[k] <= min(v for v in values if np.isfinite(v)) + rounding), 2)
+    least = min((value for value in values if np.isfinite(value)), default=np.nan)
+    best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
     return NewtonFit(w, value, scaled.gap(program, found, w, value), n_iter)
 
@@ -151,9 +152,10 @@ class Limits:
         w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
         at = found.at_bound[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
-        kinks = [np.zeros(self.n)] * bool(self.l1) + [self.previous] * bool(self.cost.any())
-        for kink, at in zip(kinks, found.at_kink[n_hinges - len(kinks) :], strict=True):
-            held[at] = kink[at]
+        kinks = [(np.zeros(self.n), np.arange(self.n))] * bool(self.l1)
+        kinks += [(self.previous, np.flatnonzero(self.cost))] * bool(self.cost.any())
+        for (kink, there), at in zip(kinks, found.at_kink[n_hinges - len(kinks) :], strict=True):
+            held[there[at]] = kink[there[at]]
         return held
 
     def with_held(self, held):
@@ -225,13 +227,14 @@ class Scaled:
         limits, n = self.limits, self.limits.n
         v = start / self.size
         smooth, hinges, level, least, rows = measure(self, v)
-        each, kinks = np.arange(n), []
+        kinks = []
         of_l1 = limits.l1 * self.size / self.unit_of_value
         of_trade = limits.cost * self.size / self.unit_of_value
         slope = np.zeros(n)
         for cost, at in ((np.full(n, of_l1), np.zeros(n)), (of_trade, limits.previous / self.size)):
             if cost.any():  # |v - at| = 2 max(v - at, 0) - (v - at)
-                kinks.append(Hinges(each, -at, 2 * cost, np.zeros(n)))
+                there = np.flatnonzero(cost)
+                kinks.append(Hinges(there, -at[there], 2 * cost[there], np.zeros(there.size)))
                 slope = slope - cost
         low, high = limits.low / self.size, limits.high / self.size
         fixed = np.flatnonzero(low == high)
