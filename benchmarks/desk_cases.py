@@ -22,7 +22,7 @@ from sk_stormc.problems import PortfolioProblem
 DURATION = "5 minutes"
 NEEDS_DATA = False
 PACKAGES = ("skfolio", "clarabel")
-FIRST, CASES = 30_000, 400
+FIRST, CASES = 40_000, 400
 KINDS = (
     "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit", "large unit", "heavy tails",
     "skewed", "regimes", "constant asset", "changing volatility",

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import SolverResult, changed, outcome
-from sk_stormc.portfolio.newton import can_solve, solve_portfolio
+from sk_stormc.portfolio.newton import Limits, can_solve, solve_portfolio
 from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
@@ -112,8 +112,9 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     """
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
-    # without a penalty the gap is known near w only; with the variance a fit looks for flat directions itself
-    near_only = penalty is None and problem.risk_measure != "variance"
+    # where weights may go on without end the gap is known near w only; of the variance alone a fit looks further itself
+    endless = np.isneginf(Limits.of(penalty, len(w)).low).any()
+    near_only = endless and not (penalty is None and problem.risk_measure == "variance")
     converged = result.stop_reason == StopReason.CONVERGED and not near_only
     # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
     strict = CAREFUL if problem.risk_measure in ("cvar", "evar") else 1.0

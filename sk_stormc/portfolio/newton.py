@@ -14,7 +14,7 @@ from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import Hinges, Program, interior_point
 from sk_stormc.portfolio.turnover import Turnover
 
-__all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
+__all__ = ["Limits", "NewtonFit", "can_solve", "solve_portfolio"]
 
 LARGEST = 500  # assets, beyond which Hessians are dear
 MEMORY = 2**26  # entries of the returns, half a gigabyte
@@ -205,10 +205,12 @@ class Scaled:
         Q /= unit
         measure, price = problem.risk_measure, problem._price
         size = limits.size() or np.inf
-        if limits.budget is None and measure in ("variance", "semivariance", "entropic"):
-            # where the risk alone sets the size of the weights, it may be far below the bounds
+        # where the risk alone sets the size of the weights, it may be far below the bounds
+        around_zero = not limits.budget and ((limits.low <= 0) & (limits.high >= 0)).all()
+        if around_zero and measure in ("variance", "semivariance", "entropic"):
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
-            size = min(size, reward / (unit * price)) if ((limits.low <= 0) & (limits.high >= 0)).all() else size
+            size = min(size, reward / (unit * price))
+        size = size if np.isfinite(size) else 1.0
         of_return = unit * size
         # a risk that is quadratic in the weights counts by its size
         ratio = price * of_return if measure in ("variance", "semivariance", "entropic") else price
