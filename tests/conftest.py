@@ -1,6 +1,7 @@
 """What all tests have."""
 
 import signal
+import sys
 
 import pytest
 
@@ -11,3 +12,11 @@ def python_answers_to_ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def figures_are_closed():
+    """Workers of pytest-xdist run tests of many files, and pyplot warns at more than twenty open figures."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -58,7 +58,7 @@ class Advice:
     The object is read-only and may be shared. A problem with other advice has another object
     (``dataclasses.replace(advice, inertia=0.5)``).
 
-    Parameters
+    Attributes
     ----------
     batch_size : int, (B_g, B_dg, B_f), None or "auto", default="auto"
         Components in a batch; None means all. "auto" says nothing about it.

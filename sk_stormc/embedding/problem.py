@@ -189,8 +189,9 @@ class SNEProblem(CompositionalProblem):
         """
         other = copy.copy(self)
         other._kept, other._all = self.new_near(), Columns(None)
-        other.metric = copy.copy(self.metric)
-        other.metric.near = other._kept
+        if self.metric is not None:
+            other.metric = copy.copy(self.metric)
+            other.metric.near = other._kept
         return other
 
     @property

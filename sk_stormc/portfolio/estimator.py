@@ -259,6 +259,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit.end()
         if ends_well:
             return self
+        if handing and not said and result.stop_reason == StopReason.MAX_ITER:
+            warn_of_newton(result, gap, solver.tol)
+            return self
         if staged and result.stop_reason != StopReason.INTERRUPTED:
             warn_of_a_gap(result, self.dual_gap_, solver.tol)
             return self

@@ -66,6 +66,8 @@ def slope_gap(problem, penalty, w):
 
     c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
     """
+    if not isinstance(problem.returns, np.ndarray):
+        return np.nan  # of returns in a file it would take another reading
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
@@ -122,6 +124,9 @@ def finish_by_newton(result, gap, problem, penalty, tol):
         return result, gap, False
     start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
     found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))
+    reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
+    if reason != "converged" and result.stop_reason == "converged" and not found.value < result.fun:
+        return result, gap, True  # nothing better was found than where the method had come to its end
     ifo, evaluations = _charged(problem, found.n_iter)
     n_iter = result.n_iter + found.n_iter
     result = changed(
@@ -133,7 +138,7 @@ def finish_by_newton(result, gap, problem, penalty, tol):
         ifo=np.append(result.ifo, result.ifo[-1] + ifo),
         record_iterations=np.append(result.record_iterations, n_iter),
         n_evaluations={kind: count + evaluations[kind] for kind, count in result.n_evaluations.items()},
-        stop_reason=_reason(found.gap, tol, spread(problem, penalty, found.weights), found.value),
+        stop_reason=reason,
     )
     return result, found.gap, result.stop_reason == StopReason.CONVERGED
 

@@ -417,7 +417,7 @@ def test_check_compares_with_repeated_rows():
     with pytest.raises(ValueError, match="repeated.inner must have shape"):
         check_problem(problem, repeated=Stacked(np.repeat(R, weights, 0)))
     unweighted = broken(R, sample_weight=weights, source=None)
-    with pytest.raises(ValueError, match="from draw_"):
+    with pytest.raises(ValueError, match="batch None and all indices differ"):
         check_problem(unweighted, repeated=repeated, n_draws=20_000)
 
 

@@ -344,7 +344,8 @@ def test_gaussian_digits(d, least):
     assert trustworthiness(DIGITS, model.embedding_, n_neighbors=5) >= least
     assert model.stop_reason_ == "max_iter" and model.n_iter_ == 120 and model.kernel_ == "gaussian"
     assert model.ifo_[0] == 0 and len(model.ifo_) == len(model.loss_curve_) == len(model.record_iterations_) > 5
-    assert model.loss_curve_[-1] == model.kl_divergence_ < model.loss_curve_[0]
+    assert model.kl_divergence_ < model.loss_curve_[0]
+    assert model.loss_curve_[-1] == pytest.approx(model.kl_divergence_, rel=1e-5)
     assert model.record_iterations_[0] == 0 and model.record_iterations_[-1] == 120
 
 
@@ -452,7 +453,7 @@ def test_maps_repeat():
         clone(model).fit_transform(X[order])[np.argsort(order)],
         clone(model).set_params(init=start).fit_transform(X),
     ):
-        assert procrustes(Z, other)[2] < 0.05  # .01 is usual; .25 to .35 in version 0.1.0
+        assert procrustes(Z, other)[2] < 0.1  # .01 is usual, .06 with early exaggeration 6; .25 to .35 in 0.1.0
 
 
 @pytest.mark.slow

@@ -241,10 +241,13 @@ SCRIPT = """
     X = make_gaussian_returns(200_000, 10, mean=0.1, random_state=0)
     chunks = np.array_split(X, 20)
     broken, whole = (CompositionalPortfolio(random_state=0) for _ in range(2))
-    print("ready", flush=True)
     k = hits = 0
+    told = False
     while k < len(chunks):
         try:
+            if not told:
+                told = True
+                print("ready", flush=True)
             if broken.partial_fit(chunks[k]):
                 k += 1
         except KeyboardInterrupt:
