@@ -243,10 +243,10 @@ class _Check:
             f"where the gradient on all data says {true / len(self.lengths or [1]):.3g}; self.move sets it",
         )
         result = self.solve(tol=CLAIM)
-        if result.success:
-            s = result.state.state
+        s, penalty = result.state.state, self.problem.penalty
+        if result.success and not (s.rule is None and penalty is not None):  # lengths to a bound need a learning rate
             first, last = self.length(s, result.state.start), self.length(s, result.x)
-            x, penalty = result.x, self.problem.penalty
+            x = result.x
             beside = x + np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype) * abs(x)
             beside = beside if penalty is None else penalty.project(beside)
             self.require(  # a start near the minimum may leave nothing but rounding

@@ -66,7 +66,7 @@ def slope_gap(problem, penalty, w):
 
     c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
     """
-    if not isinstance(problem.returns, np.ndarray):
+    if type(problem.returns) is not np.ndarray:
         return np.nan  # of returns in a file it would take another reading
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)

@@ -46,7 +46,7 @@ class NewtonFit:
 def can_solve(returns, penalty):
     """Whether the assets are few, the returns in memory, and the penalty one of this library."""
     known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover))
-    return known and isinstance(returns, np.ndarray) and returns.shape[1] <= LARGEST and returns.size <= MEMORY
+    return known and type(returns) is np.ndarray and returns.shape[1] <= LARGEST and returns.size <= MEMORY
 
 
 def solve_portfolio(problem, penalty, start):

@@ -11,6 +11,7 @@ from sk_stormc.reproduce.report.grids import SNE_VARIANTS, STORM
 from sk_stormc.reproduce.report.store import Piece
 from sk_stormc.reproduce.sne import embed, scheduled
 from sk_stormc.reproduce.tuning import settings_of, tune
+from sk_stormc.solvers import STORMCompositional
 
 __all__ = ["MAPS", "PUBLISHED", "sne_maps", "sne_piece"]
 
@@ -120,8 +121,8 @@ def _literal(P, d):
 
 
 def _solver(method, part):
-    """The solver's name: tuned, Algorithm 1 takes the problem's metric and limit, as the other methods do."""
-    return "storm-c" if method == STORM and part == "tuned" else method
+    """The solver: tuned, Algorithm 1 takes the problem's metric and limit, as the other methods do."""
+    return STORMCompositional() if method == STORM and part == "tuned" else method
 
 
 def _steps(problem, method, max_ifo, setting):
