@@ -56,7 +56,9 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
                     loop.run.oracle = oracle.snapshot(last=True)
                     problem.state = loop.run
         result = _result(solver, oracle, loop)
-        warn_of_the_end(solver, oracle, result, loop.unlimited)
+        unlimited = loop.unlimited
+        loop.rule = loop.records = loop.interrupts = None  # which know the loop: a circle would keep a stream's rows
+        warn_of_the_end(solver, oracle, result, unlimited)
     return result
 
 
