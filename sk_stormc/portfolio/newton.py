@@ -12,6 +12,7 @@ from scipy.special import xlogy
 
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import Hinges, Program, interior_point
+from sk_stormc.portfolio.tail_risk import AROUND
 from sk_stormc.portfolio.turnover import Turnover
 
 __all__ = ["Limits", "NewtonFit", "can_solve", "solve_portfolio"]
@@ -19,7 +20,6 @@ __all__ = ["Limits", "NewtonFit", "can_solve", "solve_portfolio"]
 LARGEST = 500  # assets, beyond which Hessians are dear
 MEMORY = 2**26  # entries of the returns, half a gigabyte
 COLDEST = 1e-7  # the smallest temperature of EVaR, in deviations of the portfolio's return
-AROUND = 2.0  # radius within which a gap holds where weights have no bounds, relative to the largest weight
 
 
 @dataclass
@@ -289,9 +289,7 @@ class Scaled:
             c = c + hinge.transposed(slope, len(x))
         low, high = self._within(x, program)
         bound += np.minimum(c * low, c * high).sum()
-        constant = self.limits.l1 * 0.0 + float(
-            np.sum(self.limits.cost * self.limits.previous)
-        )  # of |v - at| = 2 max(v - at, 0) - (v - at)
+        constant = float(self.limits.cost @ self.limits.previous)  # of |v - at| = 2 max(v - at, 0) - (v - at)
         return value - (bound * self.unit_of_value + constant + self.offset)
 
 
