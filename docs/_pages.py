@@ -1,4 +1,4 @@
-"""Reads a Markdown page of this folder as a notebook, so that the site shows what its blocks of Python print and draw."""
+"""Read a page as a notebook, so that the site shows what its blocks of Python print and draw."""
 
 import re
 
