@@ -177,6 +177,12 @@ CASES = {
          "transaction_cost": "fraction,bool"} | ITS_BUDGET | ANY_SEED,
         {"constraint": "constraint|low"},
     ),
+    "CompositionalPortfolio, limits": Case(
+        fit_portfolio,
+        {"max_turnover": 5.0, "linear_constraints": (np.ones((1, 3)), -5.0, 5.0), "groups": ["a", "a", "b"],
+         "benchmark": np.full(3, 0.3)},
+        {"max_turnover": "None,fraction", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
+    ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS, "sample_weight": np.ones(12)},
                                        {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
