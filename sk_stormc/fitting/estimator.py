@@ -65,7 +65,8 @@ def milestone(n):
 class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
 
-    _free_to_resume = FREE
+    _free_to_resume: tuple[str, ...] = FREE
+    solver: Any
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.

@@ -9,7 +9,7 @@ class ByRiskMeasure:
     A class is declared for a risk measure by ``class Other(Problem, risk_measure="other")``.
     """
 
-    classes = {}  # by risk measure
+    classes: dict[str, type] = {}  # by risk measure
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)
