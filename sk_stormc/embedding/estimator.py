@@ -119,23 +119,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
         is.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
         Why the run ended. A callback that ends it gives "callback".
-    solver_ : CompositionalSolver
-        The solver that was run.
     neighbor_recall_ : float
         The part of the neighbours that the search found, of a sample of the data. It is 1 where the search was exact,
         and NaN for a graph that was given.
     perplexity_ : float
         The perplexity that was used.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, only for data with string column names.
 
     See Also
     --------
