@@ -15,7 +15,8 @@ def rows(n=90, d=4, seed=0):
 
 
 def same(one, other, rtol=1e-13):
-    for a, b in zip((*one.means(), one.largest, one.weight), (*other.means(), other.largest, other.weight), strict=True):
+    parts = ((*moments.means(), moments.largest, moments.weight) for moments in (one, other))
+    for a, b in zip(*parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-14)
 
 
