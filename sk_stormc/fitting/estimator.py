@@ -126,7 +126,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
 
         Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The
-        result has the bits of an unbroken fit. An estimator that is not fitted goes on from the file of its
+        result has the bits of an unbroken fit (but for a map with a larger ``max_iter``, whose learning rate was 0 at
+        the last iteration: it goes on as from a start). An estimator that is not fitted goes on from the file of its
         `sk_stormc.callbacks.Checkpoint`.
 
         Parameters
