@@ -52,7 +52,8 @@ def numbers_of(labels, actions, where="action"):
     wrong = actions[at] != labels
     if wrong.any():
         k = np.argmax(wrong)
-        raise ValueError(f"{where} must be among those that fit had, {short(actions)}, got {labels[k]!r} in row {k}")
+        found = labels[k].item()
+        raise ValueError(f"{where} must be among those that fit had, {actions.tolist()}, got {found!r} in row {k}")
     return at
 
 

@@ -154,23 +154,20 @@ class Iterated:
     losses : list of float
         The objective at each solution.
     changes : list of float
-        The share of the successors in which each policy does something else than the one before.
-    cycle : int
-        0 if the last policy is the best one for its own values; the number of policies that follow one another in a
-        circle; None where the iterations came to their end before.
+        The share of the successors in which what is best for each solution is not what its policy did. 0 at the end
+        where the policy stays.
     """
 
     w: np.ndarray
     found: Solution
     losses: list
     changes: list
-    cycle: int | None
 
 
 def iterate_policies(sums, going, max_iter):
     """Least-squares policy iteration: the value of a policy, then the policy that is best for these values.
 
-    The first policy takes all actions alike.
+    The first policy takes all actions alike. Where policies come back in a circle, the next one is their mixture.
 
     Parameters
     ----------
@@ -186,8 +183,9 @@ def iterate_policies(sums, going, max_iter):
     n, m = sums.n_rows, sums.shape[0]
     next_Z = sums.next_Z[going]
     unknown = unknown_actions(next_Z, sums.known)
-    chances, action, seen, losses, changes = np.full((n, m), 1 / m), None, {}, [], []
-    for t in range(max_iter):
+    chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
+    tried, place = [], {}  # actions in the successors, and when they were found
+    while len(losses) < max_iter:
         w, found, fun = sums.solution(chances)
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
@@ -195,12 +193,15 @@ def iterate_policies(sums, going, max_iter):
         losses.append(fun)
         changes.append(float(np.mean((now != chances)[going].any(axis=1))) if len(going) else 0.0)
         if not changes[-1]:
-            return Iterated(w, found, losses, changes, 0)
-        key = action.tobytes()
-        if key in seen:
-            return Iterated(w, found, losses, changes, t - seen[key])
-        seen[key], chances = t, now
-    return Iterated(w, found, losses, changes, None)
+            break
+        start = place.setdefault(action.tobytes(), len(tried))
+        if start < len(tried):
+            now[going] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
+            tried, place = [], {}
+        else:
+            tried.append(action)
+        chances = now
+    return Iterated(w, found, losses, changes)
 
 
 def problem_of(sums, Z, next_Z, action, chances, y, weights, ridge):

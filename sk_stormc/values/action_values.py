@@ -16,7 +16,7 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights
+from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
@@ -65,7 +65,8 @@ class ActionValueEstimator(CompositionalEstimator):
     ----------
     policy : "greedy", callable or array-like, default="greedy"
         The policy whose values are found. "greedy" looks for the best one by least-squares policy iteration (LSPI): the
-        values of a policy, then the policy that is best for these values, until it stays. A callable gets rows of
+        values of a policy, then the policy that is best for these values, until it stays. Where policies come back in a
+        circle, as approximate values can have it, their mixture is the next one. A callable gets rows of
         next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order of
         ``actions_``. An array is for states that are numbers (X has one column) or indicators: actions of shape
         (n_states,), or probabilities of shape (n_states, n_actions). As an attribute ``policy`` is the method below;
@@ -101,8 +102,8 @@ class ActionValueEstimator(CompositionalEstimator):
     intercept_ : ndarray of shape (n_actions,)
         The intercepts; 0 without them.
     policy_changes_ : ndarray of shape (n_iter_,)
-        Only for "greedy": the share of the successors in which each policy does something else than the one before. The
-        first one takes all actions alike. The last entry is 0 where the policy stays.
+        Only for "greedy": the share of the successors in which the best action by the values of each policy is not what
+        this policy did. The first one takes all actions alike. The last entry is 0 where the policy stays.
     features_ : transformer or None
         The fitted transformer.
     n_iter_ : int
@@ -114,8 +115,7 @@ class ActionValueEstimator(CompositionalEstimator):
     n_evaluations_ : dict
         Number of component evaluations by kind: "inner", "jacobian", "outer".
     stop_reason_ : str
-        Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`. "cycle" is where policies follow
-        one another in a circle.
+        Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_, condition_number_ : int, float
@@ -244,7 +244,7 @@ class ActionValueEstimator(CompositionalEstimator):
         UserWarning
             As for `BellmanValueEstimator`; if there is no action; if a given policy does what the log never has.
         ConvergenceWarning
-            If policies go round in a circle, or are still changing after ``max_iter``.
+            If the policy still changes after ``max_iter`` policies.
         """
         given = {"action": action, "next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
         solver = self._make_solver()
@@ -423,6 +423,7 @@ class ActionValueEstimator(CompositionalEstimator):
         check_policy(vars(self)["policy"])
         check_number("alpha", self.alpha, low=0)
         check_bool("fit_intercept", self.fit_intercept)
+        seeded(self.random_state)
         if isinstance(vars(self)["policy"], str) and not (isinstance(self.solver, str) and self.solver == "lstd"):
             raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
@@ -449,21 +450,15 @@ class ActionValueEstimator(CompositionalEstimator):
 
 def warn_if_unsettled(found):
     """The stop reason of an iteration of policies, with a warning unless the policy stays."""
-    if found.cycle == 0:
+    if not found.changes[-1]:
         return StopReason.CONVERGED
-    share = f"{found.changes[-1]:.2%} of the successors"
-    advice = "A smaller gamma, other features or a larger alpha can help; policy_changes_ has the course."
-    if found.cycle is None:
-        warn(
-            f"the policy still changes in {share} after {len(found.changes)} policies (max_iter). {advice}",
-            ConvergenceWarning,
-        )
-        return StopReason.MAX_ITER
     warn(
-        f"policies go round in a circle of {found.cycle}. This is one of them, the next differs in {share}. {advice}",
+        f"after {len(found.changes)} policies (max_iter) the best policy still changes in {found.changes[-1]:.2%} of "
+        "the successors, and what was found may be far from the best. A smaller gamma, a larger alpha or other "
+        "features can help; policy_changes_ has the course.",
         ConvergenceWarning,
     )
-    return "cycle"
+    return StopReason.MAX_ITER
 
 
 def charged(losses, n_rows):
