@@ -11,9 +11,10 @@ from sphinx_gallery.sorting import ExplicitOrder
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import sk_stormc  # noqa: E402
+import sk_stormc.engine  # noqa: E402
 
 matplotlib.use("agg")
 
@@ -23,10 +24,13 @@ copyright = author
 version = release = sk_stormc.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx-mathjax-offline",  # formulas are shown without a network
+    "sphinx_copybutton",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
@@ -42,6 +46,12 @@ html_sidebars = {"index": [], "api/index": []}
 
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
+nb_custom_formats = {".md": "_pages.read_page"}
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
 
 autosummary_generate = True
 numpydoc_show_class_members = False
@@ -78,6 +88,18 @@ def escape_formulas(app, what, name, obj, options, lines):
             lines[number] = names + FORMULA.sub(lambda found: found[1] or "\\" + found[2], line[len(names) :])
 
 
+OF_A_SOLVER = ("get_params", "set_params", "from_theory")  # what its users call; the rest are hooks for authors
+
+
+def hide_hooks(app, what, name, obj, skip, options):
+    """On the page of a method, leave out what only authors of methods need."""
+    page = app.env.docname.rpartition(".")[2]
+    method = getattr(sk_stormc, page, None)
+    is_method = isinstance(method, type) and issubclass(method, sk_stormc.engine.CompositionalSolver)
+    return True if is_method and name not in OF_A_SOLVER else None
+
+
 def setup(app):
     """Escape before numpydoc reads the docstrings."""
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
+    app.connect("autodoc-skip-member", hide_hooks)

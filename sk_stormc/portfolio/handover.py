@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import SolverResult, changed, outcome
-from sk_stormc.portfolio.newton import Limits, can_solve, solve_portfolio
+from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn

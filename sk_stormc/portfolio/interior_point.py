@@ -5,51 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+from sk_stormc.portfolio.inequalities import HingeState, duals, longest_step, sides_of
+
+__all__ = ["Program", "Solution", "interior_point"]
 
 SHORTER = 0.95  # of the way to the boundary
 ITERATIONS = 100
 EXACT = 1e-9  # complementarity and residuals, relative to the size of the objective, that end the iterations
 STUCK = 1e-10  # steps that are shorter lead nowhere
 PATIENCE = 30  # iterations without a smaller error, after which rounding is all that is left
-
-
-@dataclass
-class Hinges:
-    """sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_hinges, n_variables), or ndarray of int of shape (n_hinges,)
-        As integers: the one variable that each hinge is of.
-    shift, cost, quadratic : ndarray of shape (n_hinges,)
-        Costs and quadratic costs >= 0.
-    """
-
-    rows: np.ndarray
-    shift: np.ndarray
-    cost: np.ndarray
-    quadratic: np.ndarray
-
-    def at(self, x):
-        """a, where x is."""
-        return (x[self.rows] if self.rows.ndim == 1 else self.rows @ x) + self.shift
-
-    def along(self, dx):
-        """The change of a."""
-        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx
-
-    def transposed(self, v, n):
-        """rows.T @ v, of shape (n,)."""
-        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
-
-    def add_square(self, H, weight):
-        """Add rows.T @ diag(weight) @ rows to H."""
-        if self.rows.ndim == 1:
-            H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
-        else:
-            scaled = np.sqrt(weight)[:, None] * self.rows
-            H += scaled.T @ scaled
 
 
 @dataclass
@@ -127,9 +91,9 @@ def interior_point(program, x):
     """
     n, E = len(x), program.E
     f, g, H0 = program.smooth(x)
-    sides = _sides(program, x, 0.1 + np.abs(g).max())
+    sides = sides_of(program, x, 0.1 + np.abs(g).max())
     nu = np.zeros(len(E))
-    hinges = [_HingeState.begin(h, x) for h in program.hinges]
+    hinges = [HingeState.begin(h, x) for h in program.hinges]
     total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
     best, done, k, least = None, False, 0, 1e-8  # least: of the centring
     for k in range(1, ITERATIONS + 1):
@@ -158,7 +122,7 @@ def interior_point(program, x):
         if best is None or error < best[0]:
             since = k
             slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
-            best = error, Solution(x, slopes, *_duals(program, sides), kinks, nu)
+            best = error, Solution(x, slopes, *duals(program, sides), kinks, nu)
         if error <= EXACT or k - since > PATIENCE:
             done = error <= EXACT
             break
@@ -246,16 +210,11 @@ def _lengths(sides, hinges, step):
     """The longest steps in slacks and in multipliers that keep all of them positive."""
     a_p = a_d = 1.0 / SHORTER
     for side, (ds, dz) in zip(sides, step.sides, strict=True):
-        a_p, a_d = min(a_p, _longest(side.slack, ds)), min(a_d, _longest(side.dual, dz))
+        a_p, a_d = min(a_p, longest_step(side.slack, ds)), min(a_d, longest_step(side.dual, dz))
     for h, s in zip(hinges, step.hinges, strict=True):
         p, d = h.longest(s)
         a_p, a_d = min(a_p, p), min(a_d, d)
     return a_p, a_d
-
-
-def _longest(value, change):
-    falling = change < 0
-    return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
 
 
 def _factor(K, E):
@@ -291,148 +250,3 @@ def _factor(K, E):
         return first - KE @ dnu, dnu
 
     return solve
-
-
-class _Side:
-    """Inequalities sign * (rows x) + slack = bound with slack > 0: one side of the bounds, or of A x."""
-
-    def __init__(self, rows, sign, bound, x, price, which):
-        self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
-        room = bound - sign * self._product(x)
-        self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.dual = np.full(len(bound), price)
-
-    def _product(self, x):
-        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
-
-    def along(self, dx):
-        return self.sign * self._product(dx)
-
-    def residual(self, x):
-        return self.along(x) + self.slack - self.bound
-
-    def transposed(self, v, n):
-        v = self.sign * v
-        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
-
-    def add(self, K):
-        weight = self.dual / self.slack
-        if self.rows.ndim == 1:
-            K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
-        else:
-            K += self.rows.T @ (weight[:, None] * self.rows)
-
-    def after(self, s, a_p, a_d):
-        return float((self.slack + a_p * s[0]) @ (self.dual + a_d * s[1]))
-
-
-def _sides(program, x, price):
-    """The inequalities of a program; those without a limit are left out."""
-    found = []
-    for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
-        there = np.flatnonzero(np.isfinite(limit))
-        if there.size:
-            found.append(_Side(there, sign, sign * limit[there], x, price, (name, there)))
-    for name, limit, sign in (("lower", program.lower, -1.0), ("upper", program.upper, 1.0)):
-        there = np.flatnonzero(np.isfinite(limit))
-        if there.size:
-            found.append(_Side(program.A[there], sign, sign * limit[there], x, price, (name, there)))
-    return found
-
-
-def _duals(program, sides):
-    """Multipliers of A x, and for each variable whether it is at a bound: its slack is then below its multiplier."""
-    of_A, at_bound = np.zeros(len(program.A)), np.zeros(len(program.low), dtype=bool)
-    for side in sides:
-        name, there = side.which
-        if name in ("lower", "upper"):
-            of_A[there] += side.sign * side.dual
-        else:
-            at_bound[there] |= side.slack < side.dual
-    return of_A, at_bound
-
-
-@dataclass
-class _HingeState:
-    """z >= a, z >= 0 with costs on z: slacks s = z - a and z itself, multipliers ``up`` and ``down``."""
-
-    hinge: Hinges
-    z: np.ndarray
-    s: np.ndarray
-    up: np.ndarray
-    down: np.ndarray
-
-    @classmethod
-    def begin(cls, hinge, x):
-        a = hinge.at(x)
-        room = max(float(np.abs(a).mean()), 0.1)
-        z = np.maximum(a, 0) + room
-        price = hinge.cost + 2 * hinge.quadratic * z
-        return cls(hinge, z, z - a, 0.5 * price + 1e-300, 0.5 * price + 1e-300)
-
-    def price(self):
-        return self.hinge.cost + 2 * self.hinge.quadratic * self.z
-
-    def complementarity(self):
-        return float(self.s @ self.up + self.z @ self.down)
-
-    def infeasibility(self, x):
-        return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
-
-    def dual_residual(self):
-        p = self.price()
-        return float(np.abs(p - self.up - self.down).max(initial=0.0) / max(p.max(initial=0.0), 1e-300))
-
-    def at_kink(self):
-        return self.z + self.s < np.minimum(self.up, self.down)
-
-    def _weights(self):
-        d1, d2 = self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
-        return d1, d2
-
-    def add(self, K):
-        d1, d2 = self._weights()
-        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
-
-    def right(self, x, target, before):
-        """What the elimination of z puts on the right, in units of a, and what `step` needs."""
-        d1, d2 = self._weights()
-        cross_s = 0.0 if before is None else before[1] * before[2]
-        cross_z = 0.0 if before is None else before[0] * before[3]
-        comp_s = self.s * self.up - target + cross_s
-        comp_z = self.z * self.down - target + cross_z
-        miss = self.z - self.hinge.at(x) - self.s  # s = z - a is to hold: ds = dz - da + miss
-        of_z = self.price() - self.up - self.down
-        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
-        # dup = -(comp_s + up (dz - da + miss)) / s
-        const_up = -(comp_s + self.up * miss) / self.s
-        const_down = -comp_z / self.z
-        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
-        c = -of_z + const_up + const_down
-        # dup = const_up - d1 dz + d1 da
-        r = const_up - d1 * c / (d1 + d2)
-        return -r, (d1, d2, c, const_up, const_down, miss)
-
-    def step(self, dx, rest):
-        d1, d2, c, const_up, const_down, miss = rest
-        da = self.hinge.along(dx)
-        dz = (c + d1 * da) / (d1 + d2)
-        dup = const_up - d1 * dz + d1 * da
-        ddown = const_down - self.down / self.z * dz
-        return dz, dz - da + miss, dup, ddown
-
-    def longest(self, step):
-        dz, ds, dup, ddown = step
-        return (
-            min(_longest(self.z, dz), _longest(self.s, ds)),
-            min(_longest(self.up, dup), _longest(self.down, ddown)),
-        )
-
-    def after(self, step, a_p, a_d):
-        dz, ds, dup, ddown = step
-        return float((self.s + a_p * ds) @ (self.up + a_d * dup) + (self.z + a_p * dz) @ (self.down + a_d * ddown))
-
-    def move(self, step, a_p, a_d):
-        dz, ds, dup, ddown = step
-        self.z, self.s = self.z + a_p * dz, self.s + a_p * ds
-        self.up, self.down = self.up + a_d * dup, self.down + a_d * ddown

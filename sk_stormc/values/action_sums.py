@@ -7,8 +7,9 @@ from scipy import sparse
 from scipy.linalg import block_diag
 
 from sk_stormc.values.action_data import chosen
-from sk_stormc.values.least_squares import Solution, check_ends, root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
+from sk_stormc.values.moments import Moments
 from sk_stormc.values.problem import ProjectedBellmanProblem
 
 __all__ = [
@@ -16,7 +17,6 @@ __all__ = [
     "Iterated",
     "best_actions",
     "iterate_policies",
-    "known_features",
     "of_actions",
     "problem_of",
     "unknown_actions",
@@ -38,11 +38,6 @@ def of_actions(Z, chances):
     csr_array of shape (n, n_actions * n_features)
     """
     return sparse.csr_array(sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T]))
-
-
-def known_features(Z, action, n_actions):
-    """Which features the rows of each action have: booleans of shape (n_actions, n_features)."""
-    return np.array([dense(abs(Z[action == a]).max(axis=0)).ravel() > 0 for a in range(n_actions)])
 
 
 def unknown_actions(Z, known):
@@ -101,22 +96,21 @@ class ActionSums:
         self.shape = n_actions, Z.shape[1]
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
         self.weighted = scale_rows(normalized_weights(weights, len(y)), Z)
-        self.known = known_features(Z, action, n_actions)
-        self.at = np.flatnonzero(self.known)
-        C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) + np.diag(ridge) for rows in self.rows))
-        self.C = C[np.ix_(self.at, self.at)]
-        self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])[self.at]
-        self.unit = np.concatenate([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])[self.at]
+        self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
+        self.known = self.largest > 0
+        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) + np.diag(ridge) for rows in self.rows))
+        self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
 
-    def A(self, chances):
-        """A of a policy, of whose probabilities those in the successors are given."""
+    def moments(self, chances):
+        """The moments of a policy, of whose probabilities (n, n_actions) those in the successors are given."""
         m, d = self.shape
         led = np.zeros((m, d, m, d))
         for a, rows in enumerate(self.rows):
             for b in range(m):
                 taken = rows[chances[rows, b] > 0]
                 led[a, :, b] = dense(scale_rows(chances[taken, b], self.weighted[taken]).T @ self.next_Z[taken])
-        return self.C - self.gamma * led.reshape(m * d, m * d)[np.ix_(self.at, self.at)]
+        A = self.C - self.gamma * led.reshape(m * d, m * d)
+        return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
 
     def solution(self, chances):
         """LSTDQ's solution for a policy.
@@ -134,13 +128,8 @@ class ActionSums:
         fun : float
             The mean square projected Bellman error that is left: 0 where A w = b has a solution.
         """
-        A, w = self.A(chances), np.zeros(self.known.size)
-        if self.gamma == 1:
-            check_ends(A, self.C)
-        found = solve_moments(A, self.b, self.C, np.zeros(len(self.b)), self.unit)
-        w[self.at] = found.x
-        residual = 0.0 if found.vanishes else root_of_inverse(self.C)[0].T @ (A @ found.x - self.b)
-        return w.reshape(self.shape), found, float(np.sum(np.square(residual)))
+        x, found, fun = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
+        return x.reshape(self.shape), found, fun
 
 
 @dataclass
@@ -219,9 +208,9 @@ def problem_of(sums, Z, next_Z, action, chances, y, weights, ridge):
     problem : ProjectedBellmanProblem
     spread : callable
     """
-    m, d = sums.shape
-    left, after = of_actions(Z, chosen(action, m))[:, sums.at], of_actions(next_Z, chances)[:, sums.at]
-    weights, ridge = normalized_weights(weights, len(y)), np.tile(ridge, m)[sums.at]
+    m, at = sums.shape[0], np.flatnonzero(sums.known)
+    left, after = of_actions(Z, chosen(action, m))[:, at], of_actions(next_Z, chances)[:, at]
+    weights, ridge = normalized_weights(weights, len(y)), np.tile(ridge, m)[at]
     alone = np.flatnonzero(ridge)  # each of these features alone leads to the end
     if len(alone):
         left = sparse.vstack([left, sparse.eye_array(len(ridge), format="csr")[alone]], format="csr")
@@ -229,8 +218,8 @@ def problem_of(sums, Z, next_Z, action, chances, y, weights, ridge):
         y, weights = np.append(y, np.zeros(len(alone))), np.append(weights, ridge[alone])
 
     def spread(x):
-        w = np.zeros(m * d)
-        w[sums.at] = x
-        return w.reshape(m, d)
+        w = np.zeros(sums.known.size)
+        w[at] = x
+        return w.reshape(sums.shape)
 
     return ProjectedBellmanProblem(left, after, y, sums.gamma, sample_weight=weights), spread

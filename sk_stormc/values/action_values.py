@@ -88,10 +88,6 @@ class ActionValueEstimator(CompositionalEstimator):
         Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
     tol : float, default=None
         Passed to the solver; None keeps its own. Neither "greedy" nor "lstd" uses it.
-    verbose : {0, 1}, default=0
-        1 prints a line for each record of a solver.
-    random_state : int, RandomState instance or None, default=None
-        Seed of a solver's batches.
 
     Attributes
     ----------
@@ -112,18 +108,12 @@ class ActionValueEstimator(CompositionalEstimator):
         The mean square projected Bellman error at the records. With "greedy" there is one for each policy.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls up to each record. "lstd" is charged one pass for a policy.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
     stop_reason_ : str
         Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_, condition_number_ : int, float
         Only for "lstd": as for `BellmanValueEstimator`, of the last equations.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, only for data with string column names.
 
     See Also
     --------

@@ -1,0 +1,195 @@
+"""What the interior-point method knows of inequalities and of hinges: their slacks, multipliers, share of a step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["HingeState", "Hinges", "Side", "duals", "sides_of"]
+
+
+@dataclass
+class Hinges:
+    """sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_hinges, n_variables), or ndarray of int of shape (n_hinges,)
+        As integers: the one variable that each hinge is of.
+    shift, cost, quadratic : ndarray of shape (n_hinges,)
+        Costs and quadratic costs >= 0.
+    """
+
+    rows: np.ndarray
+    shift: np.ndarray
+    cost: np.ndarray
+    quadratic: np.ndarray
+
+    def at(self, x):
+        """a, where x is."""
+        return (x[self.rows] if self.rows.ndim == 1 else self.rows @ x) + self.shift
+
+    def along(self, dx):
+        """The change of a."""
+        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx
+
+    def transposed(self, v, n):
+        """rows.T @ v, of shape (n,)."""
+        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+
+    def add_square(self, H, weight):
+        """Add rows.T @ diag(weight) @ rows to H."""
+        if self.rows.ndim == 1:
+            H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
+        else:
+            scaled = np.sqrt(weight)[:, None] * self.rows
+            H += scaled.T @ scaled
+
+
+class Side:
+    """Inequalities sign * (rows x) + slack = bound with slack > 0: one side of the bounds, or of A x."""
+
+    def __init__(self, rows, sign, bound, x, price, which):
+        self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
+        room = bound - sign * self._product(x)
+        self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
+        self.dual = np.full(len(bound), price)
+
+    def _product(self, x):
+        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
+
+    def along(self, dx):
+        return self.sign * self._product(dx)
+
+    def residual(self, x):
+        return self.along(x) + self.slack - self.bound
+
+    def transposed(self, v, n):
+        v = self.sign * v
+        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+
+    def add(self, K):
+        weight = self.dual / self.slack
+        if self.rows.ndim == 1:
+            K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
+        else:
+            K += self.rows.T @ (weight[:, None] * self.rows)
+
+    def after(self, s, a_p, a_d):
+        return float((self.slack + a_p * s[0]) @ (self.dual + a_d * s[1]))
+
+
+def sides_of(program, x, price):
+    """The inequalities of a program; those without a limit are left out."""
+    found = []
+    for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
+        there = np.flatnonzero(np.isfinite(limit))
+        if there.size:
+            found.append(Side(there, sign, sign * limit[there], x, price, (name, there)))
+    for name, limit, sign in (("lower", program.lower, -1.0), ("upper", program.upper, 1.0)):
+        there = np.flatnonzero(np.isfinite(limit))
+        if there.size:
+            found.append(Side(program.A[there], sign, sign * limit[there], x, price, (name, there)))
+    return found
+
+
+def duals(program, sides):
+    """Multipliers of A x, and for each variable whether it is at a bound: its slack is then below its multiplier."""
+    of_A, at_bound = np.zeros(len(program.A)), np.zeros(len(program.low), dtype=bool)
+    for side in sides:
+        name, there = side.which
+        if name in ("lower", "upper"):
+            of_A[there] += side.sign * side.dual
+        else:
+            at_bound[there] |= side.slack < side.dual
+    return of_A, at_bound
+
+
+@dataclass
+class HingeState:
+    """z >= a, z >= 0 with costs on z: slacks s = z - a and z itself, multipliers ``up`` and ``down``."""
+
+    hinge: Hinges
+    z: np.ndarray
+    s: np.ndarray
+    up: np.ndarray
+    down: np.ndarray
+
+    @classmethod
+    def begin(cls, hinge, x):
+        a = hinge.at(x)
+        room = max(float(np.abs(a).mean()), 0.1)
+        z = np.maximum(a, 0) + room
+        price = hinge.cost + 2 * hinge.quadratic * z
+        return cls(hinge, z, z - a, 0.5 * price + 1e-300, 0.5 * price + 1e-300)
+
+    def price(self):
+        return self.hinge.cost + 2 * self.hinge.quadratic * self.z
+
+    def complementarity(self):
+        return float(self.s @ self.up + self.z @ self.down)
+
+    def infeasibility(self, x):
+        return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
+
+    def dual_residual(self):
+        p = self.price()
+        return float(np.abs(p - self.up - self.down).max(initial=0.0) / max(p.max(initial=0.0), 1e-300))
+
+    def at_kink(self):
+        return self.z + self.s < np.minimum(self.up, self.down)
+
+    def _weights(self):
+        d1, d2 = self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
+        return d1, d2
+
+    def add(self, K):
+        d1, d2 = self._weights()
+        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
+
+    def right(self, x, target, before):
+        """What the elimination of z puts on the right, in units of a, and what `step` needs."""
+        d1, d2 = self._weights()
+        cross_s = 0.0 if before is None else before[1] * before[2]
+        cross_z = 0.0 if before is None else before[0] * before[3]
+        comp_s = self.s * self.up - target + cross_s
+        comp_z = self.z * self.down - target + cross_z
+        miss = self.z - self.hinge.at(x) - self.s  # s = z - a is to hold: ds = dz - da + miss
+        of_z = self.price() - self.up - self.down
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
+        # dup = -(comp_s + up (dz - da + miss)) / s
+        const_up = -(comp_s + self.up * miss) / self.s
+        const_down = -comp_z / self.z
+        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
+        c = -of_z + const_up + const_down
+        # dup = const_up - d1 dz + d1 da
+        r = const_up - d1 * c / (d1 + d2)
+        return -r, (d1, d2, c, const_up, const_down, miss)
+
+    def step(self, dx, rest):
+        d1, d2, c, const_up, const_down, miss = rest
+        da = self.hinge.along(dx)
+        dz = (c + d1 * da) / (d1 + d2)
+        dup = const_up - d1 * dz + d1 * da
+        ddown = const_down - self.down / self.z * dz
+        return dz, dz - da + miss, dup, ddown
+
+    def longest(self, step):
+        dz, ds, dup, ddown = step
+        return (
+            min(longest_step(self.z, dz), longest_step(self.s, ds)),
+            min(longest_step(self.up, dup), longest_step(self.down, ddown)),
+        )
+
+    def after(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        return float((self.s + a_p * ds) @ (self.up + a_d * dup) + (self.z + a_p * dz) @ (self.down + a_d * ddown))
+
+    def move(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        self.z, self.s = self.z + a_p * dz, self.s + a_p * ds
+        self.up, self.down = self.up + a_d * dup, self.down + a_d * ddown
+
+
+def longest_step(value, change):
+    falling = change < 0
+    return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf

@@ -1,0 +1,116 @@
+"""The risk measures for the second-order method: what is smooth, what is a hinge, and the level beside the weights."""
+
+import numpy as np
+from scipy.special import xlogy
+
+from sk_stormc.portfolio.inequalities import Hinges
+
+__all__ = ["MEASURES", "is_allowed", "largest_loss"]
+
+COLDEST = 1e-7  # the smallest temperature of EVaR, in deviations of the portfolio's return
+
+
+# the measures: value, gradient and Hessian of what is smooth, hinges, where the level begins, and its least value
+
+
+def _linear(c):
+    H = np.zeros((len(c), len(c)))
+    return lambda x: (float(c @ x), c, H)
+
+
+def _variance(scaled, v):
+    H = 2 * scaled.price * (scaled.Q.T * scaled.p) @ scaled.Q
+
+    def smooth(v):
+        Hv = H @ v
+        return float(0.5 * v @ Hv - scaled.drift @ v), Hv - scaled.drift, H
+
+    return smooth, [], None, None, None
+
+
+def _semivariance(scaled, v):
+    n = len(scaled.p)
+    return (
+        _linear(-scaled.drift),
+        [Hinges(-scaled.Q, np.zeros(n), np.zeros(n), scaled.price * scaled.p)],
+        None,
+        None,
+        None,
+    )
+
+
+def _entropic(scaled, v):
+    rate = scaled.rate
+
+    def smooth(v):
+        e = -rate * (scaled.Q @ v)
+        top = e.max()
+        q = scaled.p * np.exp(e - top)
+        total = q.sum()
+        q /= total
+        G = q @ scaled.Q
+        H = rate * ((scaled.Q.T * q) @ scaled.Q - np.outer(G, G))
+        value = scaled.price * (np.log(total) + top) / rate - scaled.drift @ v
+        return float(value), -scaled.price * G - scaled.drift, scaled.price * H
+
+    return smooth, [], None, None, None
+
+
+def _cvar(scaled, v):
+    n, tail = len(scaled.p), 1 - scaled.problem.confidence
+    rows = np.column_stack([-scaled.Q, -np.ones(n)])
+    level = float(np.quantile(-(scaled.Q @ v), scaled.problem.confidence))
+    hinges = [Hinges(rows, np.zeros(n), scaled.price * scaled.p / tail, np.zeros(n))]
+    return _linear(np.append(-scaled.drift, scaled.price)), hinges, level, -np.inf, None
+
+
+def _evar(scaled, v):
+    Q, p, allowed = scaled.Q, scaled.p, scaled.problem.allowed
+    n = Q.shape[1]
+
+    def smooth(x):
+        v, t = x[:-1], x[-1]
+        if t <= 0:
+            return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
+        e = -(Q @ v) / t
+        top = e.max()
+        q = p * np.exp(e - top)
+        total = q.sum()
+        q /= total
+        log_mean, G, middle = np.log(total) + top, q @ Q, q @ e
+        value = -scaled.drift @ v + scaled.price * t * (log_mean + allowed)
+        g = np.append(-scaled.drift - scaled.price * G, scaled.price * (log_mean + allowed - middle))
+        H = np.empty((n + 1, n + 1))
+        H[:n, :n] = (Q.T * q) @ Q - np.outer(G, G)
+        H[:n, n] = H[n, :n] = (q * (e - middle)) @ Q
+        H[n, n] = q @ (e - middle) ** 2
+        return float(value), g, scaled.price / t * H
+
+    deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
+    return smooth, [], deviation, COLDEST, None
+
+
+def largest_loss(scaled, v):
+    """What EVaR is where its temperature is 0: the level is the largest loss."""
+    losses = -(scaled.Q @ v)
+    rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
+    level = float(losses.max() + 0.1 * np.ptp(losses))
+    return _linear(np.append(-scaled.drift, scaled.price)), [], level, -np.inf, rows
+
+
+def is_allowed(q, p, allowed):
+    """Whether a reweighting of the periods is one of those over which EVaR is the largest mean loss."""
+    total = q.sum()
+    if not total > 0:
+        return False
+    q = np.maximum(q / total, 0)
+    return float(xlogy(q, q / np.maximum(p, 1e-300)).sum()) <= allowed
+
+
+MEASURES = {
+    "variance": _variance,
+    "semivariance": _semivariance,
+    "entropic": _entropic,
+    "cvar": _cvar,
+    "evar": _evar,
+}
