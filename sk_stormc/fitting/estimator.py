@@ -18,6 +18,7 @@ from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
@@ -192,7 +193,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
         before = seeds and seeds.get_state()
         try:
-            learn(new)
+            with in_one_thread():
+                learn(new)
         except BaseException:
             if seeds:
                 seeds.set_state(before)
