@@ -1,62 +1,59 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
 import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.utils.validation import check_choice
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
-from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.traces import goes_on, trace_blocks
+from sk_stormc.values.moments import OVERFLOW, Moments
+from sk_stormc.values.traces import Traces
 
 __all__ = [
     "UNGROUPED",
-    "TransitionSums",
+    "Collected",
+    "attributes_of",
     "check_products",
     "check_stays",
     "forget",
     "solve_exactly",
     "solve_traced",
+    "solver_or_lstd",
     "stream_moments",
 ]
 
 ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
 LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
 UNGROUPED = "a stream does not group the transitions of a state"
-OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
 ATTRIBUTES = ("rank_", "condition_number_")
 
 
-class TransitionSums:
-    """Sums over transitions that determine LSTD's solution. Adding makes new ones, so that a failure loses nothing.
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """The transitions of a stream as "lstd" keeps them: their moments, and the trace that the next row may take on.
 
-    A = sum_k d_k phi_k (phi_k - gamma phi'_k)^T, C = sum_k d_k phi_k phi_k^T, b = sum_k d_k phi_k r_k, each with what
-    rounding has taken from it: a million small chunks are as accurate as one large one.
-
-    With traces the first phi_k of A and the phi_k of b are z_k = phi_k + gamma lambda rho_{k-1} z_{k-1}: LSTD(lambda),
-    with importance ratios rho that the weights d_k contain too.
-
-    Parameters
+    Attributes
     ----------
-    n_features : int
-        With the intercept's.
     gamma : float
-    trace_decay : float, default=0.0
-        lambda.
+    moments : Moments
+    traces : Traces
     """
 
-    def __init__(self, n_features, gamma, trace_decay=0.0):
-        d = n_features
-        self.gamma, self.trace_decay = gamma, trace_decay
-        self.trace, self.expected = np.zeros(d), None  # of the last row, and where that row led
-        self.sums = [np.zeros((d, d)), np.zeros((d, d)), np.zeros(d)]  # A, C and b
-        self.lost = [np.zeros_like(part) for part in self.sums]
-        self.weight, self.n_rows, self.largest = 0.0, 0, np.zeros(d)  # the largest absolute value of each feature
+    gamma: float
+    moments: Moments
+    traces: Traces
+
+    @classmethod
+    def none(cls, n_features, gamma, trace_decay=0.0):
+        """No transition."""
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros(n_features)))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
-        """The moments with more transitions.
+        """These transitions too.
 
         Parameters
         ----------
@@ -69,77 +66,20 @@ class TransitionSums:
 
         Returns
         -------
-        TransitionSums
+        Collected
         """
         counted = weights > 0
-        if not counted.any():
-            result = copy.copy(self)
-            result.expected = None if len(y) else self.expected
-            return result
-        if not counted.all() and not self.trace_decay:
+        if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-        with np.errstate(over="ignore", invalid="ignore"):
-            weighted = scale_rows(weights, Z)
-            if self.trace_decay:
-                follows, expected = goes_on(*keys[:3], self.expected)
-                follows[1:] &= counted[:-1]
-                A, b, trace = self._traced(Z, next_Z, y, weights, follows, np.where(counted, keys[3], 0.0))
-            else:
-                expected, trace = None, self.trace
-                A, b = dense(weighted.T @ (Z - self.gamma * next_Z)), weighted.T @ y
-            chunk = A, dense(weighted.T @ Z), b
-        if not all(np.isfinite(part).all() for part in chunk):
-            raise ValueError(OVERFLOW)
-        result = copy.copy(self)
-        result.trace, result.expected = trace, expected
-        result.weight, result.n_rows = self.weight + weights.sum(), self.n_rows + np.count_nonzero(weights)
-        result.largest = np.maximum(self.largest, dense(abs(Z[weights > 0]).max(axis=0)).ravel())
-        added = [_add(*parts) for parts in zip(self.sums, self.lost, chunk, strict=True)]
-        result.sums, result.lost = ([pair[i] for pair in added] for i in (0, 1))
-        return result
-
-    def _traced(self, Z, next_Z, y, weights, follows, ratios):
-        """What rows add to A and b, and the last trace times its ratio."""
-        trace, A, b = self.trace, np.zeros_like(self.sums[0]), np.zeros_like(self.trace)
-        for rows, traces in trace_blocks(Z, follows, self.gamma * self.trace_decay, trace, ratios):
-            weighted, trace = weights[rows, None] * traces, ratios[rows][-1] * traces[-1]
-            A += weighted.T @ (Z[rows] - self.gamma * next_Z[rows])
-            b += weighted.T @ y[rows]
-        return A, b, trace
+        if not counted.any():
+            return self if not len(y) else replace(self, traces=replace(self.traces, expected=None))
+        traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
+        moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
+        return replace(self, moments=moments, traces=traced.after if traced else self.traces)
 
     def solution(self, alpha):
-        """LSTD's solution, as `ProjectedBellmanProblem` of the same transitions has it, and the objective there.
-
-        Parameters
-        ----------
-        alpha : ndarray of shape (n_features,)
-
-        Returns
-        -------
-        x : ndarray of shape (n_features,)
-            0 for a feature that no left state has.
-        solution : Solution
-        fun : float
-        """
-        known = np.flatnonzero(self.largest)
-        x = np.zeros(len(self.largest))
-        A, C, b = ((total + lost) / (self.weight or 1.0) for total, lost in zip(self.sums, self.lost, strict=True))
-        A, C, b, alpha = A[np.ix_(known, known)], C[np.ix_(known, known)], b[known], alpha[known]
-        if self.gamma == 1:
-            check_ends(A, C)
-        found = solve_moments(A, b, C, alpha, self.largest[known])
-        x[known] = found.x
-        if found.vanishes:
-            return x, found, 0.0
-        residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
-        return x, found, float(residual @ residual + alpha @ found.x**2)
-
-
-def _add(total, lost, part):
-    """The sum of two arrays, and the sum of the rounding so far (Neumaier's compensated summation)."""
-    result = total + part
-    kept = result - total
-    return result, lost + ((total - (result - kept)) + (part - kept))
+        """As `Moments.solution`."""
+        return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
 def check_products(Z, next_Z, y):
@@ -155,16 +95,16 @@ def solve_exactly(problem):
     found = problem.solution()
     n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
-    return found.x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def solve_traced(estimator, rows, order, keys, alpha):
     """As `solve_exactly`, for LSTD(lambda); ``order`` and ``keys`` are from `keys_in_order`."""
     rows = (part[order] for part in rows)
-    moments = TransitionSums(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
-    x, found, fun = moments.solution(alpha)
-    n_evaluations = {"inner": moments.n_rows, "jacobian": moments.n_rows, "outer": 1}
-    return x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
+    x, found, fun = collected.solution(alpha)
+    n_evaluations = _one_pass(collected.moments.n_rows)
+    return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows, keys):
@@ -188,8 +128,8 @@ def stream_moments(estimator, rows, keys):
     ValueError
         For too many features, and products that are not finite.
     """
-    moments = estimator.__dict__.get("_stream")
-    began = moments is not None
+    collected = estimator.__dict__.get("_stream")
+    began = collected is not None
     d = rows[0].shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
@@ -198,23 +138,38 @@ def stream_moments(estimator, rows, keys):
             "included: set a stochastic solver, or features= with fewer columns"
         )
     if not began:
-        moments = TransitionSums(d, estimator.gamma, estimator.trace_decay)
-    moments = moments.plus(*rows, keys)
-    alpha = np.full(len(moments.largest), float(estimator.alpha))
+        collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
+    collected = collected.plus(*rows, keys)
+    alpha = np.full(d, float(estimator.alpha))
     if estimator.fit_intercept:
         alpha[-1] = 0.0
-    x, found, fun = moments.solution(alpha)
-    if not moments.n_rows and hasattr(estimator, "coef_"):
+    x, found, fun = collected.solution(alpha)
+    n = collected.moments.n_rows
+    if not n and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
-    n_evaluations = {"inner": moments.n_rows, "jacobian": moments.n_rows, "outer": 1}
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return _attributes(found, fun, n_evaluations, StopReason.EXHAUSTED, told) | {
-        "_stream": moments,
+    return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
+        "_stream": collected,
         "coef_": x[:-1] if estimator.fit_intercept else x,
         "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
+
+
+def solver_or_lstd(estimator, make):
+    """The solver that ``make()`` has of an estimator's parameters; the name "lstd" stands for itself."""
+    if isinstance(estimator.solver, str):
+        check_choice("solver", estimator.solver, (*SOLVERS, "lstd"))
+    elif isinstance(estimator.solver, type):
+        name = estimator.solver.__name__
+        raise ValueError(f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {name}()")
+    if not isinstance(estimator.solver, str) or estimator.solver != "lstd":
+        return make()
+    probe = copy.copy(estimator)
+    probe.solver = "storm-c"
+    CompositionalEstimator._make_solver(probe)  # max_iter and tol are checked all the same
+    return "lstd"
 
 
 def check_stays(estimator, exact):
@@ -229,7 +184,7 @@ def check_stays(estimator, exact):
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
     if stream is None and pending is None:
         return held
-    if stream is not None and isinstance(stream, TransitionSums) != exact:
+    if stream is not None and isinstance(stream, Collected) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
@@ -250,7 +205,12 @@ def forget(estimator):
         estimator.__dict__.pop(name, None)
 
 
-def _attributes(found, fun, n_evaluations, stop_reason, told=False):
+def _one_pass(n):
+    return {"inner": n, "jacobian": n, "outer": 1}
+
+
+def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
+    """The fitted attributes that tell of a `Solution`, with a warning where rounding may have spoilt it."""
     if found.condition >= ILL_CONDITIONED and not told:
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "

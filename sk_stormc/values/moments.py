@@ -1,356 +1,160 @@
-"""The projected objective on a stream of transitions: u, its Jacobian and C are means over all that have come."""
+"""Sums over transitions, which determine LSTD's solution: those of a log, of a stream or of an episode."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from sk_stormc.core.metrics import Metric
-from sk_stormc.streams.problem import StreamingProblem
-from sk_stormc.streams.rows import Position
-from sk_stormc.streams.source import StreamSource
+from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
 from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.problem import ProjectedBellmanProblem
 
-__all__ = ["Moments", "TransitionStream"]
+__all__ = ["OVERFLOW", "Moments"]
 
-RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
-PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
-CURVATURE = 0.5  # said to methods, where it is at most 1: a step of "storm-c" is then that of the proximal point
-UPHILL = 1e-8  # of the objective of no values: rounding
-SHORT = 1e-7  # of the squared coefficients, in the Hessian too: of solutions that fit alike, steps lead to a short one
-START = 8  # steps to where a stream starts, on the moments of its first transitions
+OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
 
 
 @dataclass(frozen=True, eq=False)
-class Moments(Metric):
-    """Weighted sums over transitions, and the metric that they make: the inverse Hessian of the objective.
+class Moments:
+    """Weighted sums over transitions. Nothing is written into them: what they are added to becomes new ones.
 
-    The objective is |L^-1 (A w - b)|^2 + sum_j alpha_j w_j^2 with A = mean phi (phi - gamma phi')^T, b = mean r phi and
-    L L^T = C = mean phi phi^T. The Hessian gets a small multiple of C, so that a step is that of a proximal point
-    method: it contracts in the norm of C for these moments, however ill-conditioned A is. All columns are divided by
-    their root mean squares first.
+    A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k phi_k phi_k^T, where z_k is
+    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``, which keeps
+    what rounding takes from the sums: a million small chunks are as accurate as one large one. Moments that are
+    multiplied by a number are those of rows whose weights were.
 
     Attributes
     ----------
-    n : int
-        Transitions.
-    weight : float
-        Sum of their weights.
     A, C : ndarray of shape (n_features, n_features)
     b : ndarray of shape (n_features,)
-        Sums, not means.
-    proximal : float
-        Of C in the Hessian.
-    alpha : ndarray of shape (n_features,)
+    weight : float
+        Sum of the weights d_k.
+    n_rows : int
+        Number of transitions, those of weight 0 too.
+    largest : ndarray of shape (n_features,)
+        The largest absolute value of each feature, over transitions of positive weight.
+    lost : tuple of three arrays or numbers
+        What rounding has taken from A, b and C.
     """
 
-    stays = False
-    curvature = CURVATURE
-
-    n: int
-    weight: float
     A: np.ndarray = field(repr=False)
     b: np.ndarray = field(repr=False)
     C: np.ndarray = field(repr=False)
-    proximal: float
-    alpha: np.ndarray = field(repr=False)
+    weight: float
+    n_rows: int
+    largest: np.ndarray = field(repr=False)
+    lost: tuple = field(repr=False, default=(0.0, 0.0, 0.0))
 
     @classmethod
-    def none(cls, gamma, alpha):
-        """The moments of no transition."""
-        d = len(alpha)
-        return cls(0, 0.0, np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), PROXIMAL * (1 - gamma) ** 2, alpha)
+    def none(cls, n_features):
+        """Those of no transition."""
+        d = n_features
+        return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
 
-    def plus(self, Z, difference, y, weights):
-        """Those of these transitions too; ``difference`` is phi - gamma phi'."""
-        weighted = scale_rows(weights, Z).T
-        return replace(
-            self,
-            n=self.n + len(y),
-            weight=self.weight + float(weights.sum()),
-            A=self.A + dense(weighted @ difference),
-            b=self.b + weighted @ y,
-            C=self.C + dense(weighted @ Z),
-        )
+    @classmethod
+    def of(cls, Z, difference, y, weights, traced=None):
+        """Those of some transitions.
+
+        Parameters
+        ----------
+        Z : ndarray or sparse matrix of shape (n, n_features)
+            Features phi_k of the states that are left.
+        difference : ndarray or sparse matrix of shape (n, n_features)
+            phi_k - gamma phi'_k, with phi'_k = 0 where an episode ended.
+        y, weights : ndarrays of shape (n,)
+        traced : iterable of (rows, traces), default=None
+            Parts of the rows with their eligibility traces, dense. None is phi_k itself.
+
+        Returns
+        -------
+        Moments
+
+        Raises
+        ------
+        ValueError
+            Where products are not finite.
+        """
+        n, d = Z.shape
+        with np.errstate(over="ignore", invalid="ignore"):
+            weighted = scale_rows(weights, Z).T
+            C = dense(weighted @ Z)
+            if traced is None:
+                A, b = dense(weighted @ difference), weighted @ y
+            else:
+                A, b = np.zeros((d, d)), np.zeros(d)
+                for rows, traces in traced:
+                    weighted = (weights[rows, None] * traces).T
+                    A += weighted @ difference[rows]
+                    b += weighted @ y[rows]
+        if not all(np.isfinite(part).all() for part in (A, b, C)):
+            raise ValueError(OVERFLOW)
+        counted = weights > 0
+        known = Z if counted.all() else Z[counted]
+        largest = dense(abs(known).max(axis=0)).ravel() if counted.any() else np.zeros(d)
+        return cls(A, b, C, float(weights.sum()), n, largest)
+
+    def __add__(self, other: Moments) -> Moments:
+        added = [
+            _add(total, lost, part, more)
+            for total, lost, part, more in zip(self._sums, self.lost, other._sums, other.lost, strict=True)
+        ]
+        sums, lost = zip(*added, strict=True)
+        largest = np.maximum(self.largest, other.largest)
+        return Moments(*sums, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
+
+    def __mul__(self, factor: float) -> Moments:
+        A, b, C = (factor * part for part in self._sums)
+        lost = tuple(factor * part for part in self.lost)
+        return replace(self, A=A, b=b, C=C, weight=factor * self.weight, lost=lost)
 
     def __deepcopy__(self, memo):
         return self  # nothing is written into
 
-    def __getstate__(self):
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-
-    @cached_property
-    def size_of_columns(self):
-        """Root mean squares; 1 for a feature that no transition has."""
-        size = np.sqrt(self.C.diagonal() / self.weight)
-        return np.where(size > 0, size, 1.0)
-
-    @cached_property
-    def factor(self):
-        """L of the scaled C, lower triangular."""
-        s = self.size_of_columns
-        return cholesky(self.C / (self.weight * np.outer(s, s)) + RIDGE * np.eye(len(s)), lower=True)
-
-    @cached_property
-    def whitened(self):
-        """L^-1 A of the scaled columns, and L^-1 A L^-T.
-
-        A feature that no left state has is left alone, as in `BellmanValueEstimator.fit`: of the value of a successor
-        that was never left nothing is known, and it must not be what explains the others.
-        """
-        s = self.size_of_columns
-        A = np.where(self.C.diagonal() > 0, self.A, 0.0) / (self.weight * np.outer(s, s))
-        left = solve_triangular(self.factor, A, lower=True)
-        return left, solve_triangular(self.factor, left.T, lower=True).T
-
-    @cached_property
-    def hessian_factor(self):
-        """Lower triangular factor of half the Hessian where C is the identity."""
-        M = self.whitened[1]
-        H = M.T @ M + self.proximal * np.eye(len(M))
-        W = np.sqrt(SHORT + self.alpha / self.size_of_columns**2)
-        W = solve_triangular(self.factor, np.diag(W), lower=True)
-        H += W @ W.T
-        return cholesky(H, lower=True)
-
-    # the objective
-
-    def residual(self, x):
-        """L^-1 (A x - b)."""
-        u = (self.A @ x - self.b) / (self.weight * self.size_of_columns)
-        return solve_triangular(self.factor, u, lower=True)
-
-    def pull(self, v):
-        """(L^-1 A)^T v."""
-        return (v @ self.whitened[0]) * self.size_of_columns
-
-    def value(self, x):
-        """The objective."""
-        u = self.residual(x)
-        return float(u @ u + self.alpha @ x**2)
-
-    def gradient(self, x):
-        """Its gradient."""
-        return 2 * self.pull(self.residual(x)) + 2 * self.alpha * x
-
-    # the metric
-
-    def apply(self, F):
-        """The inverse Hessian times F."""
-        L, H, s = self.factor, self.hessian_factor, self.size_of_columns
-        p = solve_triangular(L, F / s, lower=True)
-        p = solve_triangular(H, solve_triangular(H, p, lower=True), lower=True, trans=1)
-        return solve_triangular(L, p, lower=True, trans=1) / (2 * s)
-
-    def size(self, x):
-        """sqrt(x^T M^-1 x), with C times the proximal number for M^-1: a lower bound."""
-        return np.sqrt(2 * self.proximal) * self.spread(x)
-
-    def spread(self, x):
-        """Root mean square of the values that have the coefficients x."""
-        return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
-
-    def settled(self, x, n_steps=START):
-        """Where so many steps from x lead on these moments."""
-        for _ in range(n_steps):
-            x = x - self.apply(self.gradient(x))
-        return x
-
-    def sampling_error(self, noise):
-        """Root mean square of the error of values, of a minimiser from TD errors of this root mean square.
-
-        sigma^2 / n times the trace of (M^T M)^-1, M = L^-1 A L^-T: the asymptotic variance of LSTD where the errors of
-        transitions are uncorrelated. Directions that no transition has do not count: M is 0 there.
-        """
-        inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
-        return noise * float(np.linalg.norm(inverse)) / np.sqrt(self.n)
-
-
-class Following(Metric):
-    """The metric of the moments that the last batch of a run has."""
-
-    stays = False
-    curvature = CURVATURE
-
-    def __init__(self, oracle=None):
-        self.oracle = oracle
-
-    def bound(self, oracle):
-        """For one run."""
-        return Following(oracle)
-
-    def at(self, x, t):
-        """The `Moments`."""
-        return self.oracle.source.moments_at(self.oracle.place("inner"))
-
-
-@dataclass
-class MomentsSoFar(Position):
-    """A position in a stream of transitions, and the moments of all up to there."""
-
-    moments: Moments | None = None
-
-
-class TransitionSource(StreamSource):
-    """Transitions in order; a draw is the moments of all up to there."""
-
-    cumulative = True
-
-    def __init__(self, batches, make, window):
-        super().__init__(batches, make, window)
-        self.operator = self.one_outer = True
-        self._sampled = True, False, False
-        self._now = self._opening = None  # moments: where a run is, and of the first window
-
-    def open(self, generators):
-        """Positions; only that of g is used."""
-        return [MomentsSoFar(0) for _ in generators]
-
-    def draw_inner(self, position, shape):
-        """The moments of all transitions up to the next ones, once."""
-        draws = position.take(shape)
-        self.require(draws[0])
-        stop = int(draws[-1, -1]) + 1
-        found = self.moments_at(position)
-        if stop > found.n:
-            found = self._plus(found, found.n, stop)
-        position.moments = found
-        return [found]
-
-    def moments_at(self, position):
-        """Those of a position; of the first window, where nothing was drawn."""
-        if position.moments is not None:
-            return position.moments
-        if self._opening is None:
-            start = Moments.none(self._make.gamma, self._make.alpha)
-            self._opening = self._plus(start, 0, min(self.window, self.rows.stop))
-        return self._opening
-
     @property
-    def moments(self):
-        """Those of all transitions so far."""
-        return self._now if self._now is not None else self.moments_at(MomentsSoFar(0))
+    def _sums(self):
+        return self.A, self.b, self.C
 
-    def _plus(self, moments, start, stop):
-        Z, next_Z, y, weights = self.rows.between(start, stop)
-        return moments.plus(Z, Z - self._make.gamma * next_Z, y, weights)
+    def means(self):
+        """A, b and C over the sum of the weights.
 
-    def look_at(self, positions):
-        """Take the objective from where a run is."""
-        super().look_at(positions)
-        self._now = self.moments_at(next(iter(positions)))
+        Returns
+        -------
+        A, b, C : ndarrays
+        """
+        return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
-    def uphill(self, x, start):
-        """Whether the objective is twice that of the start, and above rounding."""
-        value, nothing = self.moments.value, np.zeros_like(x)
-        return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
+    def solution(self, alpha, ends=False):
+        """LSTD's solution, as `ProjectedBellmanProblem` of the same transitions has it, and the objective there.
 
+        Parameters
+        ----------
+        alpha : ndarray of shape (n_features,)
+        ends : bool, default=False
+            Whether to raise where values without a discount are not determined.
 
-class TransitionStream(StreamingProblem):
-    """Logged transitions in order, each read once: the mean squared projected Bellman error of all that have come.
-
-    g is linear, so that the running means which Algorithm 1 tracks with momentum 1 / (t + 1) are known without an
-    error: they are moments of the transitions. A batch therefore stands for all transitions up to its last one, and for
-    the first ``window`` of them at the least; its rows are what it adds. Memory and time are those of matrices of
-    n_features columns, the time of a transition about that of a few products of such a matrix with a vector.
-
-    Parameters
-    ----------
-    batches : iterable
-        Of tuples (features, next_features, rewards, weights).
-    window : int
-    gamma : float
-    alpha : ndarray of shape (n_features,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc import minimize
-    >>> from sk_stormc.values.moments import TransitionStream
-    >>> Z, next_Z = np.array([[1.0], [2.0]]), np.array([[2.0], [0.0]])
-    >>> batches = [(Z, next_Z, np.array([1.0, 0.0]), np.ones(2))] * 100
-    >>> stream = TransitionStream(batches, window=50, gamma=0.5, alpha=np.zeros(1))
-    >>> minimize(stream, random_state=0).x.round(6)
-    array([0.25])
-    """
-
-    def __init__(self, batches, window, gamma, alpha):
-        self._gamma, self._alpha = gamma, alpha
-        super().__init__(batches, TransitionRows(gamma, alpha), window=window)
-        self.jacobian_kind, self.n_outer = "operator", 1
-        self.metric = Following()
-        self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
-
-    def _open(self, batches, problem, window, weighted):
-        return TransitionSource(batches, problem, window)
-
-    def inner_batch(self, draws):
-        """The moments."""
-        return draws
-
-    def outer_batch(self, draws):
-        """Nothing: f has one component."""
-        return None
-
-    def inner(self, x, batch):
-        """u = L^-1 (A x - b)."""
-        return batch.residual(x)
-
-    def jacobian(self, x, batch):
-        """The moments, which stand for L^-1 A."""
-        return batch
-
-    def vjp(self, J, v):
-        """(L^-1 A)^T v."""
-        return J.pull(v)
-
-    def outer_gradient(self, x, u, batch):
-        """f_x = 2 alpha x and f_u = 2 u."""
-        return 2 * self._alpha * x, 2 * u
-
-    def outer(self, x, u):
-        """|u|^2 + sum_j alpha_j x_j^2."""
-        return float(u @ u + self._alpha @ x**2)
-
-    def objective(self, x):
-        """The objective over all transitions so far."""
-        return self.moments.value(x)
-
-    def gradient(self, x):
-        """Its gradient."""
-        return self.moments.gradient(x)
-
-    @property
-    def moments(self):
-        """Those of all transitions so far."""
-        return self.source.moments
-
-    def initial_point(self, rng):
-        """What the first transitions say."""
-        return self.source.moments_at(MomentsSoFar(0)).settled(np.zeros(self.n_variables))
-
-    def noise(self, x):
-        """Root mean square of the TD errors over the last transitions."""
-        rows = self.source.rows
-        start, stop = max(rows.start, rows.used - self.window), max(rows.used, 1)
-        Z, next_Z, y, weights = rows.between(start, stop)
-        error = (Z - self._gamma * next_Z) @ x - y
-        return float(np.sqrt(np.average(error**2, weights=weights)))
+        Returns
+        -------
+        x : ndarray of shape (n_features,)
+            0 for a feature that no left state has.
+        solution : Solution
+        fun : float
+        """
+        known = np.flatnonzero(self.largest)
+        x = np.zeros(len(self.largest))
+        A, b, C = self.means()
+        A, b, C, alpha = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)], alpha[known]
+        if ends:
+            check_ends(A, C)
+        found = solve_moments(A, b, C, alpha, self.largest[known])
+        x[known] = found.x
+        if found.vanishes:
+            return x, found, 0.0
+        residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
+        return x, found, float(residual @ residual + alpha @ found.x**2)
 
 
-@dataclass(frozen=True, eq=False)
-class TransitionRows:
-    """What makes a `ProjectedBellmanProblem` of some rows."""
-
-    gamma: float
-    alpha: np.ndarray
-
-    def __call__(self, Z, next_Z, y, weights):
-        return ProjectedBellmanProblem(
-            Z, next_Z, y, self.gamma, sample_weight=weights, alpha=self.alpha, metric=None
-        )
+def _add(total, lost, part, more):
+    """The sum of two arrays, and that of what rounding took from them (Neumaier's compensated summation)."""
+    result = total + part
+    kept = result - total
+    return result, lost + more + ((total - (result - kept)) + (part - kept))

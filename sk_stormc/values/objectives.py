@@ -6,8 +6,8 @@ from scipy import sparse
 from sk_stormc.streams.problem import WINDOW
 from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
 from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.moments import TransitionStream
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
+from sk_stormc.values.transition_stream import TransitionStream
 
 __all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]
 

@@ -11,6 +11,7 @@ from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
 from sk_stormc.values.linear_value import LinearValue
 from sk_stormc.values.markov import check_features, check_model, dense, scale_rows
+from sk_stormc.values.moments import Moments
 from sk_stormc.values.noise import expected_smoothness
 
 __all__ = ["BellmanProblem", "ProjectedBellmanProblem"]
@@ -333,7 +334,7 @@ class ProjectedBellmanProblem(LinearValue):
         """C, of shape (n_features, n_features)."""
         if self._covariance is not None:
             return dense(self._covariance)
-        return dense(scale_rows(self.weights, self.features).T @ self.features)
+        return self._moments.C
 
     @cached_property
     def _root(self):
@@ -341,10 +342,14 @@ class ProjectedBellmanProblem(LinearValue):
         return root_of_inverse(self.covariance)[0]
 
     @cached_property
+    def _moments(self):
+        """Of all transitions; the weights sum to one."""
+        return Moments.of(self.features, self._difference, self.rewards, self.weights)
+
+    @property
     def _full(self):
         """J and mean r phi over all transitions."""
-        weighted = scale_rows(self.weights, self.features)
-        return dense(weighted.T @ self._difference), weighted.T @ self.rewards
+        return self._moments.A, self._moments.b
 
     @property
     def source(self):

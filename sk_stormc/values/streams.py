@@ -37,7 +37,7 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
     rows : tuple
         Features, features of the successors (0 where an episode ended), rewards, weights.
     keys : tuple
-        For `TransitionSums.plus`.
+        For `Collected.plus`.
     pending : tuple or None
         The last row, where its successor has not come yet.
     """
@@ -115,11 +115,11 @@ def warn_if_unsettled(stream, x):
     stream : TransitionStream
     x : ndarray of shape (n_features,)
     """
-    moments = stream.moments
+    newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
-        way = moments.spread(moments.apply(moments.gradient(x)))
-        noise, spread = stream.noise(x), moments.spread(x)
-        near = SETTLED * moments.sampling_error(noise) + ROUNDING * spread
+        way = newton.spread(newton.apply(newton.gradient(x)))
+        noise, spread = stream.noise(x), newton.spread(x)
+        near = SETTLED * newton.sampling_error(noise) + ROUNDING * spread
     if way <= near:
         return
     size = f"{way:.3g}" if math.isfinite(way) else "far"

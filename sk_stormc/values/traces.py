@@ -1,17 +1,82 @@
 """Eligibility traces of LSTD(lambda): what of earlier states of an episode a transition's error is held against."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import numpy as np
 
 from sk_stormc.utils.validation import check_number
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
+__all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
 
 BLOCK = 256  # rows whose traces are one matrix product
 SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
 DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
 FEW = 0.3  # of the rows that could go on: so few are worth a warning
 LEAST = 10  # rows, before there is one
+
+
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """Where the traces of a stream are.
+
+    Attributes
+    ----------
+    decay : float
+        gamma lambda.
+    last : ndarray of shape (n_features,)
+        The trace of the last row, times its ratio.
+    expected : ndarray of shape (n_keys,) or None
+        Where the last row led; None where nothing goes on.
+    """
+
+    decay: float
+    last: np.ndarray
+    expected: np.ndarray | None = None
+
+    def over(self, Z, counted, keys):
+        """The traces of more rows.
+
+        Parameters
+        ----------
+        Z : ndarray or sparse matrix of shape (n, n_features)
+        counted : ndarray of shape (n,), bool
+            No trace goes on behind a row that does not count.
+        keys : tuple (left, after, terminal, ratios)
+            For `goes_on`, and importance ratios.
+
+        Returns
+        -------
+        TracedRows
+        """
+        follows, expected = goes_on(*keys[:3], self.expected)
+        follows[1:] &= counted[:-1]
+        return TracedRows(self, Z, follows, np.where(counted, keys[3], 0.0), expected)
+
+
+class TracedRows:
+    """Rows and their traces, block by block; when all were gone through, ``after`` is the `Traces` of what comes next.
+
+    Parameters
+    ----------
+    before : Traces
+    Z, follows, ratios
+        As for `trace_blocks`.
+    expected : ndarray or None
+    """
+
+    def __init__(self, before, Z, follows, ratios, expected):
+        self._before, self._rows, self._expected, self.after = before, (Z, follows, ratios), expected, None
+
+    def __iter__(self):
+        decay, last = self._before.decay, self._before.last
+        Z, follows, ratios = self._rows
+        for rows, traces in trace_blocks(Z, follows, decay, last, ratios):
+            yield rows, traces
+            last = ratios[rows][-1] * traces[-1]
+        self.after = Traces(decay, last, self._expected)
 
 
 def check_trace_decay(estimator):
@@ -66,7 +131,7 @@ def same(after, left):
 
 
 def keys_in_order(left, after, terminal, ratios, time, kept):
-    """The order of transitions in time, and the keys for `TransitionSums.plus` in this order.
+    """The order of transitions in time, and the keys for `Collected.plus` in this order.
 
     Parameters
     ----------
@@ -92,7 +157,7 @@ def keys_in_order(left, after, terminal, ratios, time, kept):
 
 
 def keys_of_times(pending, terminal, time, ratios):
-    """The keys for `TransitionSums.plus` of the transitions that `follow` makes of the same rows."""
+    """The keys for `Collected.plus` of the transitions that `follow` makes of the same rows."""
     if pending is not None:
         time, terminal = np.append(pending[2], time), np.append(False, terminal)
         ratios = np.append(pending[4], ratios)

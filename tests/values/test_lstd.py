@@ -14,6 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 from sk_stormc import BellmanValueEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.values import lstd as _lstd
+from sk_stormc.values.moments import Moments
 
 pytestmark = pytest.mark.filterwarnings("error")  # an exact deficiency is solved in silence
 
@@ -250,24 +251,24 @@ def test_weighted_moments():
     X, y, next_X, terminal = walk(40)
     next_X[terminal] = 0
     k = np.arange(40) % 3
-    weighted = _lstd.TransitionSums(4, 0.9).plus(X, next_X, y, k.astype(float))
+    weighted = _lstd.Collected.none(4, 0.9).plus(X, next_X, y, k.astype(float))
     rows = (np.repeat(part, k, axis=0) for part in (X, next_X, y))
-    repeated = _lstd.TransitionSums(4, 0.9).plus(*rows, np.ones(k.sum()))
+    repeated = _lstd.Collected.none(4, 0.9).plus(*rows, np.ones(k.sum()))
     expected = ProjectedBellmanProblem(X, next_X, y, 0.9, sample_weight=k).minimizer()
     for moments in (weighted, repeated):
         np.testing.assert_allclose(moments.solution(np.zeros(4))[0], expected, rtol=1e-10)
-    assert weighted.n_rows == np.count_nonzero(k)
+    assert weighted.moments.n_rows == np.count_nonzero(k)
 
 
 def test_sums_over_many_small_chunks_lose_nothing():
     """A sum of 50,000 that is added up row by row would have lost its last digits."""
     rng = np.random.default_rng(0)
     Z, y = 1 + rng.random((50_000, 1)), rng.random(50_000)
-    moments = _lstd.TransitionSums(1, 0.0)
+    moments = Moments.none(1)
     for k in range(0, 50_000, 5):
-        moments = moments.plus(Z[k : k + 5], Z[k : k + 5], y[k : k + 5], np.ones(5))
+        moments += Moments.of(Z[k : k + 5], Z[k : k + 5], y[k : k + 5], np.ones(5))
     exact = sum((np.longdouble(v) for v in (Z * Z).ravel()), np.longdouble(0))
-    assert abs((moments.sums[1] + moments.lost[1])[0, 0] - exact) < 4e-16 * exact
+    assert abs((moments.C + moments.lost[2])[0, 0] - exact) < 4e-16 * exact
 
 
 def test_time_in_chunks():
@@ -363,7 +364,7 @@ def test_a_failure_within_a_chunk_changes_nothing(where, how, monkeypatch):
     first, rest = ({name: part[rows] for name, part in parts.items()} for rows in (slice(400), slice(400, None)))
     stream = lstd().partial_fit(**first)
     before = pickle.dumps(stream)
-    original = getattr(_lstd.TransitionSums, where)
+    original = getattr(_lstd.Collected, where)
 
     def fails(self, *args):
         original(self, *args)
@@ -372,7 +373,7 @@ def test_a_failure_within_a_chunk_changes_nothing(where, how, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(_lstd.TransitionSums, where, fails)
+        patch.setattr(_lstd.Collected, where, fails)
         with pytest.raises(KeyboardInterrupt if how == "signal" else MemoryError):
             stream.partial_fit(**rest)
     assert pickle.dumps(stream) == before
