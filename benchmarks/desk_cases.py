@@ -193,7 +193,7 @@ def measure_case(seed, with_clarabel):
     equal, own, *others = judge(params, R, [w, newton] + [their] * (their is not None))
     best = min(own, *others)
     size = max(equal - best, (FEASIBLE / RIGHT if further else SMALL) * abs(equal), 1e-300)
-    right = own - best <= RIGHT * size
+    right = bool(own - best <= RIGHT * size)
     slack = max((FEASIBLE if further else 1e-9) * max(size, abs(own)), 1e-12 * np.abs(R).max())  # of rounding
     penalty = CompositionalPortfolio(**params)._penalty(R.shape[1])
     if further:
@@ -205,7 +205,7 @@ def measure_case(seed, with_clarabel):
     return found | {
         "gap": (own - best) / size, "right": right, "warned": warned, "seconds": seconds, "newton": newton_seconds,
         "clarabel": their_seconds, "clarabel_right": None if their is None else others[-1] - best <= RIGHT * size,
-        "stated": gap / size, "valid": gap >= own - best - slack,
+        "stated": gap / size, "valid": bool(gap >= own - best - slack),
     }  # fmt: skip
 
 
