@@ -39,19 +39,6 @@ def draw_million(path, Z, y):
     write(path, figure, size=0.02, dpi=120)
 
 
-def store_map(path, Z, measured):
-    """A map as a small file, for the site's gallery, which is not to wait for it.
-
-    Parameters
-    ----------
-    path : Path
-    Z : ndarray of shape (n_points, 2)
-    measured : dict
-        With "seconds" and "kl".
-    """
-    np.savez_compressed(path, Z=Z.astype(np.float16), seconds=measured["seconds"], kl=measured["kl"])
-
-
 def write(path, figure, size, dpi):
     """Points of this size, and a palette in place of all colours."""
     for ax in figure.axes:
