@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 from PIL import Image
 
 from sk_stormc.plotting import plot_embeddings
