@@ -45,7 +45,7 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """No transition."""
-        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros(n_features)))
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
         """These transitions too.
@@ -56,8 +56,8 @@ class Collected:
             next_Z is 0 where an episode ended.
         y, weights : ndarrays of shape (n,)
             Transitions of weight 0 do not count.
-        keys : tuple (left, after, terminal, ratios)
-            For `goes_on`, and importance ratios; only needed for traces, which go on behind no row of weight 0.
+        keys : tuple
+            For `Traces.over`, only needed for traces.
 
         Returns
         -------
@@ -66,8 +66,8 @@ class Collected:
         counted = weights > 0
         if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-        if not counted.any():
-            return self if not len(y) else replace(self, traces=replace(self.traces, expected=None))
+        if not len(y):
+            return self
         traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
         moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
         return replace(self, moments=moments, traces=traced.after if traced else self.traces)
@@ -140,7 +140,7 @@ def stream_moments(estimator, rows, keys):
         alpha[-1] = 0.0
     x, found, fun = collected.solution(alpha)
     n = collected.moments.n_rows
-    if not n and hasattr(estimator, "coef_"):
+    if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
     return _attributes(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
