@@ -7,23 +7,20 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
-from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.neighbors import neighbor_graph
 from sk_stormc.embedding.placing import place, spacings, warn_of_far_samples
 from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.embedding.settled import quiet, warn_if_unsettled
-from sk_stormc.embedding.spreading import goes_on, with_stage
+from sk_stormc.embedding.settled import warn_if_unsettled
+from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
 from sk_stormc.embedding.starts import check_init, make_start
-from sk_stormc.engine.results import joined
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.fitting.identity import FREE
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.solvers import LBFGS, StopReason, get_solver
+from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
@@ -82,7 +79,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
         60 to 151, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
         by "student-t" still spreads then, as maps of small perplexities do, "auto" goes on: as many iterations again,
-        up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most.
+        up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most. `resume`
+        with a larger number goes on from the finished map, with a rate that falls to 0 once more.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian".
     tol : float, "auto" or None, default="auto"
@@ -119,23 +117,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
         is.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
         Why the run ended. A callback that ends it gives "callback".
-    solver_ : CompositionalSolver
-        The solver that was run.
     neighbor_recall_ : float
         The part of the neighbours that the search found, of a sample of the data. It is 1 where the search was exact,
         and NaN for a graph that was given.
     perplexity_ : float
         The perplexity that was used.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, only for data with string column names.
 
     See Also
     --------
@@ -157,8 +145,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     >>> embedding.transform(X[:3] + 0.5).shape
     (3, 2)
     """
-
-    _free_to_resume = tuple(name for name in FREE if name != "max_iter")  # at which the learning rate is to be 0
 
     def __init__(
         self,
@@ -376,68 +362,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         return solver
 
     def _solve(self, fit, P, start, solver, dtype, embedded):
-        """The early stage and the main one; the problem of the latter, and both results as one."""
+        """All stages of the fit; the problem of the last one, and their results as one."""
         kernel, early = self._kernel(), self.early_exaggeration
         early = EARLY[kernel] if early == "auto" else early
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
-        x, n_iter = start.ravel(), problem.advice.max_iter
-        n_early = n_iter // 5 if early > 1 else 0
-        lines = Lines(problem.divergence_of) if self.verbose else None
-        show = lines.after(n_early) if lines else None
-        if not n_early:
-            stage = clone(solver).set_params(max_iter=n_iter)
-            result = fit.run(stage, problem, x, show=show, attributes=embedded)
-            if lines:
-                lines.line(result.n_iter, result.loss_curve[-1])
-            return self._gone_on(fit, problem, result, solver, lines, embedded)
-        at_start = problem.objective(x.astype(dtype))
-        if lines:
-            lines.line(0, at_start)
-        stage = clone(solver).set_params(max_iter=n_early)
-        # its objective is another one, whose values only a callback asks for
-        every = None if fit.has_callbacks else 2**62
-        with quiet():  # points that begin together are near the minimum of the early objective
-            first = fit.run(
-                stage,
-                problem.stage(n_early, early),
-                x,
-                record_every=every,
-                attributes=lambda x: embedded(x) | {"loss_curve_": np.empty(0)},
-            )
-        problem = problem.stage(n_iter - n_early)
-        if first.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK):
-            return problem, first
-        stage = clone(solver).set_params(max_iter=n_iter - n_early)
-        used = int(first.ifo[-1])
-        if stage.max_ifo is not None:
-            stage.set_params(max_ifo=max(1, stage.max_ifo - used))
-        with quiet():  # the early stage may have come near the end: `warn_if_unsettled` looks at the whole run
-            last = fit.run(stage, problem, first.x, show=show, attributes=embedded)
-        if lines:
-            lines.line(n_early + last.n_iter, last.loss_curve[-1])
-        result = joined(
-            first,
-            last,
-            loss_curve=np.concatenate([[at_start], last.loss_curve]),
-            ifo=np.concatenate([[0], last.ifo + used]),
-            record_iterations=np.concatenate([[0], last.record_iterations + first.n_iter]),
+        fit.progress.plan = (
+            further_stages(fit.before.plan, solver.max_iter)
+            if fit.before is not None
+            else new_stages(problem.advice.max_iter, early)
         )
-        return self._gone_on(fit, problem, result, solver, lines, embedded)
-
-    def _gone_on(self, fit, problem, result, solver, lines, embedded):
-        """Further stages, each as long as all before, while the map still spreads; the last problem, and all as one."""
-        horizon = result.n_iter
-        while goes_on(solver, problem, result, horizon):
-            before, ended = result, problem
-            problem = ended.stage(before.n_iter, on=True)
-            stage = clone(solver).set_params(max_iter=before.n_iter)
-            show = lines.after(before.n_iter) if lines else None
-            with quiet():
-                found = fit.run(stage, problem, before.x, show=show, attributes=embedded)
-            if found.fun > before.fun:  # it cannot go on
-                return ended, before
-            result = with_stage(before, found)
-            if lines:
-                lines.line(result.n_iter, result.loss_curve[-1])
-        return problem, result
+        return run_stages(fit, problem, start.ravel(), solver, embedded, self.verbose)

@@ -150,14 +150,14 @@ class SNEProblem(CompositionalProblem):
         mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
         self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh)
         self.inner_floor = LONELY if self.per_point else FLOOR
-        self._set_steps(n_iter)
+        self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
     @cached_property
     def aggregates(self):
         """Groups of points, the coarse level of the metric's linear system."""
         return Aggregates(self.edges)
 
-    def stage(self, n_iter, exaggeration=1.0, held=None, on=False):
+    def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
         """The same problem with another horizon and exaggeration; the graph is shared.
 
         Parameters
@@ -166,9 +166,11 @@ class SNEProblem(CompositionalProblem):
         exaggeration : float, default=1.0
         held : float, default=None
             Regularisation of the metric at which learning rate and metric are held, in units of the weight of a point;
-            None means 1 where the attraction is exaggerated, and else that both follow their schedules.
+            None means that both follow their schedules.
         on : bool, default=False
             Whether the stage goes on from a finished map: the regularisation stays as low as it was at the end.
+        early : bool, default=False
+            Whether another stage follows: ``held`` is 1 then.
 
         Returns
         -------
@@ -177,7 +179,7 @@ class SNEProblem(CompositionalProblem):
         other = copy.copy(self)
         other.aggregates = self.aggregates  # found once for both
         other.exaggeration = float(exaggeration)
-        other._set_steps(n_iter, held, on)
+        other._set_steps(n_iter, 1.0 if early else held, on)
         return other
 
     def in_run(self):
@@ -215,7 +217,6 @@ class SNEProblem(CompositionalProblem):
 
     def _set_steps(self, n_iter, held=None, on=False):
         n, d = self.n_inner, self.n_components
-        held = 1.0 if held is None and self.exaggeration > 1 else held
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
         meshed = self._fine is not None
         self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
@@ -343,6 +344,11 @@ class SNEProblem(CompositionalProblem):
         """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
         own = self._remembering()
         return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
+
+    def reported(self, x):
+        """What records have: Phi(x) without exaggeration, so that those of all stages can be compared."""
+        own = self._remembering()
+        return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
 
     def gradient(self, x):
         """The exact gradient of Phi; by a mesh where there is one.

@@ -39,6 +39,7 @@ class Progress(Kept):
     data: dict[str, str | None]  # fingerprints
     random_state: int | np.random.RandomState | None = None  # as it was when the fit began; an int stays one
     runs: list[RunState] = field(default_factory=list)
+    plan: list = field(default_factory=list)  # what the runs are to be, where an estimator has several
     file: str | None = None  # that it was read from
 
     def check(self, other):

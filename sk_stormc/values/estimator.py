@@ -69,12 +69,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
         row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
-    max_iter, tol : default=None
-        Passed to the solver. None keeps the solver's own value.
-    verbose : {0, 1}, default=0
-        1 prints a line for each record.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the batches. The same seed gives the same bits.
 
     Attributes
     ----------
@@ -95,12 +89,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         The objective at the records. With solver="lstd" it is the objective at the solution.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" is charged one pass.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
-        Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
@@ -110,10 +98,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     condition_number_ : float
         Only for "lstd": the largest singular value over the smallest one within the rank. The singular values are those
         of the equations in features of equal length. From 1e10 on, a ConvergenceWarning advises alpha.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, only for data with string column names.
 
     See Also
     --------

@@ -275,7 +275,7 @@ def test_state_is_resumed_to_the_bit():
 def test_stages_share_the_graph_and_nothing_else():
     problem, _ = small_problem(60)
     x, z = somewhere(problem), somewhere(problem, seed=5)
-    early = problem.stage(10, exaggeration=4.0)
+    early = problem.stage(10, exaggeration=4.0, early=True)
     assert early.aggregates is problem.aggregates
     expected = problem.gradient(x), SNEProblem(problem.P, 2, exaggeration=4.0, dtype=np.float64).gradient(z)
     for _ in range(2):

@@ -1,0 +1,56 @@
+"""A map that is finished, and goes on: with a larger max_iter."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+from sk_stormc import SNEEmbedding
+from sk_stormc.callbacks import Checkpoint, TimeLimit
+
+DIGITS = load_digits().data[:500]
+
+pytestmark = pytest.mark.filterwarnings("ignore:the map was still:sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.mark.parametrize("kernel, d", [("student-t", 2), ("gaussian", 3)])
+def test_resume_with_a_larger_max_iter_goes_on_with_the_map(kernel, d):
+    short = SNEEmbedding(d, kernel=kernel, perplexity=15, max_iter=30, random_state=0).fit(DIGITS)
+    long = clone(short).set_params(max_iter=100).fit(DIGITS)
+    again = pickle.loads(pickle.dumps(short))
+    gone_on = short.set_params(max_iter=100).resume(DIGITS)
+    assert gone_on.n_iter_ == gone_on.record_iterations_[-1] == 100
+    assert long.kl_divergence_ < again.kl_divergence_
+    # most of what the longer fit gains
+    assert gone_on.kl_divergence_ < long.kl_divergence_ + 0.25 * (again.kl_divergence_ - long.kl_divergence_)
+    kept = len(again.loss_curve_)
+    np.testing.assert_array_equal(gone_on.loss_curve_[:kept], again.loss_curve_)
+    assert len(gone_on.loss_curve_) == len(gone_on.ifo_) == len(gone_on.record_iterations_) > kept
+    assert (np.diff(gone_on.ifo_) > 0).all() and (np.diff(gone_on.record_iterations_) > 0).all()
+    np.testing.assert_array_equal(again.set_params(max_iter=100).resume(DIGITS).embedding_, gone_on.embedding_)
+    before = gone_on.embedding_
+    np.testing.assert_array_equal(gone_on.resume(DIGITS).embedding_, before)  # there is nothing left to do
+
+
+def test_a_fit_by_default_gets_more_iterations():
+    model = SNEEmbedding(perplexity=15, random_state=0).fit(DIGITS)
+    n_iter, divergence = model.n_iter_, model.kl_divergence_
+    model.set_params(max_iter=n_iter + 40).resume(DIGITS)
+    assert model.n_iter_ == n_iter + 40 and model.kl_divergence_ < divergence
+    with pytest.raises(ValueError, match=f"^max_iter must be at least {n_iter + 40} for resume, got {n_iter}"):
+        model.set_params(max_iter=n_iter).resume(DIGITS)
+    assert model.n_iter_ == n_iter + 40
+
+
+def test_a_file_knows_what_the_stages_were_to_be(tmp_path):
+    saved = Checkpoint(tmp_path / "map.npz")
+    model = SNEEmbedding(perplexity=15, max_iter=40, random_state=0)
+    whole = clone(model).fit(DIGITS)
+    clone(model).set_callbacks(saved, TimeLimit(0)).fit(DIGITS)  # it ends after its first pass
+    found = clone(model).set_callbacks(saved).resume(DIGITS)
+    np.testing.assert_array_equal(found.embedding_, whole.embedding_)
+    clone(model).set_callbacks(saved, TimeLimit(0)).fit(DIGITS)
+    longer = clone(model).set_params(max_iter=70).set_callbacks(saved).resume(DIGITS)
+    np.testing.assert_array_equal(longer.embedding_, whole.set_params(max_iter=70).resume(DIGITS).embedding_)
