@@ -1,5 +1,7 @@
 """Episodes as their labels say: which rows belong together, and in which order they happened."""
 
+from math import isnan
+
 import numpy as np
 
 from sk_stormc.utils.validation import short
@@ -27,7 +29,7 @@ def check_episode(episode, n):
 
 
 def _is_missing(label):
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and label != label)
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and isnan(label))
 
 
 def numbers_of_labels(labels):
@@ -109,15 +111,14 @@ def clock_of(numbers, time, terminal, labels):
         twice = same & (before == after)
         if twice.any():
             k = order[np.argmax(twice)]
-            raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]!r}")
+            raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]}")
         step = np.where(same & (after == before + 1), 1, 2)
     behind = same & terminal[order[:-1]]
     if behind.any():
         k, j = order[np.argmax(behind)], order[np.argmax(behind) + 1]
         raise ValueError(
             f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
-            f"{labels[k].item() if hasattr(labels[k], 'item') else labels[k]!r}: give the rows in order, or what comes "
-            "after it another label"
+            f"{labels[k]}: give the rows in order, or what comes after it another label"
         )
     clock = np.empty(n, dtype=np.int64)
     clock[order] = np.append(0, np.cumsum(step)) if n else 0

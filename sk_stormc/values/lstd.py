@@ -152,8 +152,14 @@ def stream_moments(estimator, rows, keys):
     }
 
 
-def check_stays(estimator, exact):
+def check_stays(estimator, exact, labelled):
     """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+    exact, labelled : bool
+        Whether by "lstd", and whether rows have labels of episodes.
 
     Returns
     -------
@@ -162,6 +168,7 @@ def check_stays(estimator, exact):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    held["episode"] = labelled
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:
@@ -171,7 +178,12 @@ def check_stays(estimator, exact):
             "clone"
         )
     for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
-        now = getattr(estimator, name)
+        now = held[name]
+        if name == "episode" and before != now:
+            raise ValueError(
+                f"episode must stay {'given' if before else 'None'} while the stream goes on: begin again with fit or "
+                "a clone"
+            )
         if before != now:
             raise ValueError(
                 f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
