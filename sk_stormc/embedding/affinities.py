@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import check_array
 
 from sk_stormc.embedding.neighbors import (
     as_search,
@@ -17,6 +17,7 @@ from sk_stormc.embedding.neighbors import (
     neighbor_graph,
 )
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc.utils.warnings import warn
@@ -84,7 +85,8 @@ def _to_probabilities(D, perplexity):
     target = np.log(min(float(perplexity), k))
     # squares that rise evenly have about the precision that those of data have
     guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
-    for rows in gen_batches(n, max(1, BLOCK // k)):
+
+    def block(rows):
         d = D[rows]
         d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
         np.square(d, out=d)
@@ -93,6 +95,8 @@ def _to_probabilities(D, perplexity):
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
+
+    each(block, parts(n, BLOCK // k), D.size)
 
 
 def _precisions(D, target, beta):
@@ -244,7 +248,9 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
         For a search that is not a fitted one, and a perplexity below 1.
     """
     check_number("perplexity", perplexity, low=1)
-    return graph_affinities(neighbor_graph(as_search(search)), perplexity)
+    search = as_search(search)
+    with threads(search.n_jobs):
+        return graph_affinities(neighbor_graph(search), perplexity)
 
 
 def graph_affinities(graph: SparseMatrix, perplexity: float, most: int | None = None) -> SparseMatrix:
@@ -323,7 +329,7 @@ def perplexity_affinities(
     ((50, 50), 800, True)
     """
     X = _points(X)
-    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
+    how: dict[str, Any] = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))
     check_int("n_neighbors", n_neighbors, low=1)

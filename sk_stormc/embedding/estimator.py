@@ -22,6 +22,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
@@ -94,8 +95,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
-        Number of threads of the search for neighbours. None is 1, and -1 is all processors. What is found does not
-        depend on it.
+        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The same bits come out,
+        whatever it is. BLAS has one thread meanwhile.
 
     Attributes
     ----------
@@ -189,6 +190,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         return tags
 
     @with_fit
+    @in_threads
     def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
@@ -278,6 +280,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
+    @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples among the embedded ones, each on its own.
 

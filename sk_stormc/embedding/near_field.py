@@ -57,7 +57,7 @@ class NearField:
         if not same_point(self._x, x):
             self._x = self._attraction = None  # if what follows is interrupted, nothing is known
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._k = self.kernel.k(self.edges.squares(self._rows, self.buffer("k", x.dtype)))
+            self._k = self.edges.squares(self._rows, self.buffer("k", x.dtype), self.kernel.k)
             self._x = x.copy()
         return self._rows, self._k
 

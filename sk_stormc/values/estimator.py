@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
@@ -19,7 +18,7 @@ from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
@@ -420,17 +419,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
     def _make_solver(self):
-        """The solver to run; the name "lstd" stands for itself."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
-        elif isinstance(self.solver, type):
-            raise ValueError(
-                f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {self.solver.__name__}()"
-            )
-        if not isinstance(self.solver, str) or self.solver != "lstd":
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return "lstd"
+        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)
