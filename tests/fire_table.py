@@ -91,6 +91,11 @@ def fit_values(**parameters):
     return sk.BellmanValueEstimator(**{"max_iter": 2} | parameters).fit(LEFT, REWARDS, next_X=CAME)
 
 
+def fit_actions(**parameters):
+    q = sk.ActionValueEstimator(**{"max_iter": 2} | parameters)
+    return q.fit(LEFT, REWARDS, action=np.arange(15) % 2, next_X=CAME)
+
+
 def fit_map(**parameters):
     return sk.SNEEmbedding(**{"max_iter": 5, "perplexity": 4.0} | parameters).fit(POINTS)
 
@@ -121,6 +126,7 @@ def composed(**arguments):
 
 FITTED = quiet(fit_portfolio)()
 VALUES = quiet(fit_values)()
+ACTIONS = quiet(fit_actions)()
 MAP = quiet(fit_map)()
 MODEL = datasets.MarkovRewardProcess(P, [1.0, 0.0, 2.0])
 RESULT = quiet(sk.minimize)(problem=portfolio_problem(), max_iter=3, random_state=0)
@@ -204,6 +210,25 @@ CASES = {
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
                        "sample_weight": np.ones(15), "importance_ratio": np.ones(15)},
         {"terminal": "None", "sample_weight": "None,fraction,bool", "importance_ratio": "None,bool"},
+    ),
+    "ActionValueEstimator": Case(
+        fit_actions,
+        {"policy": "greedy", "gamma": 0.5, "solver": "lstd", "features": None, "fit_intercept": True, "alpha": 0.0,
+         "max_iter": 2, "tol": None, "verbose": 0, "random_state": 0},
+        {"features": "None", "policy": FUNCTION} | ITS_BUDGET | ANY_SEED,
+    ),
+    "ActionValueEstimator.fit": Case(
+        ACTIONS.fit,
+        {"X": LEFT, "y": REWARDS, "action": np.arange(15) % 2, "next_X": CAME, "terminal": np.zeros(15, bool),
+         "sample_weight": np.ones(15)},
+        {"action": "None", "next_X": "None", "terminal": "None", "sample_weight": "None,fraction,bool"},
+    ),
+    "ActionValueEstimator.predict": Case(ACTIONS.predict, {"X": LEFT}),
+    "ActionValueEstimator.policy": Case(ACTIONS.policy, {"X": LEFT}),
+    "ActionValueEstimator.score": Case(
+        ACTIONS.score, {"X": LEFT, "y": REWARDS, "action": np.arange(15) % 2, "next_X": CAME,
+                        "terminal": np.zeros(15, bool), "sample_weight": np.ones(15)},
+        {"terminal": "None", "sample_weight": "None,fraction,bool"},
     ),
     "SNEEmbedding": Case(
         fit_map,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import check_array
 
 from sk_stormc.embedding.neighbors import (
     as_search,
@@ -17,6 +17,7 @@ from sk_stormc.embedding.neighbors import (
     neighbor_graph,
 )
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc.utils.warnings import warn
@@ -96,7 +97,8 @@ def _to_probabilities(D, perplexity):
     target = np.log(min(float(perplexity), k))
     # squares that rise evenly have about the precision that those of data have
     guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
-    for rows in gen_batches(n, max(1, BLOCK // k)):
+
+    def block(rows):
         d = D[rows]
         d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
         np.square(d, out=d)
@@ -105,6 +107,8 @@ def _to_probabilities(D, perplexity):
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
+
+    each(block, parts(n, BLOCK // k), D.size)
 
 
 def _precisions(D, target, beta):
@@ -256,8 +260,9 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
     ValueError
         For a search that is not a fitted one, and a perplexity below 1.
     """
-    perplexity = check_perplexity(perplexity)
-    return graph_affinities(neighbor_graph(as_search(search)), perplexity)
+    perplexity, search = check_perplexity(perplexity), as_search(search)
+    with threads(search.n_jobs):
+        return graph_affinities(neighbor_graph(search), perplexity)
 
 
 def graph_affinities(

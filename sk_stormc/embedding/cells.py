@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.embedding.threads import each, in_one_thread, parts
+from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
@@ -33,7 +33,7 @@ EPS = float(np.finfo(np.float32).eps)
 RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
 
 
-def nearest_in_cells(X, k, n_jobs=1, most=1.0):
+def nearest_in_cells(X, k, most=1.0):
     """The neighbours of each point, itself left out, most of them right.
 
     Parameters
@@ -41,8 +41,6 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
     X : ndarray of shape (n_points, n_features)
         Its middle near 0.
     k : int
-    n_jobs : int, default=1
-        Threads. What is found does not depend on it.
     most : float, default=1.0
         Part of all pairs above which the search is given up before it is begun.
 
@@ -54,13 +52,12 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         pairs would be looked at than ``most`` allows.
     """
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # squares of such numbers neither overflow nor vanish
-    with in_one_thread():
-        cells = Cells(X / X.dtype.type(unit), n_jobs)
-        sample, true, reach = cells.exact_sample(k)
-        limits = cells.limits(sample[::2], true[::2])
-        if cells.share(sample[::2], k, *limits) > most:
-            return None
-        squares, neighbors, unsure = cells.search(k, *limits)
+    cells = Cells(X / X.dtype.type(unit))
+    sample, true, reach = cells.exact_sample(k)
+    limits = cells.limits(sample[::2], true[::2])
+    if cells.share(sample[::2], k, *limits) > most:
+        return None
+    squares, neighbors, unsure = cells.search(k, *limits)
     others = cells.order[sample[1::2]]
     if not len(others):
         return unit**2 * squares.astype(float), neighbors, unsure, 1.0
@@ -77,7 +74,6 @@ class Cells:
     ----------
     X : ndarray of shape (n_points, n_features)
         Between -1 and 1.
-    n_jobs : int, default=1
 
     Attributes
     ----------
@@ -89,10 +85,10 @@ class Cells:
         Where each cell begins.
     """
 
-    def __init__(self, X, n_jobs=1):
+    def __init__(self, X):
         from sklearn.cluster import KMeans  # here, because it takes long to load
 
-        n, self.n_jobs = len(X), n_jobs
+        n = len(X)
         n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         means = KMeans(n_cells, init=X[chosen[:n_cells]].astype(np.float32), n_init=1, max_iter=SWEEPS, tol=0)
@@ -106,7 +102,7 @@ class Cells:
         def assign(rows):
             own[rows] = self._nearness(X[rows]).argmax(axis=1)
 
-        each(assign, parts(n, TILE // n_cells), n_jobs)
+        each(assign, parts(n, TILE // n_cells))
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
@@ -142,9 +138,9 @@ class Cells:
                 near = np.flatnonzero(s[i] >= least)
                 true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
 
-        each(products, parts(n, BLOCK), self.n_jobs)
+        each(products, parts(n, BLOCK))
         s[np.arange(len(sample)), sample] = -np.inf
-        each(select, parts(len(sample), 16), self.n_jobs)
+        each(select, parts(len(sample), 16))
         return true
 
     def first_cells(self, cell, k):
@@ -185,7 +181,7 @@ class Cells:
         def block(rows):
             return self._block(rows, k, n_cells, limit, squares, neighbors)
 
-        unsure = each(block, parts(n, BLOCK), self.n_jobs)
+        unsure = each(block, parts(n, BLOCK))
         return squares, neighbors, np.sort(np.concatenate(unsure))
 
     def _block(self, rows, k, n_cells, limit, squares, neighbors):

@@ -23,6 +23,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
@@ -108,8 +109,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
-        Number of threads of the search for neighbours. None is 1, and -1 is all processors. What is found does not
-        depend on it.
+        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The same bits come out,
+        whatever it is. BLAS has one thread meanwhile.
 
     Attributes
     ----------
@@ -131,23 +132,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
         is.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
         Why the run ended. A callback that ends it gives "callback".
-    solver_ : CompositionalSolver
-        The solver that was run.
     neighbor_recall_ : float
         The part of the neighbours that the search found, of a sample of the data. It is 1 where the search was exact,
         and NaN for a graph that was given.
     perplexity_ : float
         The perplexity that was used.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, only for data with string column names.
 
     See Also
     --------
@@ -219,6 +210,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         return tags
 
     @with_fit
+    @in_threads
     def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
@@ -299,6 +291,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         """
         return self.fit(X).embedding_
 
+    @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples among the embedded ones, each on its own.
 

@@ -14,6 +14,7 @@ from sk_stormc.embedding.stages import Stage, run_stages
 from sk_stormc.engine.results import SolverResult, changed
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
+from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["GoesOn", "as_map"]
@@ -33,6 +34,7 @@ class GoesOn:
     """Mixin of `SNEEmbedding`."""
 
     @with_fit
+    @in_threads
     def optimize(
         self,
         n_iter: int = 100,

@@ -57,7 +57,7 @@ class NearField:
         if not same_point(self._x, x):
             self._x = self._attraction = None  # if what follows is interrupted, nothing is known
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._w = self.kernel.base(self.edges.squares(self._rows, self.buffer("w", x.dtype)))
+            self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
             self._x = x.copy()
         return self._rows, self._w
 

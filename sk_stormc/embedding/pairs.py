@@ -6,10 +6,13 @@ import math
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.utils.threads import each, parts
+
 __all__ = ["Edges", "column_sums", "columns", "masked_positions"]
 
 COARSE = 0.02  # if squared distances are rounded by more than this, the sums guard against negative ones
 ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
+TASK = 2**18  # edges of a thread at a time
 
 
 class Edges:
@@ -40,18 +43,23 @@ class Edges:
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
 
-    def squares(self, X, out):
-        """|x_i - x_j|^2 for each edge, from X of shape (d, n)."""
-        at_i, at_j = np.empty(EDGES, X.dtype), np.empty(EDGES, X.dtype)
-        for start in range(0, len(out), EDGES):
-            some = slice(start, start + EDGES)
-            total = out[some]
-            here, there = at_i[: len(total)], at_j[: len(total)]
-            total.fill(0)
-            for x in X:
-                x.take(self.i[some], out=here, mode="clip")
-                here -= x.take(self.j[some], out=there, mode="clip")
-                total += np.multiply(here, here, out=here)
+    def squares(self, X, out, change=None):
+        """|x_i - x_j|^2 for each edge, from X of shape (d, n); or what a function makes of some of them in place."""
+
+        def task(edges):
+            at_i, at_j = np.empty(EDGES, X.dtype), np.empty(EDGES, X.dtype)
+            for some in parts(edges.stop, EDGES, edges.start):
+                total = out[some]
+                here, there = at_i[: len(total)], at_j[: len(total)]
+                total.fill(0)
+                for x in X:
+                    x.take(self.i[some], out=here, mode="clip")
+                    here -= x.take(self.j[some], out=there, mode="clip")
+                    total += np.multiply(here, here, out=here)
+                if change is not None:
+                    change(total)
+
+        each(task, parts(len(out), TASK))
         return out
 
     def matrix(self, c):
@@ -70,9 +78,10 @@ class Edges:
         by_row.data = by_column.data = c
 
         def product(X):
+            halves = each(lambda of: of[0] @ of[1], [(half, x) for x in X for half in (by_row, by_column)], len(c))
             out = np.empty_like(X)
-            for x, row in zip(X, out, strict=True):
-                np.add(by_row @ x, by_column @ x, out=row)
+            for row, one, other in zip(out, halves[::2], halves[1::2], strict=True):
+                np.add(one, other, out=row)
             return out
 
         return product

@@ -17,6 +17,8 @@ from sk_stormc.fitting.compat import CallbackSupportMixin
 from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver
 from sk_stormc.streams.problem import stack
+from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
@@ -63,9 +65,45 @@ def milestone(n):
 
 
 class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
-    """Base of the estimators with parameters ``solver``, ``max_iter``, ``tol``, ``verbose`` and ``random_state``."""
+    """Base of the estimators, which have a solver, and what a run of it leaves behind.
+
+    The descriptions of parameters and attributes here become part of an estimator's docstring, unless it has its own.
+
+    Parameters
+    ----------
+    max_iter, tol : default=None
+        Passed to the solver. None keeps the solver's own value.
+    verbose : {0, 1}, default=0
+        1 prints a line for each record.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the batches. The same seed gives the same bits.
+
+    Attributes
+    ----------
+    loss_curve_ : ndarray of shape (n_records,)
+        The objective at the records.
+    ifo_ : ndarray of shape (n_records,)
+        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
+    n_evaluations_ : dict
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
+    n_iter_ : int
+        Number of iterations.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
+        Why the run ended. A callback that ends it gives "callback".
+    solver_ : CompositionalSolver
+        The solver that was run.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, only for data with string column names.
+    """
 
     _free_to_resume = FREE
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit_parameters(cls)
+        inherit_attributes(cls)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``solver__...`` turns a solver's name into the solver first.
@@ -155,7 +193,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
         before = seeds and seeds.get_state()
         try:
-            learn(new)
+            with in_one_thread():
+                learn(new)
         except BaseException:
             if seeds:
                 seeds.set_state(before)

@@ -16,6 +16,7 @@ from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept, declared, in_short
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import seeded
 
 __all__ = ["Fit", "with_fit"]
@@ -191,7 +192,8 @@ def with_fit(method):
     @wraps(method)
     def fit(self, *args, **kwargs):
         try:
-            return method(self, *args, **kwargs)
+            with in_one_thread():
+                return method(self, *args, **kwargs)
         except BaseException:  # between two runs, say: `resume` goes on with those that have ended
             if "_fitting" in vars(self) and self._fitting.progress.runs:
                 self._progress = self._fitting.progress

@@ -23,19 +23,11 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
 
     Parameters
     ----------
-    returns : array-like of shape (n_periods, n_assets)
-    risk_aversion : float, default=1.0
-        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
     risk_measure : {"cvar"}, default="cvar"
     confidence : float, default=0.95
         CVaR is the mean of the worst part 1 - confidence of the losses.
     width : float, default=None
         h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
-    sample_weight : array-like of shape (n_periods,), default=None
-    penalty : object of `sk_stormc.penalties`, default=None
-        On the weights w.
-    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
-        All as for `PortfolioProblem`.
 
     Raises
     ------

@@ -19,14 +19,9 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
 
     Parameters
     ----------
-    returns : array-like of shape (n_periods, n_assets)
     risk_aversion : float, default=1.0
-        lambda.
+        lambda > 0, in the inverse unit of the returns; finite.
     risk_measure : {"entropic"}, default="entropic"
-    sample_weight : array-like of shape (n_periods,), default=None
-    penalty : object of `sk_stormc.penalties`, default=None
-    metric : "variance", ndarray or None, default=None
-        All as for `PortfolioProblem`.
 
     Raises
     ------

@@ -83,15 +83,9 @@ class CompositionalPortfolio(CompositionalEstimator):
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
         objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
-    max_iter, tol : default=None
-        Passed to the solver. None keeps the solver's own value.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
         to where the first of these fits started. A fit that starts near the optimum then ends soon.
-    verbose : {0, 1}, default=0
-        1 prints a line for each record.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the batches. The same seed gives the same bits.
 
     Attributes
     ----------
@@ -99,23 +93,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         The weights of the assets, as float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
         The objective at the records. The l1 norm and the cost of trades are included.
-    ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
-        Why the run ended. A callback that ends it gives "callback".
-    solver_ : CompositionalSolver
-        The solver that was run.
     dual_gap_ : float
         The objective is above its minimum by this much at most, as all periods tell. Where bounds and budget leave
         weights free, it holds among portfolios with weights up to three times the largest. `fit` sets it.
-    n_features_in_ : int
-        Number of assets.
-    feature_names_in_ : ndarray of shape (n_assets,)
-        Names of the assets, only for returns with string column names.
 
     See Also
     --------

@@ -1,18 +1,22 @@
 """Risk measures that have a class of their own, made by calling the class of portfolio problems."""
 
+from sk_stormc.utils.docstrings import inherit_parameters
+
 __all__ = ["ByRiskMeasure"]
 
 
 class ByRiskMeasure:
     """Calling a subclass with ``risk_measure=name`` makes an object of the class for that measure, if there is one.
 
-    A class is declared for a risk measure by ``class Other(Problem, risk_measure="other")``.
+    A class is declared for a risk measure by ``class Other(Problem, risk_measure="other")``. It inherits the
+    descriptions of the parameters that it does not describe itself.
     """
 
     classes = {}  # by risk measure
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)
+        inherit_parameters(cls)
         if risk_measure is not None:
             cls.classes[risk_measure] = cls
 

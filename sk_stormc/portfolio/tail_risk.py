@@ -31,6 +31,17 @@ class TailRiskProblem(PortfolioProblem):
     gives a lower bound of the objective over all portfolios, by `bounds`, so that what a run has reached is known.
     Batches are all periods unless asked otherwise: the tail is made of few.
 
+    Parameters
+    ----------
+    risk_aversion : float, default=1.0
+        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
+    confidence : float, default=0.95
+        The risk is about the worst part 1 - confidence of the losses.
+    penalty : object of `sk_stormc.penalties`, default=None
+        On the weights w.
+    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
+        Scale of the steps, as for `PortfolioProblem`; that of the level is last.
+
     Attributes
     ----------
     confidence : float

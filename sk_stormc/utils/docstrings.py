@@ -1,12 +1,11 @@
-"""Docstrings that share paragraphs: a parameter is described where it belongs, and its heirs inherit the text."""
+"""Docstrings that share paragraphs: a name is described where it belongs, and the heirs inherit the text."""
 
 import inspect
 import re
 
-__all__ = ["inherit_parameters", "inherit_sections"]
+__all__ = ["inherit_attributes", "inherit_parameters", "inherit_sections"]
 
-HEADING = "Parameters\n----------\n"
-SECTION = re.compile(r"^\w[\w ]*\n-{3,}\n", re.MULTILINE)
+TITLE = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 
 
 def inherit_parameters(kind):
@@ -20,26 +19,28 @@ def inherit_parameters(kind):
     kind : type
         Its ``__doc__`` is changed.
     """
-    if not kind.__dict__.get("__doc__"):
-        return
-    before, _, after = _parts(kind.__doc__)
-    known = {}
-    for base in reversed(kind.__mro__):
-        known |= _parts(base.__doc__ or "")[1]
-    told, paragraphs = set(), []
     signature = [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
-    for name in signature:
-        if name in known and name not in told:
-            names, rest = known[name]
-            names = [other for other in names if other in signature and known[other] == known[name]]
-            told |= set(names)
-            paragraphs.append(f"{', '.join(names)} : {rest}")
-    if paragraphs:
-        kind.__doc__ = before + HEADING + "\n".join(paragraphs) + "\n" + ("\n" + after if after else "")
+    _complete(kind, "Parameters", lambda known: signature)
+
+
+def inherit_attributes(kind):
+    """Complete a class's docstring: the attributes of its bases follow those that are new.
+
+    One that the class describes itself keeps its own text. A class without a docstring is left alone.
+
+    Parameters
+    ----------
+    kind : type
+        Its ``__doc__`` is changed.
+    """
+    inherited = {}
+    for base in reversed(kind.__mro__[1:]):
+        inherited |= _entries(_sections(base.__doc__ or "").get("Attributes", ""))
+    _complete(kind, "Attributes", lambda known: [*(name for name in known if name not in inherited), *inherited])
 
 
 def inherit_sections(kind):
-    """Complete the docstrings of a class's methods: one without sections is given those of the method it overrides.
+    """Complete the docstrings of a class's methods: a section that one does not have is that of what it overrides.
 
     Parameters
     ----------
@@ -47,32 +48,56 @@ def inherit_sections(kind):
         The ``__doc__`` of its functions is changed.
     """
     for name, method in vars(kind).items():
-        if not inspect.isfunction(method) or not method.__doc__ or SECTION.search(inspect.cleandoc(method.__doc__)):
+        if not inspect.isfunction(method) or not method.__doc__:
             continue
+        sections = _sections(method.__doc__)
         for base in kind.__mro__[1:]:
-            over = inspect.cleandoc(getattr(vars(base).get(name), "__doc__", None) or "")
-            if sections := SECTION.search(over):
-                method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n\n{over[sections.start() :]}"
-                break
+            for title, text in _sections(getattr(vars(base).get(name), "__doc__", None) or "").items():
+                sections.setdefault(title, text)
+        if len(sections) > 1:
+            method.__doc__ = _joined(sections)
 
 
-def _parts(doc):
-    """A docstring as what stands before its parameters, these by name, and what stands after.
+ORDER = ("", "Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns", "See Also", "Notes", "References")
 
-    A parameter is ``(names, text)``, the names that share the paragraph and all of it after the colon.
-    """
-    doc = inspect.cleandoc(doc) + "\n"
-    begin = doc.find(HEADING)
-    if begin < 0:
-        first = SECTION.search(doc)
-        begin = end = first.start() if first else len(doc)
-        return doc[:begin] if first else doc + "\n", {}, doc[end:]
-    rest = doc[begin + len(HEADING) :]
-    following = SECTION.search(rest)
-    end = following.start() if following else len(rest)
+
+def _complete(kind, title, names_from):
+    """Write a section with the entries of the names, each as the class or the nearest of its bases describes it."""
+    if not kind.__dict__.get("__doc__"):
+        return
+    sections, known = _sections(kind.__doc__), {}
+    for base in reversed(kind.__mro__):
+        known |= _entries(_sections(base.__doc__ or "").get(title, ""))
+    told, paragraphs, wanted = set(), [], names_from(known)
+    for name in wanted:
+        if name in known and name not in told:
+            names, rest = known[name]
+            names = [other for other in names if other in wanted and known[other] == known[name]]
+            told |= set(names)
+            paragraphs.append(f"{', '.join(names)} : {rest}")
+    if paragraphs:
+        kind.__doc__ = _joined(sections | {title: "\n".join(paragraphs)})
+
+
+def _sections(doc):
+    """The texts of a docstring by their titles; that of what stands before them is empty."""
+    first, *others = TITLE.split(inspect.cleandoc(doc) + "\n")
+    texts = {"": first} | dict(zip(others[::2], others[1::2], strict=True))
+    return {title: text.strip("\n") for title, text in texts.items()}
+
+
+def _joined(sections):
+    """A docstring of sections, in numpydoc's order; those that it does not know are last."""
+    titles = sorted(sections, key=lambda title: ORDER.index(title) if title in ORDER else len(ORDER))
+    headed = [f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in titles if title]
+    return "\n\n".join([sections[""], *headed])
+
+
+def _entries(text):
+    """What a section says by name: ``(names, text)``, the names that share a text and all of it after the colon."""
     found = {}
-    for paragraph in re.split(r"\n(?=\S)", rest[:end].strip("\n")):
-        names, _, text = paragraph.partition(" : ")
+    for paragraph in re.split(r"\n(?=\S)", text) if text else ():
+        names, _, rest = paragraph.partition(" : ")
         names = names.split(", ")
-        found |= dict.fromkeys(names, (names, text.rstrip()))
-    return doc[:begin], found, rest[end:]
+        found |= dict.fromkeys(names, (names, rest.rstrip()))
+    return found

@@ -11,13 +11,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
@@ -69,12 +68,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
         row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
-    max_iter, tol : default=None
-        Passed to the solver. None keeps the solver's own value.
-    verbose : {0, 1}, default=0
-        1 prints a line for each record.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the batches. The same seed gives the same bits.
 
     Attributes
     ----------
@@ -95,12 +88,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         The objective at the records. With solver="lstd" it is the objective at the solution.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" is charged one pass.
-    n_evaluations_ : dict
-        Number of component evaluations by kind: "inner", "jacobian", "outer".
-    n_iter_ : int
-        Number of iterations.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
-        Why the run ended. A callback that ends it gives "callback".
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
@@ -110,10 +97,6 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     condition_number_ : float
         Only for "lstd": the largest singular value over the smallest one within the rank. The singular values are those
         of the equations in features of equal length. From 1e10 on, a ConvergenceWarning advises alpha.
-    n_features_in_ : int
-        Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, only for data with string column names.
 
     See Also
     --------
@@ -455,17 +438,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
     def _make_solver(self):
-        """The solver to run; the name "lstd" stands for itself."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
-        elif isinstance(self.solver, type):
-            raise ValueError(
-                f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {self.solver.__name__}()"
-            )
-        if not isinstance(self.solver, str) or self.solver != "lstd":
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return "lstd"
+        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)

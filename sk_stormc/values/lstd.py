@@ -1,11 +1,14 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
+import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.utils.validation import check_choice
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
@@ -13,11 +16,13 @@ from sk_stormc.values.traces import Traces
 __all__ = [
     "UNGROUPED",
     "Collected",
+    "attributes_of",
     "check_products",
     "check_stays",
     "forget",
     "solve_exactly",
     "solve_traced",
+    "solver_or_lstd",
     "stream_moments",
 ]
 
@@ -90,7 +95,7 @@ def solve_exactly(problem):
     found = problem.solution()
     n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
-    return found.x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def solve_traced(estimator, rows, order, keys, alpha):
@@ -99,7 +104,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
     x, found, fun = collected.solution(alpha)
     n_evaluations = _one_pass(collected.moments.n_rows)
-    return x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows, keys):
@@ -143,13 +148,28 @@ def stream_moments(estimator, rows, keys):
     if not n and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return _attributes(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
+    return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
         "_stream": collected,
         "coef_": x[:-1] if estimator.fit_intercept else x,
         "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
+
+
+def solver_or_lstd(estimator, make):
+    """The solver that ``make()`` has of an estimator's parameters; the name "lstd" stands for itself."""
+    if isinstance(estimator.solver, str):
+        check_choice("solver", estimator.solver, (*SOLVERS, "lstd"))
+    elif isinstance(estimator.solver, type):
+        name = estimator.solver.__name__
+        raise ValueError(f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {name}()")
+    if not isinstance(estimator.solver, str) or estimator.solver != "lstd":
+        return make()
+    probe = copy.copy(estimator)
+    probe.solver = "storm-c"
+    CompositionalEstimator._make_solver(probe)  # max_iter and tol are checked all the same
+    return "lstd"
 
 
 def check_stays(estimator, exact):
@@ -189,7 +209,8 @@ def _one_pass(n):
     return {"inner": n, "jacobian": n, "outer": 1}
 
 
-def _attributes(found, fun, n_evaluations, stop_reason, told=False):
+def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
+    """The fitted attributes that tell of a `Solution`, with a warning where rounding may have spoilt it."""
     if found.condition >= ILL_CONDITIONED and not told:
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
