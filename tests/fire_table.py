@@ -205,6 +205,9 @@ CASES = {
     "BellmanValueEstimator.fit, time": Case(
         VALUES.fit, {"X": LEFT, "y": REWARDS, "time": np.arange(15)}, {"time": "None"}
     ),
+    "BellmanValueEstimator.fit, episode": Case(
+        VALUES.fit, {"X": LEFT, "y": REWARDS, "episode": np.repeat(["a", "b", "c"], 5)}, {"episode": "None"}
+    ),
     "BellmanValueEstimator.predict": Case(VALUES.predict, {"X": LEFT}),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -348,7 +348,7 @@ def perplexity_affinities(
     ((50, 50), 800, True)
     """
     X = _points(X)
-    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
+    how: dict[str, Any] = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))
     check_int("n_neighbors", n_neighbors, low=1)
