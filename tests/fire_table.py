@@ -211,6 +211,9 @@ CASES = {
     "BellmanValueEstimator.fit, time": Case(
         VALUES.fit, {"X": LEFT, "y": REWARDS, "time": np.arange(15)}, {"time": "None"}
     ),
+    "BellmanValueEstimator.fit, episode": Case(
+        VALUES.fit, {"X": LEFT, "y": REWARDS, "episode": np.repeat(["a", "b", "c"], 5)}, {"episode": "None"}
+    ),
     "BellmanValueEstimator.predict": Case(VALUES.predict, {"X": LEFT}),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
@@ -238,7 +241,8 @@ CASES = {
     ),
     "SNEEmbedding": Case(
         fit_map,
-        {"n_components": 2, "perplexity": 4.0, "kernel": "auto", "solver": "storm-c", "init": "auto",
+        {"n_components": 2, "perplexity": 4.0, "kernel": "auto", "dof": 1.0, "solver": "storm-c", "init": "auto",
+         "exaggeration": 1.0, "record_every": "auto",
          "metric": "euclidean", "metric_params": None, "neighbors": "auto", "max_iter": 5,
          "early_exaggeration": "auto", "tol": "auto",
          "transform_perplexity": None, "verbose": 0, "random_state": 0, "n_jobs": None},
@@ -246,6 +250,11 @@ CASES = {
         | ITS_BUDGET | NEIGHBOURS | ANY_SEED,
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
+    "SNEEmbedding.optimize": Case(
+        lambda **a: quiet(fit_map)().optimize(**a),
+        {"n_iter": 3, "exaggeration": 1.0, "learning_rate": 0.1, "record_every": "auto"},
+        {"learning_rate": "None"},
+    ),
     "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS, "return_distance": False}),
     "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
     "make_sharpe_scorer": Case(
@@ -326,7 +335,7 @@ CASES = {
     "SNEProblem": Case(
         run_problem(problems.SNEProblem),
         {"affinities": AFFINITIES, "n_components": 2, "kernel": "gaussian", "exaggeration": 1.0, "n_iter": None,
-         "near_field": True, "jacobian": "operator", "dtype": np.float32},
+         "dof": 1.0, "joint": False, "near_field": True, "jacobian": "operator", "dtype": np.float32},
         {"n_iter": "None"},
     ),
     "FiniteSumComposition": Case(
@@ -367,7 +376,7 @@ CASES = {
     "decay_to": Case(schedules.decay_to, {"end": 0.1, "start": 1.0, "horizon": 10, "hold": 0.5}, RISING),
     # neighbours
     "affinities": Case(affinities.affinities, {"search": SEARCH, "perplexity": 4.0}),
-    "check_affinities": Case(affinities.check_affinities, {"P": AFFINITIES}, {}, {"P": "affinities"}),
+    "check_affinities": Case(affinities.check_affinities, {"P": AFFINITIES, "joint": False}, {}, {"P": "affinities"}),
     "conditional_probabilities": Case(
         affinities.conditional_probabilities, {"distances": np.abs(POINTS), "perplexity": 2.0}
     ),

@@ -50,7 +50,7 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """No transition."""
-        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros(n_features)))
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
         """These transitions too.
@@ -61,8 +61,8 @@ class Collected:
             next_Z is 0 where an episode ended.
         y, weights : ndarrays of shape (n,)
             Transitions of weight 0 do not count.
-        keys : tuple (left, after, terminal, ratios)
-            For `goes_on`, and importance ratios; only needed for traces, which go on behind no row of weight 0.
+        keys : tuple
+            For `Traces.over`, only needed for traces.
 
         Returns
         -------
@@ -71,8 +71,8 @@ class Collected:
         counted = weights > 0
         if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-        if not counted.any():
-            return self if not len(y) else replace(self, traces=replace(self.traces, expected=None))
+        if not len(y):
+            return self
         traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
         moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
         return replace(self, moments=moments, traces=traced.after if traced else self.traces)
@@ -145,7 +145,7 @@ def stream_moments(estimator, rows, keys):
         alpha[-1] = 0.0
     x, found, fun = collected.solution(alpha)
     n = collected.moments.n_rows
-    if not n and hasattr(estimator, "coef_"):
+    if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
     return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
@@ -172,8 +172,14 @@ def solver_or_lstd(estimator, make):
     return "lstd"
 
 
-def check_stays(estimator, exact):
+def check_stays(estimator, exact, labelled):
     """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+    exact, labelled : bool
+        Whether by "lstd", and whether rows have labels of episodes.
 
     Returns
     -------
@@ -182,6 +188,7 @@ def check_stays(estimator, exact):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    held["episode"] = labelled
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:
@@ -191,7 +198,12 @@ def check_stays(estimator, exact):
             "clone"
         )
     for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
-        now = getattr(estimator, name)
+        now = held[name]
+        if name == "episode" and before != now:
+            raise ValueError(
+                f"episode must stay {'given' if before else 'None'} while the stream goes on: begin again with fit or "
+                "a clone"
+            )
         if before != now:
             raise ValueError(
                 f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
