@@ -98,7 +98,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         Names of the columns, only for data with string column names.
     """
 
-    _free_to_resume = FREE
+    _free_to_resume: tuple[str, ...] = FREE
+    solver: Any
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
