@@ -452,10 +452,10 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
 
-    def _states(self, X):
+    def _states(self, X, name="X"):
         check_is_fitted(self)
-        refuse_no_numbers("X", X)
-        with naming("X"):
+        refuse_no_numbers(name, X)
+        with naming(name):
             return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _features(self, X, states):

@@ -60,7 +60,7 @@ class Intervals:
         """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         check_bool("mean", mean)
-        states = self._states(X0)
+        states = self._states(X0, "X0")
         values, Z = self._value(X0, states), self._features(X0, states)
         if mean:
             values, Z = values.mean(), np.asarray(Z.mean(axis=0)).reshape(1, -1)
