@@ -213,7 +213,8 @@ CASES = {
         lambda **a: quiet(fit_values)().predict(**a), {"X": LEFT, "return_std": True}
     ),
     "BellmanValueEstimator.value_interval": Case(
-        lambda **a: quiet(fit_values)().value_interval(**a), {"X0": LEFT, "confidence": 0.5, "mean": True}, {"confidence": "fraction"}
+        lambda **a: quiet(fit_values)().value_interval(**a),
+        {"X0": LEFT, "confidence": 0.5, "mean": True}, {"confidence": "fraction"},
     ),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
