@@ -1,6 +1,7 @@
 """Sums over pairs of points: over the edges of a graph, and over columns of the matrix of all pairs."""
 
 import copy
+import math
 
 import numpy as np
 from scipy import sparse
@@ -166,18 +167,18 @@ def columns(x, chosen, pattern):
     return E, sums
 
 
-def column_sums(x, chosen, pattern):
-    """Sums over chosen columns b off the pattern, with w = 1 / (1 + |x_i - x_b|^2).
+def column_sums(x, chosen, pattern, dof=1.0):
+    """Sums over chosen columns b off the pattern, with w = 1 / (1 + |x_i - x_b|^2 / a) and a degrees of freedom.
 
     Returns
     -------
     total : float
-        sum_ib w.
+        sum_ib w^a.
     forces : ndarray of shape (n, d)
-        sum_b w^2 (x_i - x_b).
+        sum_b w^(a + 1) (x_i - x_b).
     """
     n, d = x.shape
-    M, C, coarse = _factors(x, chosen, 1, 1)
+    M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1)
     B = len(chosen)
     V = np.ones((B, d + 1), x.dtype)
     V[:, 1:] = x[chosen]
@@ -190,8 +191,9 @@ def column_sums(x, chosen, pattern):
         _inverse(np.matmul(M[start:stop], C, out=w), coarse)
         flat = w.reshape(-1)
         flat[positions[pointer[start] : pointer[stop]] - start * B] = 0
-        total += float(flat @ ones[: flat.size])
-        np.multiply(w, w, out=w)
+        k = flat if dof == 1 else flat**dof
+        total += float(k @ ones[: flat.size])
+        np.multiply(w, k.reshape(w.shape), out=w)
         np.matmul(w, V, out=sums[start:stop])
     return total, x * sums[:, :1] - sums[:, 1:]
 
