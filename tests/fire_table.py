@@ -88,7 +88,8 @@ def fit_portfolio(**parameters):
 
 
 def fit_values(**parameters):
-    return sk.BellmanValueEstimator(**{"max_iter": 2} | parameters).fit(LEFT, REWARDS, next_X=CAME)
+    value = sk.BellmanValueEstimator(**{"max_iter": 2} | parameters)
+    return value.fit(LEFT, REWARDS, next_X=CAME, episode=np.arange(15) // 3)
 
 
 def fit_actions(**parameters):
@@ -183,6 +184,12 @@ CASES = {
          "transaction_cost": "fraction,bool"} | ITS_BUDGET | ANY_SEED,
         {"constraint": "constraint|low"},
     ),
+    "CompositionalPortfolio, limits": Case(
+        fit_portfolio,
+        {"max_turnover": 5.0, "linear_constraints": (np.ones((1, 3)), -5.0, 5.0), "groups": ["a", "a", "b"],
+         "benchmark": np.full(3, 0.3)},
+        {"max_turnover": "None,fraction", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
+    ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS, "sample_weight": np.ones(12)},
                                        {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
@@ -208,7 +215,13 @@ CASES = {
     "BellmanValueEstimator.fit, episode": Case(
         VALUES.fit, {"X": LEFT, "y": REWARDS, "episode": np.repeat(["a", "b", "c"], 5)}, {"episode": "None"}
     ),
-    "BellmanValueEstimator.predict": Case(VALUES.predict, {"X": LEFT}),
+    "BellmanValueEstimator.predict": Case(
+        lambda **a: quiet(fit_values)().predict(**a), {"X": LEFT, "return_std": True}
+    ),
+    "BellmanValueEstimator.value_interval": Case(
+        lambda **a: quiet(fit_values)().value_interval(**a),
+        {"X0": LEFT, "confidence": 0.5, "mean": True}, {"confidence": "fraction"},
+    ),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
                        "sample_weight": np.ones(15), "importance_ratio": np.ones(15)},
