@@ -8,7 +8,7 @@ from sk_stormc.utils.validation import short
 __all__ = ["check_range", "empty_rows", "indicators", "leaves_of", "log_of", "pull", "rows_of"]
 
 
-def leaves_of(space, path=()):
+def leaves_of(space, path=(), whose="env"):
     """The plain spaces within a space: (keys that lead to it, space, how many numbers it has)."""
     from gymnasium import spaces
 
@@ -16,11 +16,11 @@ def leaves_of(space, path=()):
         return [(path, space, int(np.prod(space.shape)))]
     if isinstance(space, (spaces.Tuple, spaces.Dict)):
         parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        return [leaf for key, part in parts for leaf in leaves_of(part, (*path, key))]
+        return [leaf for key, part in parts for leaf in leaves_of(part, (*path, key), whose)]
     where = "".join(f"[{key!r}]" for key in path)
     raise ValueError(
-        "env must have observations of Box, Discrete, MultiDiscrete or MultiBinary, or a Tuple or Dict of them, got "
-        f"{short(space)}{where and f' at {where}'}"
+        f"{whose} must have observations of Box, Discrete, MultiDiscrete or MultiBinary, or a Tuple or Dict of them, "
+        f"got {short(space)}{where and f' at {where}'}"
     )
 
 
