@@ -56,7 +56,7 @@ html_theme_options = {
     "use_edit_page_button": True,
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": ["page-toc", "edit-this-page"],
+    "secondary_sidebar_items": {"**": ["page-toc", "edit-this-page"], "index": []},
     "icon_links": [{"name": "Source", "url": URLS["Source"], "icon": "fa-solid fa-code-branch"}],
 }
 html_sidebars = {name: [] for name in ("index", "install", "api/index")}

@@ -107,6 +107,9 @@ for n_transitions in LENGTHS:
             means[-1].append(steps_up(q.policy).mean())
         print(f"{n_transitions:6} transitions, {name:14}: up for {np.round(means[-1])} steps")
 
+# %%
+# From 20,000 transitions the pole stays up until the episode is ended at 500 steps. With few transitions luck decides,
+# and going on until the policy stays does not help: most of the way is made by the first policy.
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, means), shift in zip(mean.items(), (0.95, 1.05), strict=True):
     (line,) = ax.plot(np.array(LENGTHS) * shift, np.mean(means, axis=1), label=name)
@@ -115,7 +118,3 @@ ax.axhline(22, color="grey", linestyle=":", label="random pushes")
 ax.set(xscale="log", xlabel="transitions in the log", ylabel="steps for which the pole is up", ylim=(0, 520))
 ax.legend(frameon=False)
 plt.show()
-
-# %%
-# From 20,000 transitions the pole stays up until the episode is ended at 500 steps. With few transitions luck decides,
-# and going on until the policy stays does not help: most of the way is made by the first policy.

@@ -16,7 +16,9 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
+from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
+from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
 from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
 from sk_stormc.values.markov import check_discount
@@ -25,11 +27,12 @@ from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
 from sk_stormc.values.transitions import check_ratios, checked_data, successors_to_score, transform
+from sk_stormc.values.uncertainty import spread_of_log
 
 __all__ = ["BellmanValueEstimator"]
 
 
-class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
+class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     """Value of states under the policy that made the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
@@ -218,9 +221,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
-        alpha = np.full(len(log.columns), float(self.alpha))
-        if self.fit_intercept:
-            alpha[-1] = 0.0
+        alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
             everything = ProjectedBellmanProblem(*log.rows[:3], 1, sample_weight=log.weights)
             check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
@@ -235,7 +236,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
             return {"coef_": coef, "intercept_": intercept, "features_": log.features}
 
-        result = None
+        result = keys = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
             x, exact = solve_traced(self, log.rows, *keys, alpha)
@@ -247,11 +248,17 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
+        spread = None
+        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+            spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
+
         validate_data(self, X, skip_check_array=True)
+        self._spread = spread and (spread, log.columns)
         self.n_states_ = len(visited[0])
         self.objective_, self.objective_reason_ = objective, reason
         vars(self).update(values(x))
-        self._stream, self._pending, self._given = None, None, given.told()
+        self._stream = self._pending = self._groups = None
+        self._given = given.told()
         if result is None:
             vars(self).update(exact, _progress=None)
         else:
@@ -336,22 +343,37 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         return self._at_once(lambda new: go_on(new, X, y, given))
 
-    def predict(self, X: Features) -> FloatArray:
+    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The values of states.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
+            They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
+            `fit`, or in `partial_fit`. They are infinite for a state with a feature that no left state has.
 
         Returns
         -------
-        ndarray of shape (n_states,)
+        values : ndarray of shape (n_states,)
+        std : ndarray of shape (n_states,)
+            Only if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If deviations are asked for where episodes are not known, or only one.
+
+        Warns
+        -----
+        UserWarning
+            If deviations are asked for from fewer than 20 episodes.
         """
-        check_is_fitted(self)
-        refuse_no_numbers("X", X)
-        with naming("X"):
-            states = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._value(X, states)
+        check_bool("return_std", return_std)
+        states = self._states(X)
+        values = self._value(X, states)
+        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def td_error(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
@@ -430,8 +452,23 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
 
+    def _states(self, X, name="X"):
+        check_is_fitted(self)
+        refuse_no_numbers(name, X)
+        with naming(name):
+            return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _features(self, X, states):
+        return transform(self.features_, X, states, None, self.fit_intercept)
+
     def _value(self, X, states, rows=None):
         Z = transform(self.features_, X, states, rows, False)
         if Z.shape[1] != len(self.coef_):
             raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
         return Z @ self.coef_ + self.intercept_
+
+    def _alphas(self, n_features):
+        alpha = np.full(n_features, float(self.alpha))
+        if self.fit_intercept:
+            alpha[-1] = 0.0
+        return alpha

@@ -21,6 +21,7 @@ from sk_stormc.values.transitions import (
     transform,
     transform_next,
 )
+from sk_stormc.values.uncertainty import LARGEST, Groups
 from sk_stormc.values.waiting import Waiting, follow
 
 __all__ = ["go_on", "transitions", "warn_if_unsettled"]
@@ -95,17 +96,20 @@ def go_on(estimator, X, y, given):
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     rows, keys, waiting = transitions(estimator, features, X, states, y, given)
+    groups, d = vars(estimator).get("_groups"), rows[0].shape[1]
+    if labelled and d <= LARGEST:
+        groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
+        groups = groups.plus(*rows, keys)
     if exact:
         vars(estimator).update(stream_moments(estimator, rows, keys))
     else:
         forget(estimator)
-        d = rows[0].shape[1]
         x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
         x = values_on(estimator, rows, x) if len(rows[2]) else x
         estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
         estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
     estimator.features_, estimator._pending, estimator._given = features, waiting, named
-    estimator._held = held
+    estimator._held, estimator._groups, estimator._spread = held, groups, None
     vars(estimator).pop("n_states_", None)  # of a fit before
 
 
