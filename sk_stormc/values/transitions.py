@@ -73,7 +73,8 @@ def checked_data(estimator, X, y, reset=True):
     with naming("X"):
         states = validate_data(estimator, X, reset=reset, dtype=np.float64)
     with naming("y"):
-        _, y = check_X_y(states, _finite("y", y), dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
+        y = _finite("y", y)
+        _, y = check_X_y(states, y, dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
     return states, y
 
 
