@@ -434,6 +434,12 @@ CASES = {
         {"env": "FrozenLake-v1", "policy": None, "n_transitions": 5, "seed": 0, "one_hot": True},
         {"policy": f"None,{FUNCTION}", "seed": "None"},
     ),
+    "transitions_from_episodes": Case(
+        datasets.transitions_from_episodes,
+        {"episodes": [{"observations": LEFT, "actions": np.arange(14) % 2, "rewards": REWARDS[:14]}],
+         "observation_space": None, "one_hot": True},
+        {"observation_space": "None"},
+    ),
     "fetch_french_portfolios": Case(
         offline,
         {"region": "Europe", "sort": "OP", "data_home": None, "download_if_missing": False, "as_frame": False},

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,8 +96,7 @@ def _to_probabilities(D, perplexity):
     """Turn distances into probabilities, in place."""
     n, k = D.shape
     target = np.log(min(float(perplexity), k))
-    # squares that rise evenly have about the precision that those of data have
-    guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
+    guess = _guess(k, target)
 
     def block(rows):
         d = D[rows]
@@ -109,6 +109,12 @@ def _to_probabilities(D, perplexity):
         d /= d.sum(axis=1, keepdims=True)
 
     each(block, parts(n, BLOCK // k), D.size)
+
+
+@lru_cache(8)
+def _guess(k, target):
+    """About the precision of k neighbours: that of squares that rise evenly, as those of data do."""
+    return _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):

@@ -82,7 +82,8 @@ class Mesh:
         """
         if not np.isfinite(x).all():
             return True  # there is nothing to sum
-        _, shape = _layout(np.ptp(x, axis=0), self.spacing)
+        low, high = _bounds(x)
+        _, shape = _layout(high - low, self.spacing)
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
@@ -149,8 +150,8 @@ class _Spread:
     def __init__(self, x, spacing):
         self.n, d = x.shape
         self.dtype = x.dtype
-        low = x.min(axis=0)
-        self.spacing, self.shape = _layout(x.max(axis=0) - low, spacing)
+        low, high = _bounds(x)
+        self.spacing, self.shape = _layout(high - low, spacing)
         self.nodes = tuple(length // 2 for length in self.shape)
         self._splines = np.empty((d, 2, self.n, 4), x.dtype)
         self._index = np.empty((self.n, 4**d), np.int32)
@@ -236,6 +237,11 @@ def _filtered(waves, kernel):
     if waves.ndim == 2:
         each(filter_negative, parts(half - 2, size))
     return waves
+
+
+def _bounds(x):
+    """The least and the largest of each column."""
+    return np.array([(c.min(), c.max()) for c in x.T]).T  # along the first axis of a narrow array it takes longer
 
 
 def _layout(extent, spacing):

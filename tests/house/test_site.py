@@ -62,7 +62,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "sphinx_gallery"):
         pytest.importorskip(name)
     # in a copy, since sphinx writes beside its sources
-    made = shutil.ignore_patterns("_build", "generated", "auto_examples")
+    made = shutil.ignore_patterns("_build", "generated", "backreferences", "auto_examples")
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
