@@ -5,8 +5,8 @@ risk aversion and constraints. Of those with bounds, four fifths have linear con
 or all three. Cases with bounds alone are fitted once more and ended early, so that dual_gap_ can be compared with how
 far the objective is above the best. Clarabel is given the problem as a cone program (by cvxpy) whose returns are
 centred and of size one, since it fails on many of these as they are, and its time is that of its solver alone. An
-answer is right if its objective is within 1e-4 of the spread above the best that was found, the spread being from equal weights to the
-best. The seeds are those of the benchmark only.
+answer is right if its objective is within 1e-4 of the spread above the best that was found, the spread being from equal
+weights to the best. The seeds are those of the benchmark only.
 """
 
 import importlib.util
