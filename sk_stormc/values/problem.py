@@ -9,7 +9,7 @@ from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
-from sk_stormc.values.linear_value import LinearValue
+from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
 from sk_stormc.values.markov import check_features, check_model, dense, minus_scaled, scale_rows
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.noise import expected_smoothness
@@ -418,4 +418,8 @@ class ProjectedBellmanProblem(LinearValue):
         """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
 
-    advice = Advice(smoothness=expected_smoothness)
+    @cached_property
+    def advice(self):
+        """Full batches where the metric is a full matrix: J is known then, and a step costs as much as a few rows."""
+        size = None if self.n_variables <= LARGEST_METRIC else "auto"
+        return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
