@@ -40,7 +40,7 @@ PACKAGES = ()
 PARTS = {"core": "sk_stormc/core", "engine": "sk_stormc/engine", "solvers": "sk_stormc/solvers"}
 TESTS = (
     *PARTS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
-    "tests/fitting/test_resume.py", "tests/house/test_silence.py",
+    "tests/fitting/test_resume.py", "tests/house/test_errors.py", "tests/house/test_silence.py",
 )  # fmt: skip
 NUMBER, SEED = 150, 0
 SLOWER, START = 5, 30  # times as long and so many seconds more are timed out
