@@ -126,13 +126,13 @@ class Gathered:
         self.imported = {tuple(place) for place in imported}
 
     def chosen(self, mutation):
-        """The tests of a change, those of its room and the shortest first, as many as there is time for."""
-        lines, room = self.reached.get(mutation.file, {}), f"/{Path(mutation.file).parts[1]}/"
+        """The tests of a change, the shortest first, as many as there is time for."""
+        lines = self.reached.get(mutation.file, {})
         names = lines.get(mutation.statement, ())
         if not mutation.statement:  # of the module, or of a class
             names = {name for tests in lines.values() for name in tests}
         taken, spent = [], 0.0
-        for name in sorted(names, key=lambda name: (room not in name, self.seconds[name], name)):
+        for name in sorted(names, key=lambda name: (self.seconds[name], name)):
             spent += self.seconds[name]
             if spent > SECONDS:
                 break
