@@ -73,9 +73,9 @@ class SolverComparison:
     gaps : tuple of float
         Relative gaps, of the objective above ``optimum`` over the same at the start.
     optimum : float
-        What gaps are taken to.
+        The objective that gaps are measured from.
     optimum_from : str
-        Where it is from.
+        How ``optimum`` was found.
     start : float
         The objective that runs start from; of several the highest.
     """

@@ -5,6 +5,7 @@ They pickle, compare and print as values do, so they sit in a grid of GridSearch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sk_stormc.utils.kept import Kept
@@ -115,7 +116,7 @@ class Slowed(Kept):
     0.5
     """
 
-    schedule: object
+    schedule: Callable
     times: float
 
     def __post_init__(self):
@@ -196,7 +197,8 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
     ----------
     end, start : float
     horizon : int
-        Its own, so that max_iter does not change the way.
+        The iteration at which the end is reached. It does not depend on max_iter, so that a longer run begins with
+        the same iterates.
     hold : float, default=0.0
         In [0, 1).
 
@@ -220,5 +222,5 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
 
 
 def at(value: float | Schedule, t: int) -> float:
-    """A schedule's value at iteration t; a number is itself."""
+    """The value of a schedule at iteration t. A number has the same value at all t."""
     return float(value(t)) if callable(value) else value

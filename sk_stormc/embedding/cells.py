@@ -10,10 +10,8 @@ float32 is enough however far apart the blocks are. Blocks do not depend on the 
 is found.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
@@ -86,23 +84,13 @@ class Cells:
     """
 
     def __init__(self, X):
-        from sklearn.cluster import KMeans  # here, because it takes long to load
-
         n = len(X)
         n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
-        means = KMeans(n_cells, init=X[chosen[:n_cells]].astype(np.float32), n_init=1, max_iter=SWEEPS, tol=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # copies may be fewer points than there are cells
-            middles = means.fit(X[np.sort(chosen)].astype(np.float32)).cluster_centers_
+        middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
-        own = np.empty(n, np.int32)
-
-        def assign(rows):
-            own[rows] = self._nearness(X[rows]).argmax(axis=1)
-
-        each(assign, parts(n, TILE // n_cells))
+        own = _nearest(X, self._lifted)
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
@@ -111,7 +99,7 @@ class Cells:
 
     def _nearness(self, X):
         """How near points are to the middle of each cell, up to a number for each point."""
-        return _with_ones(X.astype(np.float32, copy=False)) @ self._lifted
+        return _nearness(X, self._lifted)
 
     def exact_sample(self, k):
         """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
@@ -230,6 +218,35 @@ class Cells:
         square = np.maximum(norms[row] - 2 * s, 0)
         squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
         return here[np.flatnonzero(8 * EPS * norms > RESOLVED * squares[here, -1])]
+
+
+def _k_means(X, middles):
+    """Middles of cells by a few of Lloyd's iterations; that of an empty cell stays.
+
+    scikit-learn's own sums in an order that depends on the number of threads.
+    """
+    for _ in range(SWEEPS):
+        own = _nearest(X, _lifted(middles).T)
+        count = np.bincount(own, minlength=len(middles))[:, None]
+        of_cell = sparse.csr_array((np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)), shape=(len(X), len(middles)))
+        middles = np.where(count > 0, of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype), middles)
+    return middles
+
+
+def _nearness(X, lifted):
+    """How near points are to each of some middles, up to a number for each point."""
+    return _with_ones(X.astype(np.float32, copy=False)) @ lifted
+
+
+def _nearest(X, lifted):
+    """The middle that is nearest to each point."""
+    own = np.empty(len(X), np.int32)
+
+    def assign(rows):
+        own[rows] = _nearness(X[rows], lifted).argmax(axis=1)
+
+    each(assign, parts(len(X), TILE // lifted.shape[1]))
+    return own
 
 
 def _with_ones(X):

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from scipy import fft, sparse
 
+from sk_stormc.embedding.kernels import StudentT
 from sk_stormc.utils.threads import each, n_threads, parts
 
 __all__ = ["Mesh"]
@@ -23,12 +24,14 @@ CELL, POINT = 7, 350  # pairs that are taken in the time of a cell of the mesh, 
 
 
 class Mesh:
-    """Sums over all pairs of points of the kernel k(D) = 1 / (1 + D), D = |x_i - x_j|^2, in one or two dimensions.
+    """Sums over all pairs of points of k(D) = (1 + D / a)^-a, D = |x_i - x_j|^2, in one or two dimensions.
 
     Parameters
     ----------
     spacing : float, default=0.5
         Largest distance between two nodes. A map too wide for 4096 cells a side has a coarser mesh.
+    dof : float, default=1.0
+        a. The mesh is finer for kernels that are narrower near 0, a < 1.
 
     Examples
     --------
@@ -39,8 +42,8 @@ class Mesh:
     (1.0, [[-0.25, 0.0], [0.25, 0.0]])
     """
 
-    def __init__(self, spacing=SPACING):
-        self.spacing = spacing
+    def __init__(self, spacing=SPACING, dof=1.0):
+        self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
         self._known = None  # shape, spacing and precision of the last mesh, and its kernel
 
     def __call__(self, x):
@@ -55,7 +58,7 @@ class Mesh:
         total : float
             Z = sum_{i != j} k(D_ij).
         forces : ndarray of shape (n, d)
-            sum_j k(D_ij)^2 (x_i - x_j): -1/4 of the exact gradient of this Z, for a mesh that does not move.
+            sum_j -k'(D_ij) (x_i - x_j): -1/4 of the exact gradient of this Z, for a mesh that does not move.
         """
         if not np.isfinite(x).all():
             return math.nan, np.full_like(x, math.nan)
@@ -79,7 +82,8 @@ class Mesh:
         """
         if not np.isfinite(x).all():
             return True  # there is nothing to sum
-        _, shape = _layout(np.ptp(x, axis=0), self.spacing)
+        low, high = _bounds(x)
+        _, shape = _layout(high - low, self.spacing)
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
@@ -121,7 +125,7 @@ class Mesh:
             D = 0.0
             for axis, length in enumerate(points.shape):
                 D = D + along(axis, np.square(np.arange(length // 2 + 1) * points.spacing))
-            kernel = np.reciprocal(np.add(D, 1, out=D), out=D)
+            kernel = StudentT(self.dof).value(StudentT(self.dof).base(D))
             taken_off = float(kernel.min())
             kernel -= taken_off
             # the kernel is even: the cosine transform of a quarter of the mesh is the Fourier transform of all
@@ -146,8 +150,8 @@ class _Spread:
     def __init__(self, x, spacing):
         self.n, d = x.shape
         self.dtype = x.dtype
-        low = x.min(axis=0)
-        self.spacing, self.shape = _layout(x.max(axis=0) - low, spacing)
+        low, high = _bounds(x)
+        self.spacing, self.shape = _layout(high - low, spacing)
         self.nodes = tuple(length // 2 for length in self.shape)
         self._splines = np.empty((d, 2, self.n, 4), x.dtype)
         self._index = np.empty((self.n, 4**d), np.int32)
@@ -233,6 +237,11 @@ def _filtered(waves, kernel):
     if waves.ndim == 2:
         each(filter_negative, parts(half - 2, size))
     return waves
+
+
+def _bounds(x):
+    """The least and the largest of each column."""
+    return np.array([(c.min(), c.max()) for c in x.T]).T  # along the first axis of a narrow array it takes longer
 
 
 def _layout(extent, spacing):

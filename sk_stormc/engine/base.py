@@ -44,8 +44,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, L a charged probe of the curvature of
-        minibatches.
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
+        curvature of minibatches. A probe measures it, and its oracle calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
         B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number. "auto" is
         all for up to 1024 components, else 16; a constant Jacobian is then taken exactly, once.

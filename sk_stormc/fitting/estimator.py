@@ -76,7 +76,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches. The same seed gives the same bits.
+        Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
     Attributes
     ----------
@@ -98,7 +98,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         Names of the columns, only for data with string column names.
     """
 
-    _free_to_resume = FREE
+    _free_to_resume: tuple[str, ...] = FREE
+    solver: Any
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)

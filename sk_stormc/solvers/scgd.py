@@ -30,10 +30,10 @@ def check_exponents(name, value):
 class AverageState(MethodState):
     """The moving average u of the inner value, and the method's constants."""
 
-    u: np.ndarray | InUnit = None
-    x_old: np.ndarray = None
+    u: np.ndarray | InUnit | None = None
+    x_old: np.ndarray | None = None
     beta: object = None
-    batch_size: tuple = None
+    batch_size: tuple | None = None
 
 
 class SCGD(CompositionalSolver):
@@ -45,7 +45,8 @@ class SCGD(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, L a charged probe of the curvature of minibatches.
+        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
+        minibatches. A probe measures it, and its oracle calls are counted.
     beta : float, callable or "auto", default="auto"
         Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 where g is taken on all components and the metric
         is a matrix, such as the inverse Hessian.

@@ -34,11 +34,11 @@ def check_momentum(name, value):
 class StormState(MethodState):
     """u, J and F at x, and Algorithm 1's constants as resolved for the problem."""
 
-    now: Estimate = None
-    batch_size: tuple = None  # (B_g, B_dg, B_f)
-    momentum: tuple = None  # (a_g, a_dg, a_Phi)
+    now: Estimate | None = None
+    batch_size: tuple | None = None  # (B_g, B_dg, B_f)
+    momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
     scheduled: bool = False  # some of them are schedules
-    x_hat: np.ndarray = None
+    x_hat: np.ndarray | None = None
 
 
 class STORMCompositional(CompositionalSolver):
@@ -55,8 +55,8 @@ class STORMCompositional(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.5 / L, L a charged probe of the curvature of
-        minibatches.
+        eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
+        curvature of minibatches. A probe measures it, and its oracle calls are counted.
     precision : float, callable or "auto", default="auto"
         epsilon of step 6. "auto" is 0.1, the value of all the paper's experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"
