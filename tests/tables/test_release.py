@@ -31,8 +31,3 @@ def test_tables_of_another_version_are_found(tmp_path, monkeypatch):
 
 def test_every_stored_result_says_its_version():
     assert set(_tables.made_by_others("none")) >= {"portfolio", "maps/augmented_digits_1797"}
-
-
-def test_the_citation_is_of_this_version():
-    text = (_tables.ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f"\nversion: {sk_stormc.__version__}\n" in text and "2006.01688" in text
