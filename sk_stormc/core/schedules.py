@@ -222,5 +222,12 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
 
 
 def at(value: float | Schedule, t: int) -> float:
-    """The value of a schedule at iteration t. A number has the same value at all t."""
+    """The value of a schedule at iteration t. A number has the same value at all t.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import at, inverse
+    >>> at(inverse(), 3), at(0.5, 3)
+    (0.25, 0.5)
+    """
     return float(value(t)) if callable(value) else value

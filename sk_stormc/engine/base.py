@@ -62,6 +62,27 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         classes are made too.
     instead : str
         What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
+
+    Examples
+    --------
+    Gradient descent, which takes all components at each step:
+
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.engine import ALL, CompositionalSolver, MethodState, start
+    >>> class GradientDescent(CompositionalSolver):
+    ...     def init_state(self, oracle, x):
+    ...         return MethodState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7))
+    ...     def step(self, oracle, s):
+    ...         s.x = self.move(oracle, s, start(oracle, s.x, ALL).F)
+    ...         return s
+    ...     def cost(self, oracle, s):
+    ...         return oracle.cost(ALL)
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> returns = make_gaussian_returns(500, 3, mean=0.1, condition_number=2, random_state=0)
+    >>> problem = PortfolioProblem(returns)
+    >>> minimize(problem, GradientDescent(), random_state=0).stop_reason
+    'converged'
     """
 
     checks = {

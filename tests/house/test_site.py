@@ -75,3 +75,8 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert found.returncode == 0, found.stderr
     for page in ("index", "guide/choose", "api/generated/sk_stormc.SNEEmbedding", "auto_examples/maps/plot_tsne_20000"):
         assert (tmp_path / "html" / f"{page}.html").exists()
+
+
+def test_every_public_name_has_an_example():
+    bare = {name for name, thing in documented().items() if callable(thing) and ">>>" not in (thing.__doc__ or "")}
+    assert bare == set()
