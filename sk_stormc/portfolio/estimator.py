@@ -19,28 +19,28 @@ from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
 from sk_stormc.portfolio.handover import (
     PATIENCE,
+    by_moments,
     by_newton,
     finish_by_newton,
     hands_over,
-    in_memory,
     slope_gap,
     warn_of_newton,
 )
 from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
-from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
+from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
+from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
 from sk_stormc.solvers import SOLVERS, StopReason
-from sk_stormc.streams.mapped import blocks
-from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool, check_choice, row_weights
+from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
-TOL = 1e-4  # of solver="newton", as of the other solvers
+EXACT = ("newton", "moments")  # names that stand for no solver of `sk_stormc.solvers`
+TOL = 1e-4  # of these, as of the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -131,6 +131,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         l1=0.0,
         previous_weights=None,
         transaction_cost=0.0,
+        half_life=None,
         max_iter=None,
         tol=None,
         warm_start=False,
@@ -146,6 +147,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.l1 = l1
         self.previous_weights = previous_weights
         self.transaction_cost = transaction_cost
+        self.half_life = half_life
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -189,10 +191,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
-        problem = self._problem(returns, sample_weight, penalty, metric="variance")
-        if solver == "newton":
-            in_memory(returns, penalty)
-            result, gap = by_newton(problem, penalty, TOL if self.tol is None else self.tol)
+        weights = faded(sample_weight, len(returns), self.half_life)
+        problem = self._problem(returns, weights, penalty, metric="variance")
+        if solver in ("newton", "moments"):
+            by = {"newton": by_newton, "moments": by_moments}[solver]
+            result, gap = by(problem, penalty, TOL if self.tol is None else self.tol)
             validate_data(self, X, skip_check_array=True)
             self.weights_, self.dual_gap_ = problem.weights_of(result.x).astype(dtype, copy=False), gap
             self._keep(solver, result)
@@ -300,44 +303,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_iter_
         ('exhausted', 36)
         """
-        return self._at_once(lambda new: new._go_on(X, sample_weight))
-
-    def _go_on(self, X, sample_weight):
-        """`partial_fit`, on a copy that is given up if anything is raised."""
-        returns = check_returns(X)
-        n_assets = returns.shape[1]
-        weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
-        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
-        problem = partial(
-            PortfolioProblem,
-            risk_aversion=self.risk_aversion,
-            risk_measure=self.risk_measure,
-            penalty=self._penalty(n_assets, columns_of(X)),
-            metric="variance",
-        )
-        problem(returns[:1])  # checks the parameters
-        if self.__dict__.get("_stream") is None:
-            self._weighted = weights is not None
-        elif weights is not None and not self._weighted:
-            raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
-
-        def open_stream(batches):
-            return StreamingProblem(batches, problem, window=WINDOW, weighted=self._weighted)
-
-        for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
-            parts = (rows,)
-            if self._weighted:
-                known = np.ones(len(rows)) if weights is None else weights[start : start + len(rows)]
-                parts = (rows[known > 0], known[known > 0])
-            result = None
-            if len(parts[0]):
-                result = self._stream_on(parts, WINDOW, open_stream, x0=getattr(self, "weights_", None))
-            if result is not None:
-                self.weights_ = result.x
-            elif not hasattr(self, "weights_"):
-                raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
-            if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
-                break
+        return self._at_once(lambda new: go_on(new, X, sample_weight))
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """The portfolio's return in each period.
@@ -417,13 +383,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         )
 
     def _make_solver(self):
-        """The solver to run; the name "newton" stands for itself."""
+        """The solver to run; the names "newton" and "moments" stand for themselves."""
         if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, "newton"))
-        if not isinstance(self.solver, str) or self.solver != "newton":
+            check_choice("solver", self.solver, (*SOLVERS, *EXACT))
+        if not isinstance(self.solver, str) or self.solver not in EXACT:
             return super()._make_solver()
         clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return "newton"
+        return self.solver
 
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost

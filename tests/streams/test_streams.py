@@ -47,6 +47,8 @@ CONSTRAINTS = {
 
 def solver_for_streams(name):
     solver = get_solver(name)
+    if name == "storm-c":
+        return solver.set_params(batch_size=32)  # with automatic batches a portfolio's stream goes by moments
     return solver.set_params(**{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()})
 
 
