@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
-from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
+from sk_stormc.portfolio.constraints import check_size, held_now, is_proportional, make_penalty
+from sk_stormc.portfolio.feasible import limited
 from sk_stormc.portfolio.handover import (
     PATIENCE,
     by_moments,
@@ -27,6 +29,8 @@ from sk_stormc.portfolio.handover import (
     warn_of_newton,
 )
 from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.portfolio.limits import Limited
+from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
@@ -58,6 +62,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
         "storm-c-paper" steps as the paper does. "newton" is an exact second-order method for at most 500 assets whose
         returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
+        "moments" keeps sums of products of returns, of at most 2000 assets. Of the variance they say all. "storm-c"
+        goes by them in `partial_fit`, with at most 500 assets and automatic steps and batches.
     risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
         only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
@@ -83,6 +89,23 @@ class CompositionalPortfolio(CompositionalEstimator):
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
         objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
+    max_turnover : float, default=None
+        The sum of |w_j - previous_weights_j| is at most this.
+    linear_constraints : str, list of str or (A, lower, upper), default=None
+        Words such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
+        and the sums of groups; or lower <= A w <= upper with A of shape (n_constraints, n_assets), dense, sparse or a
+        frame with the columns of X, and limits that are numbers, of shape (n_constraints,), or None.
+    groups : mapping, Series, DataFrame or array-like, default=None
+        Names of the groups of each asset: a mapping or a Series by column of X (of a name or a list), a frame of assets
+        by kinds of groups or turned round, or an array of shape (n_assets,) or (n_kinds, n_assets).
+    benchmark : str or array-like, default=None
+        What returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
+        the name of a column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape
+        (n_periods,). The last two of one length are told apart by labels.
+    half_life : float, default=None
+        Periods after which a period counts half as much: the weight of a period is 0.5 ** (periods since / half_life),
+        times its ``sample_weight``. About 2.9 times as many periods as the half-life say as much as all of them. None
+        forgets nothing.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
         to where the first of these fits started. A fit that starts near the optimum then ends soon.
@@ -95,7 +118,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         The objective at the records. The l1 norm and the cost of trades are included.
     dual_gap_ : float
         The objective is above its minimum by this much at most, as all periods tell. Where bounds and budget leave
-        weights free, it holds among portfolios with weights up to three times the largest. `fit` sets it.
+        weights free, it holds among portfolios with weights up to three times the largest. A stream has it for the
+        variance, over the rows that ``weights_`` know of. For other measures it is NaN there.
 
     See Also
     --------
@@ -131,6 +155,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         l1=0.0,
         previous_weights=None,
         transaction_cost=0.0,
+        max_turnover=None,
+        linear_constraints=None,
+        groups=None,
+        benchmark=None,
         half_life=None,
         max_iter=None,
         tol=None,
@@ -147,6 +175,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.l1 = l1
         self.previous_weights = previous_weights
         self.transaction_cost = transaction_cost
+        self.max_turnover = max_turnover
+        self.linear_constraints = linear_constraints
+        self.groups = groups
+        self.benchmark = benchmark
         self.half_life = half_life
         self.max_iter = max_iter
         self.tol = tol
@@ -188,18 +220,19 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
-        penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
+        penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
+        returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
-        if solver in ("newton", "moments"):
-            by = {"newton": by_newton, "moments": by_moments}[solver]
-            result, gap = by(problem, penalty, TOL if self.tol is None else self.tol)
+        if solver in EXACT or isinstance(penalty, Limited):
+            tol = (TOL if self.tol is None else self.tol) if solver in EXACT else solver.tol
+            result, gap = (by_moments if solver == "moments" else by_newton)(problem, penalty, tol, solver)
             validate_data(self, X, skip_check_array=True)
-            self.weights_, self.dual_gap_ = problem.weights_of(result.x).astype(dtype, copy=False), gap
+            self.weights_, self.dual_gap_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False), gap
             self._keep(solver, result)
-            warn_of_newton(result, gap, TOL if self.tol is None else self.tol)
+            warn_of_newton(result, gap, tol)
             return self
         solver.accept(problem)
         x0 = None
@@ -255,14 +288,20 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
+        """Go on with the next periods of a stream of returns.
 
-        Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
-        do not fill a batch wait for the next call. The weights move when about 600 periods have come, the first 512 of
-        which give the scale of the steps. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its
-        weights; parameters hold from the start of the stream.
+        Periods are taken in order, each once, and it makes no difference how they are divided into chunks. With
+        "storm-c", automatic steps and batches, and at most 500 assets, and with "moments", they become sums. Of the
+        variance these say all. The objectives of the other measures are known from them to second order, around the
+        weights of the time at which a period came. The first 4096 periods or more are kept as they are. With "storm-c"
+        weights are renewed when about one part in 128 more periods have come, with "moments" at the end of each chunk.
 
-        ``loss_curve_`` is the objective over the 512 periods before each record, ``stop_reason_`` "exhausted".
+        Other solvers make steps, on batches of their own. They start when about 600 periods have come, the first 512 of
+        which give the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
+        record. By moments it is the objective over all periods so far.
+
+        `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its weights; parameters hold from the start
+        of the stream. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -271,7 +310,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
-            multiply what a period says, over the mean weight so far; periods of weight 0 are left out.
+            multiply what a period says, by steps over the mean weight so far. Periods of weight 0 are left out.
 
         Returns
         -------
@@ -284,14 +323,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
-            For a solver that needs all periods ("lbfgs", checkpoints without a size), and for tail risks.
+            For a solver that needs all periods ("newton", "lbfgs", checkpoints without a size), and for tail risks with
+            a solver that makes steps: a batch has too few periods of the tail.
 
         Warns
         -----
         ConvergenceWarning
-            At the first chunk, while there are too few periods to begin; where the objective over the last 512 periods
-            is higher than at the start. Steps are then shortened and the run goes on from its best point; if that fails
-            three times, ``stop_reason_`` is "diverged".
+            At the first chunk, while there are too few periods to begin. By moments: where the objective seems to have
+            no minimum, and where the weights have moved so far that the objective over earlier periods is known
+            roughly only. By steps: where the objective over the last 512 periods is higher than at the start. Steps are
+            then shortened and the run goes on from its best point; if that fails three times, ``stop_reason_`` is
+            "diverged".
 
         Examples
         --------
@@ -300,8 +342,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
         >>> for month in range(60):
         ...     portfolio = portfolio.partial_fit(make_gaussian_returns(21, 4, mean=0.1, random_state=month))
-        >>> portfolio.stop_reason_, portfolio.n_iter_
-        ('exhausted', 36)
+        >>> portfolio.stop_reason_, portfolio.n_evaluations_["outer"]
+        ('exhausted', 1260)
         """
         return self._at_once(lambda new: go_on(new, X, sample_weight))
 
@@ -336,7 +378,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
-        return -self._problem(self._new_returns(X), sample_weight).value_at(self.weights_)
+        returns, weights = self._active(self._new_returns(X), X), self.weights_
+        if self.benchmark is not None:
+            weights = np.append(weights, weights.dtype.type(-1))
+        return -self._problem(returns, sample_weight).value_at(weights)
 
     def named_weights(self):
         """``weights_`` with the names of the columns.
@@ -382,6 +427,10 @@ class CompositionalPortfolio(CompositionalEstimator):
             **tail,
         )
 
+    def _active(self, returns, X):
+        """The returns, with those of the benchmark behind them where there is one."""
+        return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
+
     def _make_solver(self):
         """The solver to run; the names "newton" and "moments" stand for themselves."""
         if isinstance(self.solver, str):
@@ -394,5 +443,11 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
         penalty = make_penalty(*given, n_assets, columns)
+        linear = linear_of(self.linear_constraints, self.groups, columns, n_assets)
+        previous = held_now(self.previous_weights, n_assets, columns)
+        place = column_of(self.benchmark, columns)
+        if place is not None:
+            penalty, previous[place] = without(penalty, place, n_assets), 0.0
+        penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
         check_size(self.risk_measure, self.risk_aversion, penalty)
         return penalty

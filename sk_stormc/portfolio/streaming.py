@@ -9,6 +9,8 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import is_proportional
+from sk_stormc.portfolio.feasible import refuse_limits
+from sk_stormc.portfolio.handover import is_free
 from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
@@ -16,7 +18,7 @@ from sk_stormc.portfolio.newton import LARGEST
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
-from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.validation import check_number, row_weights
@@ -59,9 +61,11 @@ def go_on(portfolio, X, sample_weight):
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
     check_confidence(portfolio.confidence)
     check_number("half_life", portfolio.half_life, low=0, inclusive=False, words=(None,))
+    if portfolio.benchmark is not None:
+        raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
     penalty = portfolio._penalty(returns.shape[1], columns_of(X))
     problem = partial(
-        PortfolioProblem, risk_aversion=portfolio.risk_aversion, risk_measure=portfolio.risk_measure, penalty=penalty
+        PortfolioProblem, risk_aversion=portfolio.risk_aversion, risk_measure=portfolio.risk_measure
     )
     problem(returns[:1])  # checks the parameters
     if vars(portfolio).get("_stream") is None:
@@ -72,10 +76,21 @@ def go_on(portfolio, X, sample_weight):
         weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
-    if _goes_by_moments(portfolio, returns.shape[1]):
+    by_moments, stream = _goes_by_moments(portfolio, returns.shape[1]), vars(portfolio).get("_stream")
+    if stream is not None and isinstance(stream, MomentStream) != by_moments:
+        _refuse_another(portfolio)
+    if by_moments:
         _by_moments(portfolio, returns, weights, penalty)
     else:
-        _by_steps(portfolio, returns, weights, partial(problem, metric="variance"))
+        refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
+        _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
+
+
+def _refuse_another(portfolio):
+    name = portfolio.solver_ if isinstance(portfolio.solver_, str) else type(portfolio.solver_).__name__
+    raise ValueError(
+        f"solver must stay {name} while its stream goes on, got {portfolio.solver!r}: begin again with fit or a clone"
+    )
 
 
 # by the solver's steps
@@ -103,12 +118,8 @@ def _by_steps(portfolio, returns, weights, problem):
 
 
 def _automatic(solver):
-    """Whether a solver's name, or a "storm-c" whose steps and batches are automatic, leaves the way to us."""
-    if isinstance(solver, str):
-        return solver in ("storm-c", "moments")
-    return type(solver) is SOLVERS["storm-c"] and all(
-        isinstance(value, str) for value in (solver.learning_rate, solver.batch_size)
-    )
+    """Whether a solver leaves the way to us: by its name, or a "storm-c" whose steps and batches are automatic."""
+    return solver in ("storm-c", "moments") if isinstance(solver, str) else is_free(solver)
 
 
 def _goes_by_moments(portfolio, n_assets):
@@ -132,11 +143,8 @@ def _by_moments(portfolio, returns, weights, penalty):
     first = stream is None
     if first:
         stream = _opened(portfolio, returns, penalty, each)
-    elif not isinstance(stream, MomentStream) or stream.each != each:
-        raise ValueError(
-            f"solver must stay {portfolio.solver_!r} while its stream goes on, got {portfolio.solver!r}: begin again "
-            "with fit or a clone"
-        )
+    elif stream.each != each:
+        _refuse_another(portfolio)
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]
