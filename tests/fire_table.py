@@ -202,8 +202,9 @@ CASES = {
     "BellmanValueEstimator": Case(
         fit_values,
         {"gamma": 0.5, "solver": "storm-c", "objective": "projected", "features": None, "fit_intercept": True,
-         "alpha": 0.0, "trace_decay": 0.0, "max_iter": 2, "tol": None, "verbose": 0, "random_state": 0},
-        {"features": "None"} | ITS_BUDGET | ANY_SEED,
+         "alpha": 0.0, "trace_decay": 0.0, "half_life": 100.0, "max_iter": 2, "tol": None, "verbose": 0,
+         "random_state": 0},
+        {"features": "None", "half_life": "None"} | ITS_BUDGET | ANY_SEED,
     ),
     "BellmanValueEstimator.fit": Case(
         VALUES.fit,
@@ -293,6 +294,13 @@ CASES = {
          "record_every": 10, "on_record": None, "verbose": 0, "max_iter": 2},
         {"x0": "None", "state": "None", "record_every": "None", "on_record": f"None,{FUNCTION}",
          "verbose": "bool", "max_iter": "None"} | ANY_SEED,
+    ),
+    "off_policy_value": Case(
+        sk.off_policy_value,
+        {"y": REWARDS, "importance_ratio": np.ones(15), "episode": np.repeat(["a", "b", "c"], 5), "gamma": 0.5,
+         "method": "dr", "time": None, "X": LEFT, "next_X": CAME, "terminal": np.zeros(15, bool), "estimator": None,
+         "cv": 2},
+        {"importance_ratio": "None,bool", "next_X": "None", "terminal": "None", "estimator": "None", "time": "None"},
     ),
     "compare_solvers": Case(
         sk.compare_solvers,
@@ -428,6 +436,12 @@ CASES = {
         datasets.collect_transitions,
         {"env": "FrozenLake-v1", "policy": None, "n_transitions": 5, "seed": 0, "one_hot": True},
         {"policy": f"None,{FUNCTION}", "seed": "None"},
+    ),
+    "transitions_from_episodes": Case(
+        datasets.transitions_from_episodes,
+        {"episodes": [{"observations": LEFT, "actions": np.arange(14) % 2, "rewards": REWARDS[:14]}],
+         "observation_space": None, "one_hot": True},
+        {"observation_space": "None"},
     ),
     "fetch_french_portfolios": Case(
         offline,
