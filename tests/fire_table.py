@@ -200,8 +200,9 @@ CASES = {
     "BellmanValueEstimator": Case(
         fit_values,
         {"gamma": 0.5, "solver": "storm-c", "objective": "projected", "features": None, "fit_intercept": True,
-         "alpha": 0.0, "trace_decay": 0.0, "max_iter": 2, "tol": None, "verbose": 0, "random_state": 0},
-        {"features": "None"} | ITS_BUDGET | ANY_SEED,
+         "alpha": 0.0, "trace_decay": 0.0, "half_life": 100.0, "max_iter": 2, "tol": None, "verbose": 0,
+         "random_state": 0},
+        {"features": "None", "half_life": "None"} | ITS_BUDGET | ANY_SEED,
     ),
     "BellmanValueEstimator.fit": Case(
         VALUES.fit,

@@ -219,7 +219,7 @@ class Record:
     snapshot : callable
         ``snapshot()`` is the `RunState` at the record, for ``state=`` of another run.
     n_left : callable
-        ``n_left()`` is how many records the budgets leave, about; infinity without a budget.
+        ``n_left()`` is how many records the budgets leave, about; infinity without a budget, and at the start.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.values.episodes import in_order
+from sk_stormc.values.forgetting import fading
 from sk_stormc.values.guards import told, warn_of_state_numbers
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 
@@ -98,7 +99,7 @@ class Log:
         return found
 
 
-def read_log(estimator, X, y, given):
+def read_log(estimator, X, y, given, half_life=None):
     """The transitions that a user gives.
 
     Parameters
@@ -107,6 +108,8 @@ def read_log(estimator, X, y, given):
         A copy, whose number and names of columns are set.
     X, y : array-like
     given : Given
+    half_life : float or None
+        Of the weights, in transitions.
 
     Returns
     -------
@@ -120,6 +123,9 @@ def read_log(estimator, X, y, given):
     numbers, clock = in_order(given.episode, given.time, given.terminal, n)
     time = given.time if given.next_X is not None else clock
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
+    if half_life is not None:
+        when = np.arange(n) if given.time is None or given.episode is not None else np.asarray(given.time)
+        weights[kept] *= fading(half_life, when[kept])
     kept &= weights > 0
     if not kept.any():
         raise ValueError(

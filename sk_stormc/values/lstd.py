@@ -107,7 +107,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
-def stream_moments(estimator, rows, keys):
+def stream_moments(estimator, rows, keys, left=1.0):
     """Add transitions to the moments of an estimator's stream, and solve; nothing is changed.
 
     Parameters
@@ -117,6 +117,8 @@ def stream_moments(estimator, rows, keys):
         Features of states and successors with the intercept's column, rewards, weights.
     keys : tuple
         For `goes_on`.
+    left : float, default=1.0
+        What is left of the weights of the transitions before.
 
     Returns
     -------
@@ -139,6 +141,8 @@ def stream_moments(estimator, rows, keys):
         )
     if not began:
         collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
+    if left != 1:
+        collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
     alpha = np.full(d, float(estimator.alpha))
     if estimator.fit_intercept:
@@ -188,7 +192,7 @@ def check_stays(estimator, exact, labelled):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
-    held["episode"] = labelled
+    held |= {"half_life": estimator.half_life, "episode": labelled}
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:

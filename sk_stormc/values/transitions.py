@@ -81,7 +81,7 @@ def checked_data(estimator, X, y, reset=True):
 def _finite(name, values):
     """Values as they are; numbers that are not finite are refused, and the first row of them is named."""
     numbers = np.asarray(values)
-    wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" else np.zeros(1, dtype=bool)
+    wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" and numbers.ndim else np.zeros(1, dtype=bool)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         raise ValueError(f"{name} must be finite, got {numbers[at]} in row {at[0]}")
