@@ -277,7 +277,7 @@ def small_batches(name):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
     """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
-    monkeypatch.setattr("sk_stormc.engine.interrupts.SAVE_EVERY", every)
+    monkeypatch.setattr("sk_stormc.engine.watch.SAVE_EVERY", every)
     monkeypatch.setattr("sk_stormc.engine.run.KEEP_AT", 1)
     problem = problem_of(kind, returns)
     settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)

@@ -27,9 +27,9 @@ import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import Limit, StepRule
-from sk_stormc.engine.interrupts import SAVE_IFO
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
+from sk_stormc.engine.watch import SAVE_IFO
 from sk_stormc.penalties import L1
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
