@@ -4,7 +4,7 @@ import ast
 import random
 from dataclasses import dataclass
 
-__all__ = ["Mutation", "begin", "mutations_of", "spread"]
+__all__ = ["Mutation", "mutations_of", "spread"]
 
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -29,8 +29,8 @@ class Mutation:
         Its path in the repository.
     line : int
         Where the change is, from 1.
-    function : str
-        The function or method around it, by where it begins; empty for the module itself, or a class.
+    statement : str
+        The line of the innermost statement of a function around it; empty for the module itself, or a class.
     kind : str
     before, after : str
         The changed code.
@@ -40,7 +40,7 @@ class Mutation:
 
     file: str
     line: int
-    function: str
+    statement: str
     kind: str
     before: str
     after: str
@@ -60,11 +60,20 @@ class Finder(ast.NodeVisitor):
     """Collects the mutations of a file."""
 
     def __init__(self, file, source):
-        self.file, self.raw, self.found, self.functions = file, source.encode(), [], [""]
+        self.file, self.raw, self.found = file, source.encode(), []
+        self.depth, self.statement = 0, ""  # of functions; the line of the present statement within them
         self.offsets = [0]
         for line in self.raw.splitlines(keepends=True):
             self.offsets.append(self.offsets[-1] + len(line))
         self.visit(ast.parse(source))
+
+    def visit(self, node):
+        """A node, which may be a statement."""
+        around = self.statement
+        if self.depth and isinstance(node, ast.stmt):
+            self.statement = str(node.lineno)
+        super().visit(node)
+        self.statement = around
 
     def _put(self, node, kind, after):
         start = self.offsets[node.lineno - 1] + node.col_offset
@@ -73,7 +82,7 @@ class Finder(ast.NodeVisitor):
         if isinstance(after, ast.AST):
             after_node, after = after, ast.unparse(after)
             after = after if isinstance(after_node, ast.Constant) or not isinstance(node, ast.expr) else f"({after})"
-        self.found.append(Mutation(self.file, node.lineno, self.functions[-1], kind, before, after, start, end))
+        self.found.append(Mutation(self.file, node.lineno, self.statement, kind, before, after, start, end))
 
     def _but(self, node, **changes):
         """The node with other fields."""
@@ -93,13 +102,15 @@ class Finder(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_FunctionDef(self, node):
-        """A function by the line where Python says that it begins."""
+        """A function: its defaults belong to what is around it."""
         if node.name in WORDS:
             return
-        self.functions.append(begin(node))
-        for child in [*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body]:
+        for child in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(child)
-        self.functions.pop()
+        self.depth += 1
+        for child in node.body:
+            self.visit(child)
+        self.depth -= 1
 
     def visit_ClassDef(self, node):
         """Its body; decorators are no code of ours."""
@@ -194,11 +205,6 @@ class Finder(ast.NodeVisitor):
         self._put(node, "statement", "pass")
 
     visit_Break = visit_Continue
-
-
-def begin(function):
-    """The line where a function begins, as text: that of its first decorator, if it has any."""
-    return str(min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)]))
 
 
 def _is_number(node):

@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 from PIL import Image
 
 from sk_stormc.plotting import plot_embeddings
@@ -37,19 +36,6 @@ def draw_million(path, Z, y):
     figure.set_size_inches(6, 6)
     figure.axes[0].collections[0].set_cmap("nipy_spectral")
     write(path, figure, size=0.02, dpi=120)
-
-
-def store_map(path, Z, measured):
-    """A map as a small file, for the site's gallery, which is not to wait for it.
-
-    Parameters
-    ----------
-    path : Path
-    Z : ndarray of shape (n_points, 2)
-    measured : dict
-        With "seconds" and "kl".
-    """
-    np.savez_compressed(path, Z=Z.astype(np.float16), seconds=measured["seconds"], kl=measured["kl"])
 
 
 def write(path, figure, size, dpi):

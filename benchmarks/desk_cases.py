@@ -27,8 +27,11 @@ KINDS = (
     "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit", "large unit", "heavy tails",
     "skewed", "regimes", "constant asset", "changing volatility",
 )  # fmt: skip
+FURTHER = "none", "sectors", "trades", "benchmark", "all"
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
 RIGHT = 1e-4
+FEASIBLE = 1e-8  # by how much further constraints may be missed, relative to their size
+EARLY = 20  # iterations of fits that are ended far from the optimum, to compare dual_gap_ with the true gap
 SMALL = 1e-6  # of the objective's typical size: a smaller spread is rounding
 
 
@@ -73,7 +76,30 @@ def draw(seed):
         "free": {},
     }[chosen]
     confidence = float(rng.choice([0.9, 0.95, 0.99]))
-    return kind, R, {"risk_measure": measure, "risk_aversion": aversion, "confidence": confidence, **constraints}
+    params = {"risk_measure": measure, "risk_aversion": aversion, "confidence": confidence, **constraints}
+    further = FURTHER[seed // len(KINDS) % len(FURTHER)]
+    if chosen not in ("cost", "free", "budget"):
+        params |= limits(further, params, R, rng)
+    return kind, R, params
+
+
+def limits(further, params, R, rng):
+    """Linear constraints, a limit on trades and a benchmark, put around a portfolio that they leave."""
+    n, d = R.shape
+    held = CompositionalPortfolio(**params)._penalty(d).project(rng.dirichlet(np.ones(d)))
+    found = {}
+    if further in ("sectors", "all"):
+        sector = rng.integers(0, 3, d)
+        A = np.concatenate([np.eye(3)[:, sector], rng.normal(size=(1, d))])
+        room = rng.choice([0.0, 0.02, 0.2], len(A))  # 0: an equation
+        lower, upper = A @ held - room, A @ held + room
+        lower[rng.random(len(A)) < 0.3] = -np.inf
+        found["linear_constraints"] = A, lower, upper
+    if further in ("trades", "all"):
+        found |= {"previous_weights": held, "max_turnover": float(rng.choice([0.01, 0.2, 0.6]))}
+    if further in ("benchmark", "all") and n != d:  # else it might be of weights
+        found["benchmark"] = R @ rng.dirichlet(np.ones(d)) + 0.1 * R.std() * rng.normal(size=n)
+    return found
 
 
 def ours(params, R, solver="storm-c"):
@@ -93,9 +119,10 @@ def clarabel(params, R):
     import cvxpy as cp
 
     n, d = R.shape
-    mean = R.mean(axis=0)
+    mean, against = R.mean(axis=0), params.get("benchmark", np.zeros(n))
     unit = float(np.median((R - mean).std(axis=0))) or 1.0
     Q, w, aversion, measure = (R - mean) / unit, cp.Variable(d), params["risk_aversion"], params["risk_measure"]
+    y = Q @ w - (against - against.mean()) / unit
     constraints, constraint = [], params.get("constraint")
     if isinstance(constraint, str):
         constraints = [w >= 0, cp.sum(w) == 1]
@@ -103,21 +130,27 @@ def clarabel(params, R):
         constraints = [w >= constraint[0], w <= constraint[1]]
     if "budget" in params:
         constraints.append(cp.sum(w) == params["budget"])
+    if "linear_constraints" in params:
+        A, lower, upper = params["linear_constraints"]
+        constraints += [A[k] @ w >= lower[k] for k in range(len(A)) if lower[k] > -np.inf]
+        constraints += [A @ w <= upper]
+    if "max_turnover" in params:
+        constraints.append(cp.norm1(w - params["previous_weights"]) <= params["max_turnover"])
     earned = 1 + aversion if measure in ("cvar", "evar") else 1
     objective, tail = -earned * (mean / unit) @ w, 1 - params["confidence"]
     if measure == "variance":
-        objective += aversion * unit * cp.sum_squares(Q @ w) / n
+        objective += aversion * unit * cp.sum_squares(y) / n
     elif measure == "semivariance":
-        objective += aversion * unit * cp.sum_squares(cp.neg(Q @ w)) / n
+        objective += aversion * unit * cp.sum_squares(cp.neg(y)) / n
     elif measure == "entropic":
         rate = aversion * unit
-        objective += (cp.log_sum_exp(-rate * (Q @ w)) - np.log(n)) / rate
+        objective += (cp.log_sum_exp(-rate * y) - np.log(n)) / rate
     elif measure == "cvar":
         level = cp.Variable()
-        objective += aversion * (level + cp.sum(cp.pos(-Q @ w - level)) / n / tail)
+        objective += aversion * (level + cp.sum(cp.pos(-y - level)) / n / tail)
     else:
         t, level, u = cp.Variable(), cp.Variable(), cp.Variable(n)
-        constraints += [cp.sum(u) <= n * t, cp.constraints.ExpCone(-Q @ w - level, t * np.ones(n), u)]
+        constraints += [cp.sum(u) <= n * t, cp.constraints.ExpCone(-y - level, t * np.ones(n), u)]
         objective += aversion * (level - t * np.log(tail))
     if "l1" in params:
         objective += params["l1"] / unit * cp.norm1(w)
@@ -136,9 +169,11 @@ def clarabel(params, R):
 def judge(params, R, weights):
     """The objective of each of some weights, and of equal ones, by the library's exact formulas in float64."""
     estimator = CompositionalPortfolio(**params)
-    penalty = estimator._penalty(R.shape[1])
+    penalty, against = estimator._penalty(R.shape[1]), "benchmark" in params
     tail = {"confidence": params["confidence"]} if params["risk_measure"] in ("cvar", "evar") else {}
     centre = float(np.median(R)) if "budget" in params or params.get("constraint") == "long_only" else 0.0
+    if against:
+        R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
     problem = PortfolioProblem(
         R - centre, params["risk_aversion"], risk_measure=params["risk_measure"], penalty=penalty, **tail
     )
@@ -149,18 +184,28 @@ def judge(params, R, weights):
 def measure_case(seed, with_clarabel):
     """What became of one case."""
     kind, R, params = draw(seed)
-    found = {"seed": seed, "kind": kind, "risk": params["risk_measure"], "n": len(R), "d": R.shape[1]}
+    further = [name for name in ("linear_constraints", "max_turnover", "benchmark") if name in params]
+    n, d = R.shape
+    found = {"seed": seed, "kind": kind, "risk": params["risk_measure"], "n": n, "d": d, "further": further}
     w, seconds, warned, gap = ours(params, R)
     newton, newton_seconds, _, _ = ours(params, R, "newton")
     their, their_seconds = clarabel(params, R) if with_clarabel else (None, None)
     equal, own, *others = judge(params, R, [w, newton] + [their] * (their is not None))
     best = min(own, *others)
-    size = max(equal - best, SMALL * abs(equal), 1e-300)
-    right = own - best <= RIGHT * size
+    size = max(equal - best, (FEASIBLE / RIGHT if further else SMALL) * abs(equal), 1e-300)
+    right = bool(own - best <= RIGHT * size)
+    slack = max((FEASIBLE if further else 1e-9) * max(size, abs(own)), 1e-12 * np.abs(R).max())  # of rounding
+    penalty = CompositionalPortfolio(**params)._penalty(R.shape[1])
+    if further:
+        found["missed"] = float(penalty.missed(w))
+    elif params.get("constraint") is not None:
+        early, _, _, stated = ours(params | {"max_iter": EARLY}, R)
+        true = judge(params, R, [early])[1] - best
+        found["early"] = {"stated": stated / size, "true": true / size}
     return found | {
         "gap": (own - best) / size, "right": right, "warned": warned, "seconds": seconds, "newton": newton_seconds,
         "clarabel": their_seconds, "clarabel_right": None if their is None else others[-1] - best <= RIGHT * size,
-        "stated": gap / size, "valid": gap >= own - best - 1e-9 * max(size, abs(own)),
+        "stated": gap / size, "valid": bool(gap >= own - best - slack),
     }  # fmt: skip
 
 

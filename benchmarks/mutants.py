@@ -2,38 +2,36 @@
 
 A change is one of `benchmarks/_mutations.py`: a comparison, an operator, a number, the branches of a condition, a
 statement left out, and the like. Some hundreds are drawn by a seed, of each file in proportion to its length. First all
-tests run once, and it is kept which of them call which function and how long each takes. Then each change is tried by
-the tests that call its function, until one fails: those of its room and the shortest come first. They are forks of one
-process, and see the changed file in place of the file; nothing is written into the sources. A change that makes the
-tests take several times as long is timed out, which is noticed too.
+tests run once, and it is kept which of them come to which statement and how long each takes. Then each change is tried
+by the tests that come to its statement, until one fails: those of its room and the shortest come first. They are forks
+of one process, which has imported everything and collected all tests. A change within a function is made in the code of
+that function; where more changes than that, the fork imports everything again, and sees the changed file in place of
+the file. Nothing is written into the sources. A change that makes the tests take several times as long is timed out,
+which is noticed too.
 
-All runs on a copy of the sources in ``build/mutants``, where results are kept as they come: a run that was ended goes
-on. The environment variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many at once) may say otherwise
-than the defaults.
+All runs on a copy of the sources in ``build/mutants``, where outcomes are kept as they come: a run that was ended goes
+on. A change that was noticed is not tried again while its file stays as it is; one that was not is tried again with
+every new version of the tests. The environment variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many
+at once) may say otherwise than the defaults.
 """
 
-import ast
-import builtins
 import contextlib
+import gc
 import hashlib
-import importlib
 import json
-import multiprocessing
 import os
-import resource
 import shutil
 import signal
-import sys
-import time
 from collections import Counter
-from importlib.machinery import SourceFileLoader
-from multiprocessing.connection import wait
-from pathlib import Path
 
 import pytest
+from _pytest.main import pytest_runtestloop as run_items
 
+from benchmarks._forks import load_by, run_forked
+from benchmarks._gathered import QUIETLY, gathered
 from benchmarks._mutants_left import REASONS
-from benchmarks._mutations import begin, mutations_of, spread
+from benchmarks._mutations import mutations_of, spread
+from benchmarks._swapped import Swap, functions_in
 from benchmarks._tables import ROOT, markdown
 
 DURATION = "2 hours"
@@ -44,28 +42,24 @@ TESTS = (
     *PARTS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
     "tests/fitting/test_resume.py", "tests/house/test_silence.py",
 )  # fmt: skip
-HEAVY = ("pandas", "hypothesis.strategies", "matplotlib.pyplot", "scipy.stats", "sklearn.utils.estimator_checks")
 NUMBER, SEED = 150, 0
-SECONDS = 25  # of CPU time, that the tests of one change may take without it
 SLOWER, START = 5, 30  # times as long and so many seconds more are timed out
-# asserts of files that are named would be rewritten from the file itself, past the change
-QUIETLY = ("-q", "-p", "no:cacheprovider", "--assert=plain")
 OUTCOMES = ("killed", "timed out", "survived")
 
 
 def run_part(part, quick, images):
     """The outcome of the changes of a room: counts by file, and those that no test noticed."""
     number = 3 if quick else int(os.environ.get("MUTANTS", NUMBER))
-    tests = tuple(PARTS.values()) if quick else TESTS
-    tree, folder = copied(tests)
-    callers, seconds = gathered(tree, folder / "tests.json", tests)
+    scope, tests = ("quick", tuple(PARTS.values())) if quick else ("all", TESTS)
+    tree, folder = copied()
+    known = gathered(tree, folder / f"{scope}.json", tests, PARTS.values())
     paths = sorted((tree / PARTS[part]).glob("*.py"))
     sources = {str(path.relative_to(tree)): path.read_text("utf-8") for path in paths}
     drawn = spread([m for file, text in sources.items() for m in mutations_of(file, text)], number, SEED)
-    found = tried(drawn, sources, tree, folder / f"{part}.jsonl", callers, seconds)
+    found = tried(drawn, sources, tree, folder.parent / f"{scope}.jsonl", known, tests)
     counts = Counter((mutation.file, outcome) for mutation, outcome in found)
     files = {m.file: [counts[m.file, outcome] for outcome in OUTCOMES] for m in drawn}
-    left = [place(m, sources) | {"tests": len(chosen(m, callers, seconds))} for m, o in found if o == "survived"]
+    left = [place(m, sources) | {"tests": len(known.chosen(m))} for m, o in found if o == "survived"]
     return {"files": files, "survivors": left}
 
 
@@ -75,63 +69,22 @@ def place(mutation, sources):
     return {"file": mutation.file, "line": line, "before": mutation.before, "after": mutation.after}
 
 
-def copied(tests):
-    """A copy of what the tests need, in a folder named after its content, and the folder."""
+def copied():
+    """A copy of the sources, in a folder named after the package and its tests, and the folder."""
     wanted = [path for room in ("sk_stormc", "tests", "benchmarks") for path in sorted((ROOT / room).rglob("*.py"))]
-    wanted += [ROOT / "pyproject.toml", *sorted((ROOT / "benchmarks" / "results").glob("*.json"))]
-    content = hashlib.sha256(repr(tests).encode())
+    content = hashlib.sha256()
     for path in wanted:
-        content.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(("benchmarks/", "tests/tables/")):
+            content.update(name.encode() + b"\0" + path.read_bytes())
     folder = ROOT / "build" / "mutants" / content.hexdigest()[:12]
     if not (folder / "tree").exists():
-        for path in wanted:
+        for path in [*wanted, ROOT / "pyproject.toml"]:
             to = folder / "new" / path.relative_to(ROOT)
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, to)
         (folder / "new").rename(folder / "tree")
     return folder / "tree", folder
-
-
-class Noting(ast.NodeTransformer):
-    """Has every function of a file note that it is called."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def visit_FunctionDef(self, node):
-        """One more statement, behind the docstring."""
-        self.generic_visit(node)
-        note = ast.parse(f"_called.add({(self.file, begin(node))!r})").body[0]
-        node.body.insert(0 if ast.get_docstring(node) is None else 1, note)
-        return node
-
-    def code(self, path):
-        """The file's code, with its notes."""
-        return compile(ast.fix_missing_locations(self.visit(ast.parse(Path(path).read_text("utf-8")))), path, "exec")
-
-
-class Gather:
-    """Keeps which functions each test calls, and its seconds; of those that pass."""
-
-    def __init__(self):
-        self.functions, self.seconds, self.passed = {}, {}, set()
-        builtins._called = set()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
-        """Look at the calls of one test."""
-        builtins._called.clear()
-        began = time.process_time()
-        try:
-            return (yield)
-        finally:
-            self.seconds[item.nodeid] = time.process_time() - began
-            self.functions[item.nodeid] = sorted(builtins._called)
-
-    def pytest_runtest_logreport(self, report):
-        """Tests that fail, or are left out, kill nothing."""
-        if report.when == "call" and report.passed:
-            self.passed.add(report.nodeid)
 
 
 class Chosen:
@@ -145,131 +98,105 @@ class Chosen:
         items[:] = sorted((i for i in items if i.nodeid in self.order), key=lambda i: self.order[i.nodeid])
 
 
-def gathered(tree, file, tests):
-    """By file and first line of a function the tests that call it; the seconds of each test."""
-    if not file.exists():
-        run_forked([Gathering(tree, file, tests)], 1)
-    stored = json.loads(file.read_text("utf-8"))
-    return stored["callers"], stored["seconds"]
-
-
-class Gathering:
-    """The run that `gathered` looks at, as a job."""
-
-    def __init__(self, tree, file, tests):
-        self.tree, self.file, self.tests, self.limit = tree, file, tests, None
-
-    def __call__(self):
-        """In a fork."""
-        gather, package = Gather(), self.tree / "sk_stormc"
-
-        def noting(path):
-            inside = package in Path(path).parents
-            return Noting(str(Path(path).relative_to(self.tree))).code(path) if inside else None
-
-        load_by(noting)
-        pytest.main([*self.tests, *QUIETLY], plugins=[gather])
-        callers = {}
-        for test in sorted(gather.passed):
-            for name, line in gather.functions[test]:
-                callers.setdefault(name, {}).setdefault(line, []).append(test)
-        seconds = {test: gather.seconds[test] for test in gather.passed}
-        self.file.write_text(json.dumps({"callers": callers, "seconds": seconds}), encoding="utf-8")
-        return 0
-
-
 class Trial:
     """The tests of one change, as a job."""
 
-    def __init__(self, mutation, text, tree, names, seconds):
-        self.mutation, self.text, self.tree, self.names = mutation, text, tree, names
-        self.limit = SLOWER * seconds + START
+    def __init__(self, mutation, source, tree, known):
+        self.mutation, self.tree, self.path = mutation, tree, str(tree / mutation.file)
+        self.text = mutation.applied(source)
+        self.names = known.chosen(mutation)
+        self.limit = SLOWER * sum(known.seconds[name] for name in self.names) + START
+        self.swap = Swap(self.path, source, self.text)
+        self.swaps = self.swap.possible and (mutation.file, mutation.statement) not in known.imported
 
     def __call__(self):
-        """In a fork: the tests' exit status."""
-        changed = str(self.tree / self.mutation.file)
-        load_by(lambda path: compile(self.text, path, "exec") if path == changed else None)
+        """In a fork that imports everything: the tests' exit status."""
+        load_by(lambda path: compile(self.text, path, "exec") if path == self.path else None)
         files = sorted({name.split("::")[0] for name in self.names})
         return pytest.main([*files, "-x", *QUIETLY], plugins=[Chosen(self.names)])
 
 
-def chosen(mutation, callers, seconds):
-    """The tests of a change, those of its room and the shortest first, as many as there is time for."""
-    by_function = callers.get(mutation.file, {})
-    names = by_function.get(mutation.function, ())
-    if not mutation.function:  # of the module, or of a class
-        names = {name for tests in by_function.values() for name in tests}
-    taken, spent, room = [], 0.0, f"/{Path(mutation.file).parts[1]}/"
-    for name in sorted(names, key=lambda name: (room not in name, seconds[name], name)):
-        spent += seconds[name]
-        if spent > SECONDS:
-            break
-        taken.append(name)
-    return taken
+class Collected:
+    """Collects tests once, as a job, and tries changes on them, each in a fork.
+
+    Parameters
+    ----------
+    trials : list of Trial
+        Of changes that are made in functions which are already imported.
+    tree : Path
+    tests : sequence of str
+    keep : callable
+        Is told how each ended.
+    """
+
+    def __init__(self, trials, tree, tests, keep):
+        self.trials, self.tree, self.tests, self.keep, self.limit = trials, tree, tests, keep, None
+
+    def __call__(self):
+        """In a fork."""
+        return pytest.main([*self.tests, "-x", *QUIETLY], plugins=[self])
+
+    def pytest_runtestloop(self, session):
+        """In place of a run of all."""
+        items, functions = {item.nodeid: item for item in session.items}, functions_in(self.tree)
+        gc.collect()
+        gc.freeze()  # or each fork would copy all that its collector looks at
+        run_forked([Warm(trial, session, items, functions) for trial in self.trials], processes(), self.keep)
+        return True
 
 
-def tried(drawn, sources, tree, file, callers, seconds):
+class Warm:
+    """A trial in a process where everything is imported and collected."""
+
+    def __init__(self, trial, session, items, functions):
+        self.trial, self.session, self.items, self.functions = trial, session, items, functions
+        self.tree, self.limit = None, trial.limit
+
+    def __call__(self):
+        """In a fork of it."""
+        self.trial.swap.make(self.functions)
+        self.session.items[:] = [self.items[name] for name in self.trial.names]
+        with contextlib.suppress(self.session.Failed):
+            run_items(self.session)
+        return bool(self.session.testsfailed)
+
+
+def tried(drawn, sources, tree, file, known, tests):
     """Changes and outcomes, those that are kept in the file and those that are still to be tried."""
-    kept = {}
-    if file.exists():
-        kept = dict(json.loads(line) for line in file.read_text("utf-8").splitlines())
-    jobs = []
-    for mutation in drawn:
-        names = chosen(mutation, callers, seconds)
-        if str(mutation) not in kept and names:
-            text = mutation.applied(sources[mutation.file])
-            jobs.append(Trial(mutation, text, tree, names, sum(seconds[name] for name in names)))
+    here, console = tree.parent.name, os.fdopen(os.dup(1), "w")
+    versions = {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in sources.items()}
+
+    def key(mutation):
+        return f"{versions[mutation.file]} {mutation}"
 
     def keep(job, status):
         outcome = "survived" if status == 0 else "timed out" if status == -signal.SIGXCPU else "killed"
-        kept[str(job.mutation)] = outcome
+        mutation = getattr(job, "trial", job).mutation
         with file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps([str(job.mutation), outcome]) + "\n")
-        print(f"{len(kept):4d} {outcome:9} {job.mutation}"[:160], flush=True)
+            lines.write(json.dumps([key(mutation), outcome, here]) + "\n")
+        print(f"{outcome:9} {mutation}"[:160], file=console, flush=True)
 
-    run_forked(jobs, int(os.environ.get("MUTANT_PROCESSES", max(1, (os.cpu_count() or 1) // 2))), keep)
-    return [(mutation, kept.get(str(mutation), "survived")) for mutation in drawn]  # what no test calls is left
-
-
-def load_by(code_of):
-    """Let modules be loaded from ``code_of(path)``, where that is not None."""
-    plain = SourceFileLoader.get_code
-    SourceFileLoader.get_code = lambda loader, name: code_of(loader.path) or plain(loader, name)
-
-
-def run_forked(jobs, processes, keep=lambda job, status: None):
-    """Call each job in a fork of its own, so many at once; ``keep(job, status)`` is told how each ended."""
-    for name in HEAVY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    fork, waiting, running = multiprocessing.get_context("fork"), list(reversed(jobs)), {}
-    while waiting or running:
-        while waiting and len(running) < processes:
-            job = waiting.pop()
-            process = fork.Process(target=alone, args=(job,))
-            process.start()
-            running[process.sentinel] = process, job
-        for sentinel in wait(list(running)):
-            process, job = running.pop(sentinel)
-            process.join()
-            keep(job, process.exitcode)
+    before = kept(file, here)
+    trials = [Trial(mutation, sources[mutation.file], tree, known) for mutation in drawn if key(mutation) not in before]
+    trials = [trial for trial in trials if trial.names]
+    warm = [trial for trial in trials if trial.swaps]
+    if warm:
+        run_forked([Collected(warm, tree, tests, keep)], 1)
+    run_forked([trial for trial in trials if not trial.swaps], processes(), keep)
+    console.close()
+    outcomes = kept(file, here)
+    return [(mutation, outcomes.get(key(mutation), "survived")) for mutation in drawn]  # what no test reaches is left
 
 
-def alone(job):
-    """Call a job where the package is that of its tree, in silence and with a limit of CPU time."""
-    os.nice(10)
-    if job.limit is not None:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(job.limit), int(job.limit) + 10))
-    os.chdir(job.tree)
-    os.environ["PYTHONPATH"] = str(job.tree)
-    sys.path[:] = [str(job.tree), *(entry for entry in sys.path if entry and Path(entry).resolve() != ROOT)]
-    for name in [name for name in sys.modules if name.split(".")[0] in ("sk_stormc", "benchmarks", "tests")]:
-        if name != __name__:
-            del sys.modules[name]
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    os._exit(int(job()))
+def kept(file, here):
+    """The outcomes in a file, by change; what survived did so with the tests of one tree."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return {key: outcome for key, outcome, tree in map(json.loads, lines) if outcome != "survived" or tree == here}
+
+
+def processes():
+    """How many changes are tried at once."""
+    return int(os.environ.get("MUTANT_PROCESSES", max(1, (os.cpu_count() or 1) // 2)))
 
 
 def tables(stored):

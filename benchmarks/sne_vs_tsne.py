@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from benchmarks import _sne_tables
 from benchmarks._sne_bench import Bench
 from benchmarks._sne_fits import begin_from
-from benchmarks._sne_pictures import draw_maps, draw_million, store_map
+from benchmarks._sne_pictures import draw_maps, draw_million
 from benchmarks._sne_quality import Judge, data, rolls_and_knots, trustworthiness
 
 DURATION = "2 hours"
@@ -88,8 +88,6 @@ def n20000(bench):
         if seed == bench.seeds[0] and label != OLD[0]:
             labels = judge.y
             maps[f"{label}\nKL {measured['kl']:.3f}, {measured['seconds']:.0f} s"] = Z
-        if bench.images and seed == bench.seeds[0] and label == SKLEARN[0]:
-            store_map(bench.images / "sne_20000_sklearn.npz", Z, measured)
 
     rows = compare(bench, "augmented digits", 20_000, (OURS, OLD, SKLEARN, OPEN), keep=keep)
     if bench.images:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from sphinx_gallery.sorting import ExplicitOrder
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+from _pictures import draw_all  # noqa: E402
 
 import sk_stormc  # noqa: E402
 import sk_stormc.engine  # noqa: E402
@@ -31,6 +34,8 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # formulas are shown without a network
     "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxext.opengraph",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
@@ -38,13 +43,28 @@ exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_ex
 templates_path = ["_templates"]
 default_role = "py:obj"
 
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
 html_theme = "pydata_sphinx_theme"
-html_title = "sk_stormc"
+html_title = f"sk_stormc {version}"
+html_logo = html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "secondary_sidebar_items": ["page-toc"]}
-html_sidebars = {"index": [], "api/index": []}
+html_context = {"edit_page_url_template": URLS["Source"] + "/edit/main/docs/{{ file_name }}"}
+html_theme_options = {
+    "logo": {"text": html_title, "alt_text": "sk_stormc, to the landing page"},
+    "use_edit_page_button": True,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc", "edit-this-page"], "index": []},
+    "icon_links": [{"name": "Source", "url": URLS["Source"], "icon": "fa-solid fa-code-branch"}],
+}
+html_sidebars = {name: [] for name in ("index", "install", "api/index")}
+ogp_site_url = URLS["Documentation"]
+ogp_image = "images/cards/card.png"
+ogp_social_cards = {"enable": False}
 
-myst_enable_extensions = ["dollarmath", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_custom_formats = {".md": "_pages.read_page"}
 nb_execution_mode = "force"
@@ -100,6 +120,7 @@ def hide_hooks(app, what, name, obj, skip, options):
 
 
 def setup(app):
-    """Escape before numpydoc reads the docstrings."""
+    """Draw the landing page's pictures first, and escape before numpydoc reads the docstrings."""
+    app.connect("builder-inited", lambda app: draw_all(f"{app.srcdir}/images/cards"))
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-skip-member", hide_hooks)

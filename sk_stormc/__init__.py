@@ -17,6 +17,7 @@ from sk_stormc.solvers import (
     STORMCompositional,
     minimize,
 )
+from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.estimator import BellmanValueEstimator
 
 __version__ = "0.3.0.dev0"
@@ -28,6 +29,7 @@ __all__ = [
     "SCGD",
     "SCVR",
     "VRSCPG",
+    "ActionValueEstimator",
     "AutomaticSTORM",
     "BellmanValueEstimator",
     "CompositionalPortfolio",

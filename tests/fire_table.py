@@ -88,7 +88,13 @@ def fit_portfolio(**parameters):
 
 
 def fit_values(**parameters):
-    return sk.BellmanValueEstimator(**{"max_iter": 2} | parameters).fit(LEFT, REWARDS, next_X=CAME)
+    value = sk.BellmanValueEstimator(**{"max_iter": 2} | parameters)
+    return value.fit(LEFT, REWARDS, next_X=CAME, episode=np.arange(15) // 3)
+
+
+def fit_actions(**parameters):
+    q = sk.ActionValueEstimator(**{"max_iter": 2} | parameters)
+    return q.fit(LEFT, REWARDS, action=np.arange(15) % 2, next_X=CAME)
 
 
 def fit_map(**parameters):
@@ -121,6 +127,7 @@ def composed(**arguments):
 
 FITTED = quiet(fit_portfolio)()
 VALUES = quiet(fit_values)()
+ACTIONS = quiet(fit_actions)()
 MAP = quiet(fit_map)()
 MODEL = datasets.MarkovRewardProcess(P, [1.0, 0.0, 2.0])
 RESULT = quiet(sk.minimize)(problem=portfolio_problem(), max_iter=3, random_state=0)
@@ -177,6 +184,12 @@ CASES = {
          "transaction_cost": "fraction,bool"} | ITS_BUDGET | ANY_SEED,
         {"constraint": "constraint|low"},
     ),
+    "CompositionalPortfolio, limits": Case(
+        fit_portfolio,
+        {"max_turnover": 5.0, "linear_constraints": (np.ones((1, 3)), -5.0, 5.0), "groups": ["a", "a", "b"],
+         "benchmark": np.full(3, 0.3)},
+        {"max_turnover": "None,fraction", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
+    ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS, "sample_weight": np.ones(12)},
                                        {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
@@ -199,15 +212,44 @@ CASES = {
     "BellmanValueEstimator.fit, time": Case(
         VALUES.fit, {"X": LEFT, "y": REWARDS, "time": np.arange(15)}, {"time": "None"}
     ),
-    "BellmanValueEstimator.predict": Case(VALUES.predict, {"X": LEFT}),
+    "BellmanValueEstimator.fit, episode": Case(
+        VALUES.fit, {"X": LEFT, "y": REWARDS, "episode": np.repeat(["a", "b", "c"], 5)}, {"episode": "None"}
+    ),
+    "BellmanValueEstimator.predict": Case(
+        lambda **a: quiet(fit_values)().predict(**a), {"X": LEFT, "return_std": True}
+    ),
+    "BellmanValueEstimator.value_interval": Case(
+        lambda **a: quiet(fit_values)().value_interval(**a),
+        {"X0": LEFT, "confidence": 0.5, "mean": True}, {"confidence": "fraction"},
+    ),
     "BellmanValueEstimator.score": Case(
         VALUES.score, {"X": LEFT, "y": REWARDS, "next_X": CAME, "terminal": np.zeros(15, bool),
                        "sample_weight": np.ones(15), "importance_ratio": np.ones(15)},
         {"terminal": "None", "sample_weight": "None,fraction,bool", "importance_ratio": "None,bool"},
     ),
+    "ActionValueEstimator": Case(
+        fit_actions,
+        {"policy": "greedy", "gamma": 0.5, "solver": "lstd", "features": None, "fit_intercept": True, "alpha": 0.0,
+         "max_iter": 2, "tol": None, "verbose": 0, "random_state": 0},
+        {"features": "None", "policy": FUNCTION} | ITS_BUDGET | ANY_SEED,
+    ),
+    "ActionValueEstimator.fit": Case(
+        ACTIONS.fit,
+        {"X": LEFT, "y": REWARDS, "action": np.arange(15) % 2, "next_X": CAME, "terminal": np.zeros(15, bool),
+         "sample_weight": np.ones(15)},
+        {"action": "None", "next_X": "None", "terminal": "None", "sample_weight": "None,fraction,bool"},
+    ),
+    "ActionValueEstimator.predict": Case(ACTIONS.predict, {"X": LEFT}),
+    "ActionValueEstimator.policy": Case(ACTIONS.policy, {"X": LEFT}),
+    "ActionValueEstimator.score": Case(
+        ACTIONS.score, {"X": LEFT, "y": REWARDS, "action": np.arange(15) % 2, "next_X": CAME,
+                        "terminal": np.zeros(15, bool), "sample_weight": np.ones(15)},
+        {"terminal": "None", "sample_weight": "None,fraction,bool"},
+    ),
     "SNEEmbedding": Case(
         fit_map,
-        {"n_components": 2, "perplexity": 4.0, "kernel": "auto", "solver": "storm-c", "init": "auto",
+        {"n_components": 2, "perplexity": 4.0, "kernel": "auto", "dof": 1.0, "solver": "storm-c", "init": "auto",
+         "exaggeration": 1.0, "record_every": "auto",
          "metric": "euclidean", "metric_params": None, "neighbors": "auto", "max_iter": 5,
          "early_exaggeration": "auto", "tol": "auto",
          "transform_perplexity": None, "verbose": 0, "random_state": 0, "n_jobs": None},
@@ -215,6 +257,11 @@ CASES = {
         | ITS_BUDGET | NEIGHBOURS | ANY_SEED,
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
+    "SNEEmbedding.optimize": Case(
+        lambda **a: quiet(fit_map)().optimize(**a),
+        {"n_iter": 3, "exaggeration": 1.0, "learning_rate": 0.1, "record_every": "auto"},
+        {"learning_rate": "None"},
+    ),
     "SNEEmbedding.transform": Case(MAP.transform, {"X": POINTS, "return_distance": False}),
     "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
     "make_sharpe_scorer": Case(
@@ -295,7 +342,7 @@ CASES = {
     "SNEProblem": Case(
         run_problem(problems.SNEProblem),
         {"affinities": AFFINITIES, "n_components": 2, "kernel": "gaussian", "exaggeration": 1.0, "n_iter": None,
-         "near_field": True, "jacobian": "operator", "dtype": np.float32},
+         "dof": 1.0, "joint": False, "near_field": True, "jacobian": "operator", "dtype": np.float32},
         {"n_iter": "None"},
     ),
     "FiniteSumComposition": Case(
@@ -336,7 +383,7 @@ CASES = {
     "decay_to": Case(schedules.decay_to, {"end": 0.1, "start": 1.0, "horizon": 10, "hold": 0.5}, RISING),
     # neighbours
     "affinities": Case(affinities.affinities, {"search": SEARCH, "perplexity": 4.0}),
-    "check_affinities": Case(affinities.check_affinities, {"P": AFFINITIES}, {}, {"P": "affinities"}),
+    "check_affinities": Case(affinities.check_affinities, {"P": AFFINITIES, "joint": False}, {}, {"P": "affinities"}),
     "conditional_probabilities": Case(
         affinities.conditional_probabilities, {"distances": np.abs(POINTS), "perplexity": 2.0}
     ),

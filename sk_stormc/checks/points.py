@@ -24,9 +24,9 @@ class Point:
 
     x: np.ndarray
     scale: np.ndarray
-    u: np.ndarray = None
-    spread: np.ndarray = None  # the scale of u
-    beside: np.ndarray = None  # a value of u near g(x): at g(x) itself f_u may vanish, as that of a variance does
+    u: np.ndarray | None = None
+    spread: np.ndarray | None = None  # the scale of u
+    beside: np.ndarray | None = None  # a value of u near g(x), where f_u of a variance vanishes
 
 
 def evaluate_g(problem, x):

@@ -34,7 +34,7 @@ class Metric:
     """
 
     stays = True
-    curvature = None
+    curvature: float | None = None
     has_prox = False
 
     def bound(self, oracle):
@@ -177,7 +177,7 @@ class Diagonal(Metric):
 
     def size(self, x: FloatArray) -> float:
         """sqrt(x^T M^-1 x)."""
-        return float(np.linalg.norm(x / self.root()))
+        return float(np.linalg.norm(x / np.sqrt(self.values)))
 
     def root(self) -> float | FloatArray | None:
         """The vector sqrt(values)."""
@@ -256,7 +256,7 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     if metric is None:
         return Identity()
     if isinstance(metric, Metric):
-        if type(metric) in (Diagonal, Matrix):
+        if type(metric) is Diagonal or type(metric) is Matrix:
             dimensions = 1 if type(metric) is Diagonal else 2
             found = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
             if found.ndim != dimensions:

@@ -44,15 +44,15 @@ class CompositionalProblem(ABC):
         What helps any method to solve the problem: data, such as batches of all components or steps of limited length.
     """
 
-    n_inner: int
-    n_outer: int
+    n_inner: float  # math.inf for a stream
+    n_outer: float
     n_variables: int
     n_blocks = 1
     jacobian_kind = "sampled"
-    metric = None
-    inner_floor = None
-    penalty = None
-    source = None
+    metric: Any = None
+    inner_floor: float | None = None
+    penalty: Any = None
+    source: Any = None
     advice = Advice()
 
     def initial_point(self, rng: np.random.Generator) -> FloatArray:

@@ -5,6 +5,7 @@ They pickle, compare and print as values do, so they sit in a grid of GridSearch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sk_stormc.utils.kept import Kept
@@ -115,7 +116,7 @@ class Slowed(Kept):
     0.5
     """
 
-    schedule: object
+    schedule: Callable
     times: float
 
     def __post_init__(self):

@@ -1,6 +1,7 @@
 """Numbers beyond the range of floats: arrays that carry their own unit."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -207,7 +208,7 @@ class InUnit(Kept):
     def __ne__(self, other):
         return _comparison(np.not_equal, self, other)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 def in_one_unit(values):
@@ -301,7 +302,7 @@ def _contracted(a, b):
     return found.plain() if type(a) is type(b) else found
 
 
-RULES = dict.fromkeys((np.add, np.subtract, np.maximum, np.minimum), _sum)
+RULES: dict[np.ufunc, Callable] = dict.fromkeys((np.add, np.subtract, np.maximum, np.minimum), _sum)
 RULES |= dict.fromkeys((np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal), _comparison)
 RULES |= {
     np.multiply: _product,

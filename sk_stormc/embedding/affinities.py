@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array, gen_batches
+from sklearn.utils import check_array
 
 from sk_stormc.embedding.neighbors import (
     as_search,
@@ -17,6 +18,7 @@ from sk_stormc.embedding.neighbors import (
     neighbor_graph,
 )
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc.utils.warnings import warn
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "affinities",
-    "check_affinities",
+    "check_perplexity",
     "conditional_probabilities",
     "graph_affinities",
     "nearest_neighbors",
@@ -38,6 +40,18 @@ TOLERANCE = 1e-4  # of log(perplexity), before the last step of Newton's method,
 MAX_ITER = 100
 BLOCK = 2**15  # distances looked at together: few enough to stay in the cache
 TINY = np.finfo(float).tiny
+
+
+def check_perplexity(perplexity):
+    """One perplexity, or several as a tuple; a ValueError where they are none."""
+    if isinstance(perplexity, (list, tuple)) or (isinstance(perplexity, np.ndarray) and perplexity.ndim == 1):
+        if not len(perplexity):
+            raise ValueError(f"perplexity must be a number or a sequence of some, got {short(perplexity)}")
+        for value in perplexity:
+            check_number("perplexity", value, low=1)
+        return tuple(float(value) for value in perplexity)
+    check_number("perplexity", perplexity, low=1)
+    return float(perplexity)
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
@@ -82,9 +96,9 @@ def _to_probabilities(D, perplexity):
     """Turn distances into probabilities, in place."""
     n, k = D.shape
     target = np.log(min(float(perplexity), k))
-    # squares that rise evenly have about the precision that those of data have
-    guess = _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
-    for rows in gen_batches(n, max(1, BLOCK // k)):
+    guess = _guess(k, target)
+
+    def block(rows):
         d = D[rows]
         d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
         np.square(d, out=d)
@@ -93,6 +107,14 @@ def _to_probabilities(D, perplexity):
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
+
+    each(block, parts(n, BLOCK // k), D.size)
+
+
+@lru_cache(8)
+def _guess(k, target):
+    """About the precision of k neighbours: that of squares that rise evenly, as those of data do."""
+    return _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):
@@ -173,25 +195,25 @@ def nearest_neighbors(
 
 def perplexity_search(
     X: FloatArray | SparseMatrix,
-    perplexity: float,
+    perplexity: float | Sequence[float],
     factor: int = 3,
     *,
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
     neighbors: str = "exact",
-) -> tuple[NearestNeighbors, float]:
+) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
     """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
-    perplexity : float
+    perplexity : float or sequence of float
         At least 1. Above a third of the fewest neighbours that a point has (n_points - 1, or those in the shortest row
         of a graph) it is lowered to that, but not below 1, with a UserWarning.
     factor : {2, 3}, default=3
-        The search is for factor * perplexity + 1 neighbours.
+        The search is for factor * perplexity + 1 neighbours, for the largest perplexity.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -200,38 +222,39 @@ def perplexity_search(
     Returns
     -------
     search : sklearn.neighbors.NearestNeighbors
-    perplexity : float
+    perplexity : float or tuple of float
 
     Raises
     ------
     ValueError
         As for `nearest_neighbors`.
     """
-    check_number("perplexity", perplexity, low=1)
+    asked = check_perplexity(perplexity)
     check_choice("factor", factor, (2, 3))
     X = _points(X)
     fewest = fewest_neighbors(X, metric)
-    used = min(float(perplexity), max(1.0, fewest / 3))
-    if used < perplexity:
+    most, largest = max(1.0, fewest / 3), np.max(asked)
+    used = tuple(min(value, most) for value in asked) if isinstance(asked, tuple) else min(asked, most)
+    if most < largest:
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
-            f"{used:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
+            f"{most:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
             UserWarning,
         )
-    k = int(factor * used) + 1
+    k = int(factor * np.max(used)) + 1
     search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
     return search, used
 
 
-def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
+def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
 
     Parameters
     ----------
     search : sklearn.neighbors.NearestNeighbors
         From `nearest_neighbors` or `perplexity_search`.
-    perplexity : float
-        At least 1.
+    perplexity : float or sequence of float
+        At least 1. Of several the affinities' mean is taken.
 
     Returns
     -------
@@ -243,18 +266,21 @@ def affinities(search: NearestNeighbors, perplexity: float) -> SparseMatrix:
     ValueError
         For a search that is not a fitted one, and a perplexity below 1.
     """
-    check_number("perplexity", perplexity, low=1)
-    return graph_affinities(neighbor_graph(as_search(search)), perplexity)
+    perplexity, search = check_perplexity(perplexity), as_search(search)
+    with threads(search.n_jobs):
+        return graph_affinities(neighbor_graph(search), perplexity)
 
 
-def graph_affinities(graph: SparseMatrix, perplexity: float, most: int | None = None) -> SparseMatrix:
+def graph_affinities(
+    graph: SparseMatrix, perplexity: float | tuple[float, ...], most: int | None = None
+) -> SparseMatrix:
     """The same from the distances of each point to its neighbours.
 
     Parameters
     ----------
     graph : CSR array of shape (n_points, n_points)
         From `neighbor_graph`.
-    perplexity : float
+    perplexity : float or tuple of float
     most : int, default=None
         The number of neighbours that count for a point; None takes all that the graph lists.
 
@@ -262,6 +288,10 @@ def graph_affinities(graph: SparseMatrix, perplexity: float, most: int | None = 
     -------
     sparse array of shape (n_points, n_points)
     """
+    if isinstance(perplexity, tuple):
+        several = [graph_affinities(graph, value, most) for value in perplexity]
+        several[0].data = sum(P.data for P in several) / len(several)
+        return several[0]
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
     if most is not None and counts.max() > most:
@@ -280,7 +310,7 @@ def graph_affinities(graph: SparseMatrix, perplexity: float, most: int | None = 
 
 def perplexity_affinities(
     X: ArrayLike | SparseMatrix,
-    perplexity: float = 30.0,
+    perplexity: float | Sequence[float] = 30.0,
     *,
     n_neighbors: int | None = None,
     metric: str | Callable = "euclidean",
@@ -294,10 +324,11 @@ def perplexity_affinities(
     ----------
     X : array-like or sparse matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
-    perplexity : float, default=30.0
-        At least 1; lowered, with a UserWarning, to a third of the neighbours that there are.
+    perplexity : float or sequence of float, default=30.0
+        At least 1; lowered, with a UserWarning, to a third of the neighbours that there are. Of several the
+        affinities' mean is taken, each to the neighbours of the largest.
     n_neighbors : int, default=None
-        k; None means 3 perplexity + 1. At most as many as there are.
+        k; None means 3 perplexity + 1, of the largest perplexity. At most as many as there are.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -323,43 +354,9 @@ def perplexity_affinities(
     ((50, 50), 800, True)
     """
     X = _points(X)
-    how = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
+    how: dict[str, Any] = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))
     check_int("n_neighbors", n_neighbors, low=1)
-    check_number("perplexity", perplexity, low=1)
+    check_perplexity(perplexity)
     return affinities(nearest_neighbors(X, n_neighbors, **how), perplexity)
-
-
-def check_affinities(P: SparseMatrix) -> SparseMatrix:
-    """P as a float CSR array, if its rows are probabilities and its diagonal is empty.
-
-    Parameters
-    ----------
-    P : sparse matrix of shape (n_points, n_points)
-
-    Returns
-    -------
-    sparse array of shape (n_points, n_points)
-
-    Raises
-    ------
-    ValueError
-        Naming the first row that does not sum to 1, or what else is wrong.
-    """
-    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
-        raise ValueError(
-            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
-        )
-    P = sparse.csr_array(P, dtype=float)
-    P.sum_duplicates()
-    P.eliminate_zeros()
-    if not np.isfinite(P.data).all() or (P.data < 0).any():
-        raise ValueError("affinities must be finite and not negative")
-    sums = P.sum(axis=1)
-    row = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[row] - 1) > 1e-5:
-        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
-    if P.diagonal().any():
-        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
-    return P

@@ -6,7 +6,7 @@ rounding that no neighbour can slip through, and only their distances are taken 
 
 import numpy as np
 
-from sk_stormc.embedding.threads import each, in_one_thread, parts
+from sk_stormc.utils.threads import each, parts
 
 __all__ = ["nearest_by_products"]
 
@@ -17,15 +17,13 @@ TASK = 16 * ROWS  # of a thread at a time
 UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
 
 
-def nearest_by_products(X, k, n_jobs=1):
+def nearest_by_products(X, k):
     """Distances and indices of the nearest neighbours of each point, itself left out.
 
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
     k : int
-    n_jobs : int, default=1
-        Threads. What is found does not depend on it.
 
     Returns
     -------
@@ -86,8 +84,7 @@ def nearest_by_products(X, k, n_jobs=1):
                     many.append(rows)
         return np.concatenate([np.empty(0, np.intp), *unsure])
 
-    with in_one_thread():
-        unsure = each(task, parts(n, TASK), n_jobs)
+    unsure = each(task, parts(n, TASK))
     return None if many else (distances, neighbors, np.concatenate(unsure))
 
 

@@ -10,12 +10,10 @@ float32 is enough however far apart the blocks are. Blocks do not depend on the 
 is found.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
+from scipy import sparse
 
-from sk_stormc.embedding.threads import each, in_one_thread, parts
+from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
@@ -33,7 +31,7 @@ EPS = float(np.finfo(np.float32).eps)
 RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
 
 
-def nearest_in_cells(X, k, n_jobs=1, most=1.0):
+def nearest_in_cells(X, k, most=1.0):
     """The neighbours of each point, itself left out, most of them right.
 
     Parameters
@@ -41,8 +39,6 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
     X : ndarray of shape (n_points, n_features)
         Its middle near 0.
     k : int
-    n_jobs : int, default=1
-        Threads. What is found does not depend on it.
     most : float, default=1.0
         Part of all pairs above which the search is given up before it is begun.
 
@@ -54,13 +50,12 @@ def nearest_in_cells(X, k, n_jobs=1, most=1.0):
         pairs would be looked at than ``most`` allows.
     """
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # squares of such numbers neither overflow nor vanish
-    with in_one_thread():
-        cells = Cells(X / X.dtype.type(unit), n_jobs)
-        sample, true, reach = cells.exact_sample(k)
-        limits = cells.limits(sample[::2], true[::2])
-        if cells.share(sample[::2], k, *limits) > most:
-            return None
-        squares, neighbors, unsure = cells.search(k, *limits)
+    cells = Cells(X / X.dtype.type(unit))
+    sample, true, reach = cells.exact_sample(k)
+    limits = cells.limits(sample[::2], true[::2])
+    if cells.share(sample[::2], k, *limits) > most:
+        return None
+    squares, neighbors, unsure = cells.search(k, *limits)
     others = cells.order[sample[1::2]]
     if not len(others):
         return unit**2 * squares.astype(float), neighbors, unsure, 1.0
@@ -77,7 +72,6 @@ class Cells:
     ----------
     X : ndarray of shape (n_points, n_features)
         Between -1 and 1.
-    n_jobs : int, default=1
 
     Attributes
     ----------
@@ -89,24 +83,14 @@ class Cells:
         Where each cell begins.
     """
 
-    def __init__(self, X, n_jobs=1):
-        from sklearn.cluster import KMeans  # here, because it takes long to load
-
-        n, self.n_jobs = len(X), n_jobs
+    def __init__(self, X):
+        n = len(X)
         n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
-        means = KMeans(n_cells, init=X[chosen[:n_cells]].astype(np.float32), n_init=1, max_iter=SWEEPS, tol=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # copies may be fewer points than there are cells
-            middles = means.fit(X[np.sort(chosen)].astype(np.float32)).cluster_centers_
+        middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
-        own = np.empty(n, np.int32)
-
-        def assign(rows):
-            own[rows] = self._nearness(X[rows]).argmax(axis=1)
-
-        each(assign, parts(n, TILE // n_cells), n_jobs)
+        own = _nearest(X, self._lifted)
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
@@ -115,7 +99,7 @@ class Cells:
 
     def _nearness(self, X):
         """How near points are to the middle of each cell, up to a number for each point."""
-        return _with_ones(X.astype(np.float32, copy=False)) @ self._lifted
+        return _nearness(X, self._lifted)
 
     def exact_sample(self, k):
         """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
@@ -142,9 +126,9 @@ class Cells:
                 near = np.flatnonzero(s[i] >= least)
                 true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
 
-        each(products, parts(n, BLOCK), self.n_jobs)
+        each(products, parts(n, BLOCK))
         s[np.arange(len(sample)), sample] = -np.inf
-        each(select, parts(len(sample), 16), self.n_jobs)
+        each(select, parts(len(sample), 16))
         return true
 
     def first_cells(self, cell, k):
@@ -185,7 +169,7 @@ class Cells:
         def block(rows):
             return self._block(rows, k, n_cells, limit, squares, neighbors)
 
-        unsure = each(block, parts(n, BLOCK), self.n_jobs)
+        unsure = each(block, parts(n, BLOCK))
         return squares, neighbors, np.sort(np.concatenate(unsure))
 
     def _block(self, rows, k, n_cells, limit, squares, neighbors):
@@ -234,6 +218,35 @@ class Cells:
         square = np.maximum(norms[row] - 2 * s, 0)
         squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
         return here[np.flatnonzero(8 * EPS * norms > RESOLVED * squares[here, -1])]
+
+
+def _k_means(X, middles):
+    """Middles of cells by a few of Lloyd's iterations; that of an empty cell stays.
+
+    scikit-learn's own sums in an order that depends on the number of threads.
+    """
+    for _ in range(SWEEPS):
+        own = _nearest(X, _lifted(middles).T)
+        count = np.bincount(own, minlength=len(middles))[:, None]
+        of_cell = sparse.csr_array((np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)), shape=(len(X), len(middles)))
+        middles = np.where(count > 0, of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype), middles)
+    return middles
+
+
+def _nearness(X, lifted):
+    """How near points are to each of some middles, up to a number for each point."""
+    return _with_ones(X.astype(np.float32, copy=False)) @ lifted
+
+
+def _nearest(X, lifted):
+    """The middle that is nearest to each point."""
+    own = np.empty(len(X), np.int32)
+
+    def assign(rows):
+        own[rows] = _nearness(X[rows], lifted).argmax(axis=1)
+
+    each(assign, parts(len(X), TILE // lifted.shape[1]))
+    return own
 
 
 def _with_ones(X):

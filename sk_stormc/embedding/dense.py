@@ -27,7 +27,8 @@ def dense_jacobian(points, W, kernel, per_point):
     ----------
     points : ndarray of shape (n, d)
     W : ndarray of shape (n, n)
-    kernel : object with functions k and repulsion
+    kernel : object
+        Of kernels.py.
     per_point : bool
 
     Returns
@@ -36,8 +37,8 @@ def dense_jacobian(points, W, kernel, per_point):
     """
     n = len(points)
     difference = points[:, None] - points[None]
-    k = kernel.k(np.einsum("kid,kid->ki", difference, difference))
-    towards = (2 * W * kernel.repulsion(k))[:, :, None] * difference  # d Z_k / d x_i
+    w = kernel.base(np.einsum("kid,kid->ki", difference, difference))
+    towards = (2 * W * kernel.repulsion(w))[:, :, None] * difference  # d Z_k / d x_i
     if not per_point:
         return (towards.sum(axis=0) - towards.sum(axis=1)).reshape(1, -1).astype(points.dtype)
     towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)

@@ -7,18 +7,20 @@ __all__ = ["divergence_from"]
 TILE = 2**20  # pairs at a time
 
 
-def divergence_from(P, points, per_point, log_sum):
-    """KL(P || Q) of given conditional probabilities, where the normalisers of Q are known.
+def divergence_from(P, points, per_point, log_sum, dof=1.0):
+    """KL(P || Q) of given probabilities, where the normalisers of Q are known.
 
     Parameters
     ----------
     P : CSR array of shape (n_points, n_points)
-        Rows sum to 1.
+        Rows sum to 1, or for "student-t" all that they have.
     points : ndarray of shape (n_points, d)
     per_point : bool
         Whether each point has a normaliser ("gaussian"), or all pairs have one ("student-t").
     log_sum : float
         The sum of the logarithms of the normalisers.
+    dof : float, default=1.0
+        Of the Student-t kernel.
 
     Returns
     -------
@@ -30,10 +32,11 @@ def divergence_from(P, points, per_point, log_sum):
     for first in range(0, P.nnz, TILE):
         some = slice(first, first + TILE)
         square = sum(np.square(c[row[some]] - c[P.indices[some]]) for c in x.T)
-        attraction += float(P.data[some] @ (square if per_point else np.log1p(square)))
+        attraction += float(P.data[some] @ (square if per_point else dof * np.log1p(square / dof)))
     if per_point:
         p = P.data[P.data > 0]
         return (attraction + float(p @ np.log(p)) + log_sum) / n
-    joint = ((P + P.T) / (2 * n)).data
+    mass = float(P.sum())
+    joint = ((P + P.T) / (2 * mass)).data
     joint = joint[joint > 0]
-    return attraction / n + float(joint @ np.log(joint)) + log_sum
+    return attraction / mass + float(joint @ np.log(joint)) + log_sum

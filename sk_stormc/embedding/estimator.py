@@ -6,22 +6,24 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
-from sk_stormc.embedding.neighbors import neighbor_graph
-from sk_stormc.embedding.placing import place, spacings, warn_of_far_samples
-from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.affinities import check_perplexity
+from sk_stormc.embedding.going_on import GoesOn, as_map
+from sk_stormc.embedding.neighborhoods import Neighborhoods
+from sk_stormc.embedding.placing import place, warn_of_far_samples
+from sk_stormc.embedding.problem import check_degrees_of_freedom
 from sk_stormc.embedding.settled import warn_if_unsettled
 from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
-from sk_stormc.embedding.starts import check_init, make_start
+from sk_stormc.embedding.starts import FEATURELESS, check_init, make_start
+from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
@@ -32,7 +34,7 @@ LBFGS_ITERATIONS = 1000  # it ends where it has converged
 NEW_PERPLEXITY = 15.0  # of new samples, at most
 
 
-class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CompositionalEstimator):
+class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, CompositionalEstimator):
     """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
 
     The embedding minimises KL(P || Q). P are the affinities of the data at a given perplexity, and Q those of the
@@ -44,13 +46,17 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     ----------
     n_components : int, default=2
         Dimension of the embedding.
-    perplexity : float, default=30.0
-        Effective number of neighbours, at least 1. Where it is too large for the data, a UserWarning is given and it
-        is lowered to a third of the fewest neighbours that a sample has. These are n_samples - 1, or those that the
-        shortest row of a graph lists. ``perplexity_`` is what was used.
+    perplexity : float or sequence of float, default=30.0
+        Effective number of neighbours, at least 1. Of several the mean of the affinities is taken, so that a map shows
+        small and large structures (openTSNE's `Multiscale`). Where it is too large for the data, a UserWarning is
+        given and it is lowered to a third of the fewest neighbours that a sample has. These are n_samples - 1, or
+        those that the shortest row of a graph lists. ``perplexity_`` is what was used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
         Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, whose points crowd in two
         dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
+    dof : float, default=1.0
+        Degrees of freedom of "student-t", whose kernel is (1 + d^2 / dof)^-dof of the distance d, as in openTSNE. (The
+        power of scikit-learn's is (dof + 1) / 2. At 1 the two agree.) Below 1 clusters fall into finer ones.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
@@ -67,7 +73,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
         mode="distance". A row of a graph may list any number of neighbours, best three times the perplexity. It may
         list the sample itself or not. If it lists more than are needed, the nearest are taken. Stored zeros are
-        distances of 0.
+        distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative: for
+        "student-t" they are made symmetric and scaled to a sum of 1, and for "gaussian" each row is scaled. There is
+        neither a perplexity nor a `transform` then.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
@@ -82,20 +90,27 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most. `resume`
         with a larger number goes on from the finished map, with a rate that falls to 0 once more.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian".
+        Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian",
+        but not less than ``exaggeration``.
+    exaggeration : float, default=1.0
+        Factor of the attraction in the other iterations, at least 1. Larger ones make clusters denser and shorten the
+        way between those that are joined. What is reported is the divergence without it.
     tol : float, "auto" or None, default="auto"
         Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
         keeps its own value.
     transform_perplexity : float, default=None
         Perplexity of new samples in `transform`, which takes 3 times as many of their neighbours and one more. At most
         a third of the neighbours that there are is used. None means 15, or `perplexity` where that is smaller.
+    record_every : int or "auto", default="auto"
+        Iterations between two records, which ``loss_curve_`` has and callbacks are shown, about; 1 is all of them.
+        "auto" is about a twentieth of the iterations after the early ones, and callbacks see some of the early ones.
     verbose : int, default=0
         1 and more print a line for each record, with the divergence.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. The same seed gives the same bits.
     n_jobs : int, default=None
-        Number of threads of the search for neighbours. None is 1, and -1 is all processors. What is found does not
-        depend on it.
+        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The same bits come out,
+        whatever it is. BLAS has one thread meanwhile.
 
     Attributes
     ----------
@@ -153,12 +168,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         perplexity=30.0,
         kernel="auto",
         solver="storm-c",
+        dof=1.0,
         init="auto",
         metric="euclidean",
         metric_params=None,
         neighbors="auto",
         max_iter="auto",
         early_exaggeration="auto",
+        exaggeration=1.0,
+        record_every="auto",
         tol="auto",
         transform_perplexity=None,
         verbose=0,
@@ -168,6 +186,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.n_components = n_components
         self.perplexity = perplexity
         self.kernel = kernel
+        self.dof = dof
         self.solver = solver
         self.init = init
         self.metric = metric
@@ -175,6 +194,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         self.neighbors = neighbors
         self.max_iter = max_iter
         self.early_exaggeration = early_exaggeration
+        self.exaggeration = exaggeration
+        self.record_every = record_every
         self.tol = tol
         self.transform_perplexity = transform_perplexity
         self.verbose = verbose
@@ -184,18 +205,20 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.input_tags.pairwise = isinstance(self.metric, str) and self.metric in FEATURELESS
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     @with_fit
+    @in_threads
     def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            With metric="precomputed" distances or a sparse neighbour graph, (n_samples, n_samples).
+            With metric="precomputed" distances or a sparse neighbour graph, with "affinities" affinities, (n_samples,
+            n_samples).
         y : Ignored
 
         Returns
@@ -219,47 +242,37 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
-        search, perplexity = perplexity_search(
+        near = Neighborhoods(
             X_checked,
+            self._kernel() == "gaussian",
             self.perplexity,
-            metric=self.metric,
+            self.metric,
             metric_params=self.metric_params,
             n_jobs=self.n_jobs,
             neighbors=self.neighbors,
         )
-        # L-BFGS is the exact reference, and needs more than the precision of float32
-        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        graph = neighbor_graph(search)
-        P = graph_affinities(graph, perplexity, None if self._kernel() == "gaussian" else int(2 * perplexity) + 1)
+        P = near.to_optimise()
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
-        # with neighbours near in memory the sums over edges of many points take 3/5 of the time
-        order = reverse_cuthill_mckee(P)
-
-        known = {
-            "perplexity_": perplexity,
-            "neighbor_recall_": search.recall_,
-            "_search": search,
-            "_spacing": spacings(graph),
-        }
+        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
+        problem, order = self._problem(near, P, solver, most)
+        n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
+        if fit.before is None:
+            stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
+        else:
+            stages = further_stages(fit.before.plan, solver.max_iter, self.exaggeration, every)
+        fit.progress.plan = stages
+        known = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
 
         def embedded(x):
-            points = x.reshape(n, -1)
-            embedding = np.empty((n, self.n_components), X_checked.dtype)
-            embedding[order] = points - points.mean(axis=0, dtype=float)
-            return {"embedding_": embedding} | known
+            return {"embedding_": as_map(x, order, X_checked.dtype)} | known
 
-        problem, result = self._solve(fit, P[order][:, order], start[order], solver, dtype, embedded)
+        x0 = start[order].ravel()
+        problem, result = run_stages(stages, fit, problem, x0, solver, embedded, self.verbose)
         validate_data(self, X, skip_check_array=True)
         vars(self).update(embedded(result.x))
         self._n_features_out = self.n_components
-        self.kl_divergence_ = problem.divergence(
-            self.embedding_.ravel().astype(dtype), graph_affinities(graph, perplexity)
-        )
-        self._keep(solver, result, fit)
-        self.loss_curve_ = problem.divergence_of(result.loss_curve)
-        self.record_iterations_ = result.record_iterations
         self.kernel_ = problem.kernel
-        fit.end()
+        self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)
         self._conclude(solver, result)
         warn_if_unsettled(self, problem, result)
         return self
@@ -278,6 +291,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         """
         return self.fit(X).embedding_
 
+    @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples among the embedded ones, each on its own.
 
@@ -312,9 +326,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         Raises
         ------
         ValueError
-            For data that are not finite or too large, distances that are negative, or an empty row of a graph.
+            For data that are not finite or too large, distances that are negative, or an empty row of a graph; and
+            for metric="affinities".
         """
         check_is_fitted(self)
+        if self._near.search is None:
+            raise ValueError(
+                "metric must have distances for transform, such as 'euclidean' or 'precomputed'; got 'affinities', "
+                "which say nothing of new samples"
+            )
         check_bool("return_distance", return_distance)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         refuse_no_numbers("X", X)
@@ -324,8 +344,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             )
         perplexity = self.transform_perplexity
         if perplexity is None:
-            perplexity = min(self.perplexity, NEW_PERPLEXITY)
-        places, distances = place(X, self._search, self.embedding_, perplexity, self._spacing)
+            perplexity = min(np.max(self.perplexity), NEW_PERPLEXITY)
+        near = self._near
+        places, distances = place(X, near.search, self.embedding_, perplexity, near.spacing, self.dof)
         if not return_distance:
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)
@@ -338,6 +359,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+        check_number("exaggeration", self.exaggeration, low=1)
+        check_int("record_every", self.record_every, low=1, words=("auto",))
+        check_perplexity(self.perplexity)
+        check_degrees_of_freedom(self.dof, self._kernel())
+
+    def _early_exaggeration(self):
+        """The factor of the early stage."""
+        if self.early_exaggeration != "auto":
+            return self.early_exaggeration
+        return max(EARLY[self._kernel()], self.exaggeration)
 
     def _kernel(self):
         """The kernel to use."""
@@ -360,16 +391,3 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Compositio
             solver.set_params(max_iter=self.max_iter)
         solver.validate()
         return solver
-
-    def _solve(self, fit, P, start, solver, dtype, embedded):
-        """All stages of the fit; the problem of the last one, and their results as one."""
-        kernel, early = self._kernel(), self.early_exaggeration
-        early = EARLY[kernel] if early == "auto" else early
-        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
-        problem = SNEProblem(P, self.n_components, kernel=kernel, n_iter=most, dtype=dtype)
-        fit.progress.plan = (
-            further_stages(fit.before.plan, solver.max_iter)
-            if fit.before is not None
-            else new_stages(problem.advice.max_iter, early)
-        )
-        return run_stages(fit, problem, start.ravel(), solver, embedded, self.verbose)

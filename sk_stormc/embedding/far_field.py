@@ -42,10 +42,12 @@ class FarField:
         Whether there is a normaliser for each point, as the Gaussian kernel has, or one for all.
     mesh : Mesh or None
         What sums all pairs, where that costs less than to take them one by one.
+    dof : float, default=1.0
+        Of the Student-t kernel.
     """
 
-    def __init__(self, edges, near_field, per_point, mesh):
-        self.edges, self.near_field, self.per_point, self.mesh = edges, near_field, per_point, mesh
+    def __init__(self, edges, near_field, per_point, mesh, dof=1.0):
+        self.edges, self.near_field, self.per_point, self.mesh, self.dof = edges, near_field, per_point, mesh, dof
 
     @cached_property
     def left_out(self):
@@ -92,7 +94,7 @@ class FarField:
     def columns(self, points, chosen):
         """Sums over some columns, and what their forces come from."""
         if not self.per_point:
-            return column_sums(points, chosen, self.left_out)
+            return column_sums(points, chosen, self.left_out, self.dof)
         E, sums = columns(points, chosen, self.left_out)
         return sums, (chosen, E)
 

@@ -10,14 +10,15 @@ import math
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
+from sk_stormc.utils.threads import each
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-FEW, AGGREGATE, MOST = 300, 50, 1500  # aggregates where they cost nothing, points of one, aggregates at most
+FEW, AGGREGATE, MOST = 300, 25, 1500  # aggregates where they cost nothing, points of one, aggregates at most
 
 
 class Aggregates:
@@ -56,7 +57,11 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        self._cell = label[edges.i].astype(np.intp) * m + label[edges.j]
+        a, b = label[edges.i], label[edges.j]
+        cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
+        found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
+        self._one, self._other = np.divmod(np.flatnonzero(found), m)
+        self._cell = (np.cumsum(found) - 1)[cell]
         self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
 
     def solver(self, c, mu):
@@ -72,17 +77,32 @@ class Aggregates:
         callable
             r of shape (k, n_points) -> an approximate solution of (L_c + mu I) z = r.
         """
-        W = np.bincount(self._cell, weights=c, minlength=self.m**2).reshape(self.m, self.m)
-        L = -(W + W.T)
-        np.fill_diagonal(L, 0)
-        np.fill_diagonal(L, mu * self.size - L.sum(axis=1))
-        factor = cho_factor(L, lower=True, overwrite_a=True, check_finite=False)
+        factor = self._factor(c, mu)
 
         def solve(r):
-            coarse = cho_solve(factor, (self._sum @ r.T).astype(float), check_finite=False)
-            return coarse.astype(r.dtype)[self.label].T
+            sums = np.stack(each(lambda row: self._sum @ row, r, r.size), axis=1)
+            coarse = np.ascontiguousarray(cho_solve(factor, sums, check_finite=False).T, r.dtype)
+            out = np.empty_like(r)
+            each(lambda k: coarse[k].take(self.label, out=out[k], mode="clip"), range(len(r)), r.size)
+            return out
 
         return solve
+
+    def _factor(self, c, mu):
+        """The Cholesky factor of the groups' matrix, of which the lower half is enough."""
+        weight = np.bincount(self._cell, weights=c)
+        apart = self._one != self._other
+        one, other, weight = self._one[apart], self._other[apart], weight[apart]
+        diagonal = mu * self.size + np.bincount(one, weight, self.m) + np.bincount(other, weight, self.m)
+        for dtype in (c.dtype, float):  # single precision takes half the time, and is enough unless mu is tiny
+            L = np.zeros((self.m, self.m), dtype, order="F")
+            L[one, other] = -weight
+            np.fill_diagonal(L, diagonal)
+            try:
+                return cho_factor(L, lower=True, overwrite_a=True, check_finite=False)
+            except LinAlgError:
+                if dtype is float:
+                    raise
 
 
 class GraphLaplacian(Metric):

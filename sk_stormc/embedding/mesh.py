@@ -10,21 +10,28 @@ import math
 import numpy as np
 from scipy import fft, sparse
 
+from sk_stormc.embedding.kernels import StudentT
+from sk_stormc.utils.threads import each, n_threads, parts
+
 __all__ = ["Mesh"]
 
 SPACING = 0.5  # of the nodes, in units of the kernel's width; Z is then right to about 1e-3
 LEAST, MOST = 64, 4096  # cells a side
 RUNGS = 4  # spacings for each factor of two
+POINTS, CELLS = 2**13, 2**18  # of a thread at a time: few enough points to stay in the cache
+SHARES = 4  # of the points, at most, that are spread at the same time
 CELL, POINT = 7, 350  # pairs that are taken in the time of a cell of the mesh, and of a point on it
 
 
 class Mesh:
-    """Sums over all pairs of points of the kernel k(D) = 1 / (1 + D), D = |x_i - x_j|^2, in one or two dimensions.
+    """Sums over all pairs of points of k(D) = (1 + D / a)^-a, D = |x_i - x_j|^2, in one or two dimensions.
 
     Parameters
     ----------
     spacing : float, default=0.5
         Largest distance between two nodes. A map too wide for 4096 cells a side has a coarser mesh.
+    dof : float, default=1.0
+        a. The mesh is finer for kernels that are narrower near 0, a < 1.
 
     Examples
     --------
@@ -35,8 +42,8 @@ class Mesh:
     (1.0, [[-0.25, 0.0], [0.25, 0.0]])
     """
 
-    def __init__(self, spacing=SPACING):
-        self.spacing = spacing
+    def __init__(self, spacing=SPACING, dof=1.0):
+        self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
         self._known = None  # shape, spacing and precision of the last mesh, and its kernel
 
     def __call__(self, x):
@@ -51,7 +58,7 @@ class Mesh:
         total : float
             Z = sum_{i != j} k(D_ij).
         forces : ndarray of shape (n, d)
-            sum_j k(D_ij)^2 (x_i - x_j): -1/4 of the exact gradient of this Z, for a mesh that does not move.
+            sum_j -k'(D_ij) (x_i - x_j): -1/4 of the exact gradient of this Z, for a mesh that does not move.
         """
         if not np.isfinite(x).all():
             return math.nan, np.full_like(x, math.nan)
@@ -75,7 +82,8 @@ class Mesh:
         """
         if not np.isfinite(x).all():
             return True  # there is nothing to sum
-        _, shape = _layout(np.ptp(x, axis=0), self.spacing)
+        low, high = _bounds(x)
+        _, shape = _layout(high - low, self.spacing)
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
@@ -117,11 +125,11 @@ class Mesh:
             D = 0.0
             for axis, length in enumerate(points.shape):
                 D = D + along(axis, np.square(np.arange(length // 2 + 1) * points.spacing))
-            kernel = np.reciprocal(np.add(D, 1, out=D), out=D)
+            kernel = StudentT(self.dof).value(StudentT(self.dof).base(D))
             taken_off = float(kernel.min())
             kernel -= taken_off
             # the kernel is even: the cosine transform of a quarter of the mesh is the Fourier transform of all
-            kernel = fft.dctn(kernel.astype(points.dtype), type=1, overwrite_x=True)
+            kernel = fft.dctn(kernel.astype(points.dtype), type=1, overwrite_x=True, workers=n_threads())
             for axis, length in enumerate(points.shape):
                 smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
                 kernel /= along(axis, np.square(smooth).astype(points.dtype))
@@ -142,48 +150,73 @@ class _Spread:
     def __init__(self, x, spacing):
         self.n, d = x.shape
         self.dtype = x.dtype
-        low = x.min(axis=0)
-        self.spacing, self.shape = _layout(x.max(axis=0) - low, spacing)
+        low, high = _bounds(x)
+        self.spacing, self.shape = _layout(high - low, spacing)
         self.nodes = tuple(length // 2 for length in self.shape)
-        place = (x - low) / x.dtype.type(self.spacing)
-        corner = place.astype(np.int32)
-        place -= corner.astype(x.dtype)  # of integers themselves it would be float64, and all that follows
-        self._splines = [_splines(t) for t in place.T]
+        self._splines = np.empty((d, 2, self.n, 4), x.dtype)
+        self._index = np.empty((self.n, 4**d), np.int32)
         four = np.arange(4, dtype=np.int32)
-        index = corner[:, 0, None] + four
-        if d == 2:
-            index = (index * self.nodes[1])[:, :, None] + (corner[:, 1, None] + four)[:, None]
-        self._index, self._pointer = index.reshape(-1), np.arange(0, index.size + 1, 4**d, dtype=np.int32)
 
-    def stencil(self, slope=None):
-        """The matrix from nodes to points of the splines, or of their derivative along an axis."""
-        factors = [both[axis == slope] for axis, both in enumerate(self._splines)]
+        def lay(rows):
+            place = (x[rows] - low) / x.dtype.type(self.spacing)
+            corner = place.astype(np.int32)
+            place -= corner.astype(x.dtype)  # of integers themselves it would be float64, and all that follows
+            for both, t in zip(self._splines, place.T, strict=True):
+                both[0, rows], both[1, rows] = _splines(t)
+            index = corner[:, 0, None] + four
+            if d == 2:
+                index = (index * self.nodes[1])[:, :, None] + (corner[:, 1, None] + four)[:, None]
+            self._index[rows] = index.reshape(len(index), -1)
+
+        each(lay, parts(self.n, POINTS))
+
+    def stencil(self, rows=slice(None), slope=None):
+        """The matrix from nodes to some points of the splines, or of their derivative along an axis."""
+        factors = [both[int(axis == slope), rows] for axis, both in enumerate(self._splines)]
         entries = factors[0] if len(factors) == 1 else factors[0][:, :, None] * factors[1][:, None]
-        data = entries.reshape(-1), self._index, self._pointer
-        return sparse.csr_array(data, shape=(self.n, math.prod(self.nodes)))
+        n, width = len(entries), self._index.shape[1]
+        data = entries.reshape(-1), self._index[rows].reshape(-1), np.arange(0, n * width + 1, width, dtype=np.int32)
+        return sparse.csr_array(data, shape=(n, math.prod(self.nodes)))
 
     def density(self):
         """How much of the points each node has."""
-        return (self.stencil().T @ np.ones(self.n, self.dtype)).reshape(self.nodes)
+        # a mesh of its own for each share is worth it where it has few nodes beside the points
+        shares = max(1, min(SHARES, self._index.size // (4 * math.prod(self.nodes))))
+        found = each(
+            lambda rows: self.stencil(rows).T @ np.ones(rows.stop - rows.start, self.dtype),
+            parts(self.n, -(-self.n // shares)),
+        )
+        density = found[0]
+        for more in found[1:]:
+            density += more
+        return density.reshape(self.nodes)
 
     def slopes(self, potential):
         """The derivatives at the points of what is known at the nodes, (n, d)."""
         values, slopes = potential.reshape(-1), np.empty((self.n, len(self.shape)), self.dtype)
-        for axis in range(len(self.shape)):
-            slopes[:, axis] = self.stencil(slope=axis) @ values
-        slopes /= self.dtype.type(self.spacing)
+
+        def gather(rows):
+            for axis in range(len(self.shape)):
+                slopes[rows, axis] = self.stencil(rows, slope=axis) @ values
+            slopes[rows] /= self.dtype.type(self.spacing)
+
+        each(gather, parts(self.n, POINTS))
         return slopes
 
     def waves(self, density):
         """The density's transform; rows that are empty are left out along the first axis."""
-        waves = fft.rfft(density, self.shape[-1], axis=-1)
-        return waves if len(self.shape) == 1 else fft.fft(waves, self.shape[0], axis=0, overwrite_x=True)
+        workers = n_threads()
+        waves = fft.rfft(density, self.shape[-1], axis=-1, workers=workers)
+        if len(self.shape) == 1:
+            return waves
+        return fft.fft(waves, self.shape[0], axis=0, overwrite_x=True, workers=workers)
 
     def sums(self, waves):
         """Back to the nodes that hold the map."""
+        workers = n_threads()
         if len(self.shape) == 2:
-            waves = fft.ifft(waves, axis=0, overwrite_x=True)[: self.nodes[0]]
-        return fft.irfft(waves, self.shape[-1], axis=-1)[..., : self.nodes[-1]]
+            waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)[: self.nodes[0]]
+        return fft.irfft(waves, self.shape[-1], axis=-1, workers=workers)[..., : self.nodes[-1]]
 
 
 def _filtered(waves, kernel):
@@ -192,10 +225,23 @@ def _filtered(waves, kernel):
     Along the first axis of two the negative waves follow the positive ones.
     """
     half = kernel.shape[0]
-    waves[:half] *= kernel
+
+    def filter_(rows):
+        waves[rows] *= kernel[rows]
+
+    def filter_negative(rows):
+        waves[half + rows.start : half + rows.stop] *= kernel[half - 2 - rows.start : half - 2 - rows.stop : -1]
+
+    size = CELLS // kernel[0].size
+    each(filter_, parts(half, size))
     if waves.ndim == 2:
-        waves[half:] *= kernel[half - 2 : 0 : -1]
+        each(filter_negative, parts(half - 2, size))
     return waves
+
+
+def _bounds(x):
+    """The least and the largest of each column."""
+    return np.array([(c.min(), c.max()) for c in x.T]).T  # along the first axis of a narrow array it takes longer
 
 
 def _layout(extent, spacing):

@@ -31,18 +31,18 @@ class NearField:
     ----------
     edges : Edges
     kernel : object
-        With functions k and attraction.
+        Of kernels.py.
     exaggeration : float
         alpha.
     """
 
     def __init__(self, edges, kernel, exaggeration):
         self.edges, self.kernel, self.exaggeration = edges, kernel, exaggeration
-        self._x = self._rows = self._k = self._attraction = None
+        self._x = self._rows = self._w = self._attraction = None
         self._weight, self._buffers = {}, {}
 
     def at(self, x):
-        """The coordinates as rows, and k of each edge.
+        """The coordinates as rows, and w of each edge.
 
         Parameters
         ----------
@@ -51,15 +51,15 @@ class NearField:
         Returns
         -------
         rows : ndarray of shape (d, n_points)
-        k : ndarray of shape (n_edges,)
-            Overwritten at the next point.
+        w : ndarray of shape (n_edges,)
+            What the kernel keeps of them (kernels.py). Overwritten at the next point.
         """
         if not same_point(self._x, x):
             self._x = self._attraction = None  # if what follows is interrupted, nothing is known
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._k = self.kernel.k(self.edges.squares(self._rows, self.buffer("k", x.dtype)))
+            self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
             self._x = x.copy()
-        return self._rows, self._k
+        return self._rows, self._w
 
     def attraction(self, x):
         """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point.
@@ -73,11 +73,11 @@ class NearField:
         c : ndarray of shape (n_edges,)
         sums : ndarray of shape (n_points,)
         """
-        k = self.at(x)[1]
+        w = self.at(x)[1]
         if self._attraction is None:
-            if k.dtype not in self._weight:
-                self._weight[k.dtype] = (2 * self.exaggeration * self.edges.weight).astype(k.dtype)
-            c = self.kernel.attraction(self._weight[k.dtype], k)  # not in a buffer: a metric keeps it
+            if w.dtype not in self._weight:
+                self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
+            c = self.kernel.attraction(self._weight[w.dtype], w)  # not in a buffer: a metric keeps it
             self._attraction = c, self.edges.sums(c)
         return self._attraction
 

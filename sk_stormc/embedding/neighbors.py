@@ -9,6 +9,7 @@ from sklearn.utils import gen_batches
 from sk_stormc.embedding.brute_force import nearest_by_products
 from sk_stormc.embedding.cells import nearest_in_cells
 from sk_stormc.embedding.offsets import offsets
+from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, check_instance, short
 from sk_stormc.utils.warnings import warn
 
@@ -271,9 +272,10 @@ def neighbors_of_each(search):
     -------
     distances, neighbors : ndarrays of shape (n_points, n_neighbors)
     """
-    found = _in_cells(search) if search.is_approximate() else None
-    if found is None:
-        found = _exactly(search)
+    with threads(search.n_jobs):
+        found = _in_cells(search) if search.is_approximate() else None
+        if found is None:
+            found = _exactly(search)
     distances, neighbors, search.recall_ = found
     _warn_of_rounding(search, distances)
     if search.recall_ < LEAST_RECALL:
@@ -294,7 +296,7 @@ def _in_cells(search):
         X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
         X -= offsets(X)
     most = 1.0 if search.neighbors == "approximate" else WORTH
-    found = nearest_in_cells(X, search.n_neighbors, search.n_threads(), most)
+    found = nearest_in_cells(X, search.n_neighbors, most)
     if found is None:
         return None
     squares, neighbors, unsure, recall = found
@@ -314,7 +316,7 @@ def _exactly(search):
     if search.metric != "precomputed":
         _warn_of_long_search(search)
     if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
-        found = nearest_by_products(X, search.n_neighbors, search.n_threads())
+        found = nearest_by_products(X, search.n_neighbors)
     distances, neighbors, unsure = found or (*search.kneighbors(), ())
     if len(unsure):
         distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)

@@ -1,14 +1,18 @@
 """Sums over pairs of points: over the edges of a graph, and over columns of the matrix of all pairs."""
 
 import copy
+import math
 
 import numpy as np
 from scipy import sparse
+
+from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Edges", "column_sums", "columns", "masked_positions"]
 
 COARSE = 0.02  # if squared distances are rounded by more than this, the sums guard against negative ones
 ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
+TASK, BLOCKS = 2**18, 8  # edges of a thread at a time; blocks of rows that a sum over edges is divided into, at most
 
 
 class Edges:
@@ -33,24 +37,29 @@ class Edges:
         upper.sort_indices()
         if len(upper.indices) < 2**31:  # half the memory to read
             upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
-        self._by_row, self._by_column = upper, upper.T
         self.n = S.shape[0]
+        self._upper, self._blocks = upper, [_block(upper, rows) for rows in _even_rows(upper)]
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
 
-    def squares(self, X, out):
-        """|x_i - x_j|^2 for each edge, from X of shape (d, n)."""
-        at_i, at_j = np.empty(EDGES, X.dtype), np.empty(EDGES, X.dtype)
-        for start in range(0, len(out), EDGES):
-            some = slice(start, start + EDGES)
-            total = out[some]
-            here, there = at_i[: len(total)], at_j[: len(total)]
-            total.fill(0)
-            for x in X:
-                x.take(self.i[some], out=here, mode="clip")
-                here -= x.take(self.j[some], out=there, mode="clip")
-                total += np.multiply(here, here, out=here)
+    def squares(self, X, out, change=None):
+        """|x_i - x_j|^2 for each edge, from X of shape (d, n); or what a function makes of some of them in place."""
+
+        def task(edges):
+            at_i, at_j = np.empty(EDGES, X.dtype), np.empty(EDGES, X.dtype)
+            for some in parts(edges.stop, EDGES, edges.start):
+                total = out[some]
+                here, there = at_i[: len(total)], at_j[: len(total)]
+                total.fill(0)
+                for x in X:
+                    x.take(self.i[some], out=here, mode="clip")
+                    here -= x.take(self.j[some], out=there, mode="clip")
+                    total += np.multiply(here, here, out=here)
+                if change is not None:
+                    change(total)
+
+        each(task, parts(len(out), TASK))
         return out
 
     def matrix(self, c):
@@ -64,14 +73,23 @@ class Edges:
         -------
         callable
         """
-        # copies share the indices; making the halves anew would cost as much as the sums of few points
-        by_row, by_column = copy.copy(self._by_row), copy.copy(self._by_column)
-        by_row.data = by_column.data = c
+        blocks = []
+        for rows, edges, *halves in self._blocks:
+            # copies share the indices; making the halves anew would cost as much as the sums of few points
+            by_row, by_column = (copy.copy(half) for half in halves)
+            by_row.data = by_column.data = c[edges]
+            blocks.append((rows, by_row, by_column))
 
         def product(X):
-            out = np.empty_like(X)
-            for x, row in zip(X, out, strict=True):
-                np.add(by_row @ x, by_column @ x, out=row)
+            tasks = [
+                pair for x in X for rows, by_row, by_column in blocks for pair in ((by_row, x), (by_column, x[rows]))
+            ]
+            sums = iter(each(lambda task: task[0] @ task[1], tasks, len(c)))
+            out = np.zeros_like(X)
+            for row in out:
+                for rows, *_ in blocks:
+                    row[rows] += next(sums)
+                    row += next(sums)
             return out
 
         return product
@@ -94,9 +112,26 @@ class Edges:
 
     def symmetric(self):
         """The graph's matrix in float32."""
-        parts = self.weight.astype(np.float32), self._by_row.indices, self._by_row.indptr
-        half = sparse.csr_array(parts, shape=(self.n, self.n))
+        half = self.weight.astype(np.float32), self._upper.indices, self._upper.indptr
+        half = sparse.csr_array(half, shape=(self.n, self.n))
         return (half + half.T).tocsr()
+
+
+def _even_rows(upper):
+    """Slices of rows with about as many edges each, as many as many edges are worth."""
+    count = max(1, min(BLOCKS, upper.nnz // TASK))
+    ends = np.searchsorted(upper.indptr, np.linspace(0, upper.nnz, count + 1)[1:-1]).tolist()
+    bounds = [0, *ends, upper.shape[0]]
+    return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False) if pair[0] < pair[1]]
+
+
+def _block(upper, rows):
+    """Some rows of a half, their edges, and these as matrices from all points to the rows and back."""
+    edges = slice(int(upper.indptr[rows.start]), int(upper.indptr[rows.stop]))
+    pointer = upper.indptr[rows.start : rows.stop + 1] - upper.indptr[rows.start]
+    shape = rows.stop - rows.start, upper.shape[1]
+    half = sparse.csr_array((upper.data[edges], upper.indices[edges], pointer), shape=shape)
+    return rows, edges, half, half.T
 
 
 def masked_positions(pattern, chosen):
@@ -157,18 +192,18 @@ def columns(x, chosen, pattern):
     return E, sums
 
 
-def column_sums(x, chosen, pattern):
-    """Sums over chosen columns b off the pattern, with w = 1 / (1 + |x_i - x_b|^2).
+def column_sums(x, chosen, pattern, dof=1.0):
+    """Sums over chosen columns b off the pattern, with w = 1 / (1 + |x_i - x_b|^2 / a) and a degrees of freedom.
 
     Returns
     -------
     total : float
-        sum_ib w.
+        sum_ib w^a.
     forces : ndarray of shape (n, d)
-        sum_b w^2 (x_i - x_b).
+        sum_b w^(a + 1) (x_i - x_b).
     """
     n, d = x.shape
-    M, C, coarse = _factors(x, chosen, 1, 1)
+    M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1)
     B = len(chosen)
     V = np.ones((B, d + 1), x.dtype)
     V[:, 1:] = x[chosen]
@@ -181,8 +216,9 @@ def column_sums(x, chosen, pattern):
         _inverse(np.matmul(M[start:stop], C, out=w), coarse)
         flat = w.reshape(-1)
         flat[positions[pointer[start] : pointer[stop]] - start * B] = 0
-        total += float(flat @ ones[: flat.size])
-        np.multiply(w, w, out=w)
+        k = flat if dof == 1 else flat**dof
+        total += float(k @ ones[: flat.size])
+        np.multiply(w, k.reshape(w.shape), out=w)
         np.matmul(w, V, out=sums[start:stop])
     return total, x * sums[:, :1] - sums[:, 1:]
 

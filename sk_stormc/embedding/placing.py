@@ -20,13 +20,13 @@ NEAREST = 10  # training samples that say how far away a sample is
 FAR = 10.0  # times as far from them as they are from theirs: the place says little
 
 
-def place(X, search, embedding, perplexity, spacing=None):
+def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     """Place new samples among embedded ones, each on its own.
 
-    A sample goes where sum_j w_j log(1 + |z - x_j|^2) is smallest, x_j the points of its nearest training samples and
-    w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is hardly moved by a neighbour whose
-    point is far from those of the others. There can be several minima. The best of the x_j begins, and fixed-point
-    iterations improve it: they move it to weighted means of the x_j, so never beyond them.
+    A sample goes where sum_j w_j log(1 + |z - x_j|^2 / dof) is smallest, x_j the points of its nearest training samples
+    and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is hardly moved by a neighbour
+    whose point is far from those of the others. There can be several minima. The best of the x_j begins, and
+    fixed-point iterations improve it: they move it to weighted means of the x_j, so never beyond them.
 
     Parameters
     ----------
@@ -41,6 +41,8 @@ def place(X, search, embedding, perplexity, spacing=None):
         of a graph; it is at most a third of their number.
     spacing : ndarray of shape (n_samples,), default=None
         From `spacings`.
+    dof : float, default=1.0
+        Degrees of freedom of the kernel.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def place(X, search, embedding, perplexity, spacing=None):
         D, near = D[:, :k], near[:, :k]
         w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
         for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
-            Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]])
+            Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
     return Z if spacing is None else (Z, distances)
 
 
@@ -176,17 +178,17 @@ def _weights(D, perplexity):
     return w / w.sum(axis=1, keepdims=True)
 
 
-def _lowest(w, x):
-    """Where sum_j w_j log(1 + |z - x_j|^2) is lowest, for each row of w (n, k) and its points x (d, n, k).
+def _lowest(w, x, dof=1.0):
+    """Where sum_j w_j log(1 + |z - x_j|^2 / dof) is lowest, for each row of w (n, k) and its points x (d, n, k).
 
     Sums go over the last axis, or over dimensions one at a time: their rounding does not depend on the number of rows.
     """
     squares = sum(np.square(c[:, :CANDIDATES, None] - c[:, None]) for c in x)
-    value = (w[:, None] * np.log1p(squares)).sum(axis=2)
+    value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
     best = np.where(w[:, :CANDIDATES] > 0, value, np.inf).argmin(axis=1)
     z = x[:, np.arange(len(w)), best]
     for _ in range(ITERATIONS):
-        pull = w / (1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)))
+        pull = w / (1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)) / dof)
         pull /= pull.sum(axis=1, keepdims=True)
         z = (pull * x).sum(axis=2)
     return z.T

@@ -6,10 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.embedding.affinities import check_affinities
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
 from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.far_field import Columns, FarField
+from sk_stormc.embedding.given import check_affinities
+from sk_stormc.embedding.kernels import Gaussian, StudentT
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
@@ -26,20 +27,11 @@ LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled colum
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
-class _Gaussian:
-    """k(D) = exp(-D) of D = |x_i - x_j|^2, attraction phi(D) = D, a normaliser Z_i = sum_j k for each point."""
-
-    k = staticmethod(lambda D: np.exp(np.negative(D, out=D), out=D))  # in place
-    attraction = staticmethod(lambda s, k, out=None: s)  # s phi'
-    repulsion = staticmethod(lambda k: k)  # -k'
-
-
-class _StudentT:
-    """k(D) = 1 / (1 + D), attraction phi(D) = log(1 + D), one normaliser Z = sum_ij k."""
-
-    k = staticmethod(lambda D: np.reciprocal(np.add(D, 1, out=D), out=D))
-    attraction = staticmethod(lambda s, k, out=None: np.multiply(s, k, out=out))
-    repulsion = staticmethod(lambda k: k * k)
+def check_degrees_of_freedom(dof, kernel):
+    """Raise a ValueError where they are no positive number, or not 1 for a kernel that has none."""
+    check_number("dof", dof, low=0, inclusive=False)
+    if kernel == "gaussian" and dof != 1:
+        raise ValueError(f"dof must be 1 for kernel='gaussian', as it is of kernel='student-t'; got {dof}")
 
 
 class SNEProblem(CompositionalProblem):
@@ -48,7 +40,8 @@ class SNEProblem(CompositionalProblem):
     Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence up to a constant:
 
     - "gaussian", the paper's SNE: p_ij = p_{j|i}, phi(D) = D, u_i = Z_i = sum_{j != i} exp(-D_ij);
-    - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij).
+    - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij);
+      with a degrees of freedom a log(1 + D / a), and sums of (1 + D / a)^-a.
 
     The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
     subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
@@ -61,15 +54,21 @@ class SNEProblem(CompositionalProblem):
     ----------
     affinities : sparse matrix of shape (n_points, n_points)
         P, the conditional probabilities p_{j|i}: rows sum to 1, the diagonal is empty
-        (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them.
+        (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them. With ``joint`` all
+        of P sums to 1.
     n_components : int, default=2
         d, the dimension of the embedding. x is (n_points, d), flat.
     kernel : {"gaussian", "student-t"}, default="gaussian"
     exaggeration : float, default=1.0
-        alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from.
+        alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from. Records
+        have Phi without it.
     n_iter : int or None, default=None
         Horizon of the automatic learning rate; None means 60 to 151, by the number of points, the kernel
         and the dimension (the problem's ``advice.max_iter`` says it).
+    dof : float, default=1.0
+        a, the degrees of freedom of "student-t".
+    joint : bool, default=False
+        Whether P are joint probabilities, for "student-t" only.
     near_field : bool, default=True
         False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
@@ -117,6 +116,8 @@ class SNEProblem(CompositionalProblem):
         kernel="gaussian",
         exaggeration=1.0,
         n_iter=None,
+        dof=1.0,
+        joint=False,
         near_field=True,
         jacobian="operator",
         dtype=np.float32,
@@ -125,30 +126,35 @@ class SNEProblem(CompositionalProblem):
         check_choice("kernel", kernel, ("gaussian", "student-t"))
         check_number("exaggeration", exaggeration, low=1)
         check_int("n_iter", n_iter, low=1, words=(None,))
+        check_degrees_of_freedom(dof, kernel)
+        check_bool("joint", joint)
+        if joint and kernel == "gaussian":
+            raise ValueError("joint must be False for kernel='gaussian', whose rows sum to 1 each; got True")
         check_bool("near_field", near_field)
         check_choice("jacobian", jacobian, ("operator", "dense"))
         check_choice("dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64"))
-        P = check_affinities(affinities)
+        P = check_affinities(affinities, joint)
         n, d = P.shape[0], n_components
         self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)
         self.per_point = kernel == "gaussian"
-        self._kernel = _Gaussian if self.per_point else _StudentT
+        self.dof = float(dof)
+        self._kernel = Gaussian() if self.per_point else StudentT(self.dof)
         self.n_inner = self.n_outer = self.n_blocks = n
         self.n_components, self.n_variables = d, n * d
         self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
         if jacobian == "dense":
             check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
 
-        self.P = P if self.per_point else P / n  # joint probabilities sum to 1
+        self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
         S = (self.P + self.P.T).tocsr()
         self.edges = Edges(S)
         self.near_field = bool(near_field)
         # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
         self.n_near = -(-S.nnz // n) if near_field else 0
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
-        self._fine = Mesh(FINE) if meshed else None
-        mesh = Mesh() if meshed and self.dtype == np.float32 else self._fine
-        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh)
+        self._fine = Mesh(FINE, self.dof) if meshed else None
+        mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
+        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
         self.inner_floor = LONELY if self.per_point else FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
@@ -215,6 +221,12 @@ class SNEProblem(CompositionalProblem):
         """
         return NearField(self.edges, self._kernel, self.exaggeration)
 
+    @property
+    def iteration_ifo(self):
+        """Oracle calls of an iteration by the problem's own advice."""
+        batch = self.advice.batch_size[0]
+        return self.n_inner + 2 * (self.n_inner if batch is None else batch + self.n_near)
+
     def _set_steps(self, n_iter, held=None, on=False):
         n, d = self.n_inner, self.n_components
         total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
@@ -266,9 +278,10 @@ class SNEProblem(CompositionalProblem):
     def _all_pairs(self, x, far, whole):
         """u from the sums over the far field, and the near one's where they are not in it."""
         near = self.near_field and not whole
+        k = self._kernel.value(self._near().at(x)[1]) if near else None
         if self.per_point:
-            return far + self.edges.sums(self._near().at(x)[1]) if near else far
-        return np.array([far + (2 * float(self._near().at(x)[1].sum(dtype=float)) if near else 0.0)], x.dtype)
+            return far + self.edges.sums(k) if near else far
+        return np.array([far + (2 * float(k.sum(dtype=float)) if near else 0.0)], x.dtype)
 
     def jacobian(self, x, batch):
         """ "operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
@@ -283,12 +296,12 @@ class SNEProblem(CompositionalProblem):
         F = self._far_field.forces(self._points(J[0]), J, v)
         if self.near_field and not J[3]:
             near = self._near()
-            rows, k = near.at(J[0])
-            F += self.edges.forces(self._near_repulsion(v, k, near.buffer("force", k.dtype)), rows).T
+            rows, w = near.at(J[0])
+            F += self.edges.forces(self._near_repulsion(v, w, near.buffer("force", w.dtype)), rows).T
         return F.ravel()
 
-    def _near_repulsion(self, v, k, c):
-        np.multiply(self._kernel.repulsion(k), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
+    def _near_repulsion(self, v, w, c):
+        np.multiply(self._kernel.repulsion(w), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
         return c
 
     def outer_gradient(self, x, u, batch):
@@ -304,8 +317,8 @@ class SNEProblem(CompositionalProblem):
         i, j, p = batch
         points = self._points(x)
         difference = points[i] - points[j]
-        k = self._kernel.k(np.einsum("ij,ij->i", difference, difference))
-        force = self._kernel.attraction(2 * self.exaggeration * p, k)[:, None] * difference
+        w = self._kernel.base(np.einsum("ij,ij->i", difference, difference))
+        force = self._kernel.attraction(2 * self.exaggeration * p, w)[:, None] * difference
         f_x = np.zeros(points.shape)
         np.add.at(f_x, i, force)
         np.subtract.at(f_x, j, force)
@@ -319,8 +332,8 @@ class SNEProblem(CompositionalProblem):
             return super().compositional_gradient(x, u, J, batch)
         v = 1 / u
         near = self._near()
-        rows, k = near.at(x)
-        c = self._near_repulsion(v, k, near.buffer("force", k.dtype))
+        rows, w = near.at(x)
+        c = self._near_repulsion(v, w, near.buffer("force", w.dtype))
         c += near.attraction(x)[0]
         F = self.edges.forces(c, rows).T + self._far_field.forces(self._points(J[0]), J, v)
         return F.ravel()
@@ -335,9 +348,9 @@ class SNEProblem(CompositionalProblem):
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
         near = self._near()
-        rows, k = near.at(x)
+        rows, w = near.at(x)
         if not self.per_point:
-            return -float(self.edges.weight @ np.log(k))
+            return -self.dof * float(self.edges.weight @ np.log(w))
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def objective(self, x):
@@ -384,7 +397,7 @@ class SNEProblem(CompositionalProblem):
         ----------
         x : ndarray of shape (n_variables,)
         affinities : CSR array of shape (n_points, n_points), default=None
-            Conditional probabilities in place of the problem's own, such as those to more neighbours.
+            Probabilities in place of the problem's own, such as those to more neighbours.
 
         Returns
         -------
@@ -399,7 +412,7 @@ class SNEProblem(CompositionalProblem):
         own = self._remembering()
         log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
         if affinities is not None:
-            return divergence_from(affinities, self._points(x), self.per_point, log_sum)
+            return divergence_from(affinities, self._points(x), self.per_point, log_sum, self.dof)
         return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):

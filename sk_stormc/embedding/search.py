@@ -5,7 +5,6 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.offsets import grain, offsets
-from sk_stormc.embedding.threads import n_threads
 
 __all__ = ["NeighborSearch"]
 
@@ -79,10 +78,6 @@ class NeighborSearch(NearestNeighbors):
         tree = self._fit_method == "kd_tree" and self.n_features_in_ <= FEW_FEATURES
         automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
         return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
-
-    def n_threads(self):
-        """The number of threads to use."""
-        return n_threads(self.n_jobs)
 
     def _nearest(self, X, k):
         """The k nearest of moved samples; None are the data themselves, each without itself."""

@@ -32,7 +32,8 @@ def warn_if_unsettled(model, problem, result):
         Of the whole run.
     """
     start, last, best = model.loss_curve_[0], model.loss_curve_[-1], model.loss_curve_.min()
-    if last > best + max(WORSE * start, NOTHING):
+    plain = problem.exaggeration == 1  # else the divergence is not what falls
+    if plain and last > best + max(WORSE * start, NOTHING):
         said = (
             f"the map's divergence, {last:.4g}, is above one that was recorded, {best:.4g}. Use a smaller "
             "learning_rate or larger batches."
@@ -46,12 +47,12 @@ def warn_if_unsettled(model, problem, result):
         )
     else:
         before, after = _further(problem, result)
-        if before - after > max(MOVING * before, NOTHING):
+        if plain and before - after > max(MOVING * before, NOTHING):
             said = (
                 f"the map was still moving after {model.n_iter_} iterations: {PROBE} more would lower its divergence, "
                 f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
             )
-        elif start - last <= WORSE * start and last > NOTHING:
+        elif start - last <= WORSE * start and last > NOTHING and plain:
             said = (
                 f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
                 f"{model.n_iter_} iterations, and its points have a standard deviation of "

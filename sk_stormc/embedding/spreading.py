@@ -30,11 +30,11 @@ def loss_of_second_half(problem, result):
     Returns
     -------
     float
-        0 where that cannot be told: few records, sampled columns, or a kernel other than "student-t".
+        0 where that cannot be told: few records, sampled columns, exaggeration, or a kernel other than "student-t".
     """
     begin = result.n_iter - problem.advice.max_iter
     of_stage = result.record_iterations >= begin
-    if problem.per_point or not problem.is_exact or of_stage.sum() < LEAST:
+    if problem.per_point or not problem.is_exact or problem.exaggeration != 1 or of_stage.sum() < LEAST:
         return 0.0
     iterations = result.record_iterations[of_stage]
     losses = problem.divergence_of(result.loss_curve[of_stage])
@@ -60,8 +60,9 @@ def goes_on(solver, problem, result, horizon):
     """
     free = solver.max_iter is None and solver.max_ifo is None and solver.tol == 0
     own = isinstance(solver, STORMCompositional) and solver.learning_rate == "auto"
+    plain = problem.exaggeration == 1  # else the divergence is not what falls
     few = problem.n_inner <= MANY and 2 * result.n_iter <= TIMES * horizon
-    if not (free and own and few and result.stop_reason == StopReason.MAX_ITER):
+    if not (free and own and plain and few and result.stop_reason == StopReason.MAX_ITER):
         return False
     return loss_of_second_half(problem, result) > (SLOW if result.n_iter == horizon else DONE)
 

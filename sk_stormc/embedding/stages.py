@@ -37,6 +37,10 @@ class Stage(Kept):
         Whether it goes on from a finished map. If it ends higher than it began, the map before is kept.
     asked : bool
         Whether `SNEEmbedding.optimize` asked for it. Its map is kept in any case.
+    learning_rate : float or None
+        None is the solver's own.
+    record_every : int or None
+        Iterations between two records; None is as many as the problem advises, and none of an early stage.
     """
 
     n_iter: int
@@ -44,9 +48,11 @@ class Stage(Kept):
     early: bool = False
     on: bool = False
     asked: bool = False
+    learning_rate: float = None
+    record_every: int = None
 
 
-def new_stages(n_iter, early):
+def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     """The stages of a new fit.
 
     Parameters
@@ -55,17 +61,20 @@ def new_stages(n_iter, early):
         Of all.
     early : float
         Exaggeration of the early stage; at 1 there is none.
+    exaggeration : float, default=1.0
+        Of the main one.
+    record_every : int, default=None
 
     Returns
     -------
     list of Stage
     """
     n_early = n_iter // EARLY_PART if early > 1 else 0
-    first = [Stage(n_early, early, early=True)] if n_early else []
-    return [*first, Stage(n_iter - n_early)]
+    first = [Stage(n_early, early, early=True, record_every=record_every)] if n_early else []
+    return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
 
 
-def further_stages(before, max_iter):
+def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     """The stages of a fit that is resumed: those that it had, and one more where it may have more iterations.
 
     Parameters
@@ -73,6 +82,8 @@ def further_stages(before, max_iter):
     before : list of Stage
     max_iter : int or None
         None keeps what there is.
+    exaggeration : float, default=1.0
+    record_every : int, default=None
 
     Returns
     -------
@@ -92,16 +103,17 @@ def further_stages(before, max_iter):
             f"max_iter must be at least {had} for resume, got {max_iter}: the fit had so many iterations, and its "
             "learning rate is 0 at the last of them"
         )
-    return [*stages, Stage(max_iter - had, on=True)]
+    return [*stages, Stage(max_iter - had, exaggeration, on=True, record_every=record_every)]
 
 
-def run_stages(fit, problem, x, solver, attributes, verbose):
-    """Run all stages of a fit's plan, and more of them while the map still spreads; as one run.
+def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0):
+    """Run stages, and more of them while the map still spreads; as one run.
 
     Parameters
     ----------
+    stages : list of Stage
+        Those that are added are added here.
     fit : Fit
-        Its progress has the plan.
     problem : SNEProblem
     x : ndarray of shape (n_variables,)
     solver : CompositionalSolver
@@ -109,6 +121,8 @@ def run_stages(fit, problem, x, solver, attributes, verbose):
     attributes : callable
         Makes the fitted attributes of a point.
     verbose : int
+    n_before : int, default=0
+        Iterations before the first of these stages, for the lines of ``verbose``.
 
     Returns
     -------
@@ -116,7 +130,7 @@ def run_stages(fit, problem, x, solver, attributes, verbose):
         Of the last stage.
     result : SolverResult
     """
-    stages, lines = fit.progress.plan, Lines(problem.divergence_of) if verbose else None
+    lines = Lines(problem.divergence_of, n_before) if verbose else None
     horizon = sum(stage.n_iter for stage in stages if not stage.on)
     result = ended = None
     for stage in stages:  # which may become more
@@ -125,16 +139,17 @@ def run_stages(fit, problem, x, solver, attributes, verbose):
         with quiet() if len(stages) > 1 else nullcontext():
             found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
         broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
-        if stage.on and not (stage.asked or broken_off) and found.fun > result.fun:
-            return ended, result  # it cannot go on
+        may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or broken_off)
+        if may_be_left and found.fun > result.fun:
+            continue  # the map cannot go on: what there is stays
         ended, result = of_stage, found if result is None else with_stage(result, found)
         x = result.x
         if lines:
             lines.line(result.n_iter, result.loss_curve[-1])
         if broken_off:
             break
-        if stage is stages[-1] and goes_on(solver, ended, result, horizon):
-            stages.append(Stage(result.n_iter, on=True))
+        if stage is stages[-1] and not stage.asked and goes_on(solver, ended, result, horizon):
+            stages.append(Stage(result.n_iter, on=True, record_every=stage.record_every))
     return ended, result
 
 
@@ -142,17 +157,18 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
     """One stage; ``before`` is the result of those before it."""
     n_before, used = (0, 0) if before is None else (before.n_iter, int(before.ifo[-1]))
     own = clone(solver).set_params(max_iter=stage.n_iter)
+    if stage.learning_rate is not None:
+        own.set_params(learning_rate=stage.learning_rate)
     if own.max_ifo is not None and used:
         own.set_params(max_ifo=max(1, own.max_ifo - used))
     show, every = lines.after(n_before) if lines else None, None
-    if stage.early:  # only a callback asks for its records, and does not compare them with those that follow
-        every, of_all = None if fit.has_callbacks else UNRECORDED, attributes
-
-        def attributes(x):
-            return of_all(x) | {"loss_curve_": np.empty(0)}
-
-    found = fit.run(own, problem, x, record_every=every, show=show, attributes=attributes)
-    if stage.early:
-        ends = {name: found[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")}
-        found = changed(found, **ends)
-    return found
+    silent = stage.early and stage.record_every is None
+    if stage.record_every is not None:
+        every = stage.record_every * problem.iteration_ifo
+    elif silent and not fit.has_callbacks:  # only they ask for the records of an early stage
+        every = UNRECORDED
+    seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
+    found = fit.run(own, problem, x, record_every=every, show=show, attributes=seen)
+    if not silent:
+        return found
+    return changed(found, **{name: found[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})

@@ -7,7 +7,7 @@ from scipy.sparse.csgraph import connected_components
 from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice
 
-__all__ = ["check_init", "make_start", "spectral_coordinates"]
+__all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 
 ROUNDING = 10  # units in the last place of the largest number: what varies by less does not vary
 NOISE = 0.1  # of the first column, for dimensions that the data do not have
@@ -17,6 +17,7 @@ SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors
 MANY = 30_000  # points above which fewer sweeps must do
 GUARDS = 4  # eigenvectors beside those wanted, so that those wanted are found well
 SOLVED = 100  # largest connected components that get eigenvectors of their own
+FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
 
 
@@ -27,7 +28,7 @@ def check_init(init, metric, n_samples, n_components):
     ----------
     init : {"auto", "pca", "spectral", "random"} or array-like of shape (n_samples, n_components)
     metric : str or callable
-        With "precomputed" there are no principal components.
+        With "precomputed" and "affinities" there are no principal components.
     n_samples, n_components : int
 
     Returns
@@ -42,11 +43,11 @@ def check_init(init, metric, n_samples, n_components):
     if isinstance(init, str) or init is None:
         check_choice("init", init, ("auto", "pca", "spectral", "random"))
         if init == "auto":
-            return "spectral" if metric == "precomputed" else "pca"
-        if init == "pca" and metric == "precomputed":
+            return "spectral" if metric in FEATURELESS else "pca"
+        if init == "pca" and metric in FEATURELESS:
             raise ValueError(
-                "init must be 'auto', 'spectral', 'random' or an array with metric='precomputed', which has no "
-                "features; got 'pca'"
+                f"init must be 'auto', 'spectral', 'random' or an array with metric={metric!r}, which has no features; "
+                "got 'pca'"
             )
         return init
     start = as_numbers("init", init)

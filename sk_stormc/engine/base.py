@@ -20,6 +20,7 @@ from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.run import run
 from sk_stormc.engine.tools import Tools, check_prox
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 
@@ -244,7 +245,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
             raise ValueError(f"on_record must be callable or None, got {on_record!r}")
         solver.accept(problem)
         record_every = plain(record_every)
-        return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
+        with in_one_thread():
+            return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
 
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""

@@ -72,10 +72,10 @@ class RunState(Kept):
 
     method: str
     problem: str = ""  # what it is a run on
-    state: MethodState = None
-    oracle: dict = None
+    state: MethodState | None = None
+    oracle: dict | None = None
     records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
-    best_x: np.ndarray = None
+    best_x: np.ndarray | None = None
     best_fun: float = math.inf
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t, t the last two powers of two
     next_record: float = 0
@@ -83,7 +83,7 @@ class RunState(Kept):
     first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
     stopping: Stopping = field(default_factory=Stopping)  # what is known of whether it has converged
     overflowed: bool = False  # nothing is left to go on from
-    start: np.ndarray = None  # x_0
+    start: np.ndarray | None = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
     times: int = 0  # that a run on a stream has begun again with shorter steps
     t_before: int = 0  # iterations until it last did
@@ -190,5 +190,5 @@ class Record:
     ifo: int
     fun: float
     x: np.ndarray
-    snapshot: Callable = field(default=None, repr=False, compare=False)
-    n_left: Callable = field(default=None, repr=False, compare=False)
+    snapshot: Callable | None = field(default=None, repr=False, compare=False)
+    n_left: Callable | None = field(default=None, repr=False, compare=False)

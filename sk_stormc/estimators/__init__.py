@@ -3,6 +3,14 @@
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.scorers import make_sharpe_scorer, sharpe_ratio
+from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.estimator import BellmanValueEstimator
 
-__all__ = ["BellmanValueEstimator", "CompositionalPortfolio", "SNEEmbedding", "make_sharpe_scorer", "sharpe_ratio"]
+__all__ = [
+    "ActionValueEstimator",
+    "BellmanValueEstimator",
+    "CompositionalPortfolio",
+    "SNEEmbedding",
+    "make_sharpe_scorer",
+    "sharpe_ratio",
+]

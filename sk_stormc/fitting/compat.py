@@ -8,7 +8,7 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:
 
-    class CallbackSupportMixin:
+    class CallbackSupportMixin:  # type: ignore[no-redef]
         """Takes callbacks that are never called."""
 
         def set_callbacks(self, *callbacks):

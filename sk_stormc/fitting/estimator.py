@@ -18,6 +18,7 @@ from sk_stormc.fitting.identity import FREE
 from sk_stormc.solvers import StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
@@ -97,7 +98,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         Names of the columns, only for data with string column names.
     """
 
-    _free_to_resume = FREE
+    _free_to_resume: tuple[str, ...] = FREE
+    solver: Any
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -192,7 +194,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
         before = seeds and seeds.get_state()
         try:
-            learn(new)
+            with in_one_thread():
+                learn(new)
         except BaseException:
             if seeds:
                 seeds.set_state(before)

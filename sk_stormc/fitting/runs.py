@@ -16,6 +16,7 @@ from sk_stormc.fitting.compat import open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept, declared, in_short
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.validation import seeded
 
 __all__ = ["Fit", "with_fit"]
@@ -61,9 +62,26 @@ class Fit:
             self._states = list(self.before.runs)
         else:
             self._states = []
+        self._begin()
+
+    @classmethod
+    def further(cls, estimator):
+        """Further runs of the fit that the estimator has; callbacks are given no data."""
+        fit = cls.__new__(cls)
+        fit.estimator, fit.X, fit.y, fit.metadata, fit.before, fit._states = estimator, None, None, {}, None, []
+        fit.progress = copy.copy(estimator._progress)
+        fit.progress.runs, fit.progress.plan = list(fit.progress.runs), list(fit.progress.plan)
+        fit.rng = seeded(copy.deepcopy(fit.progress.random_state))
+        for _ in fit.progress.runs:  # what these have drawn
+            fit.rng.randint(np.iinfo(np.int32).max)
+        fit._begin()
+        return fit
+
+    def _begin(self):
         self._context = self._task = self._record = None
-        self.has_callbacks = bool(getattr(estimator, "_skl_callbacks", None))
-        estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
+        self._opened = False
+        self.has_callbacks = bool(getattr(self.estimator, "_skl_callbacks", None))
+        self.estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
         """Solve; or go on from the run that the resumed fit had here.
@@ -127,7 +145,8 @@ class Fit:
     # callbacks
 
     def _open(self):
-        if self._context is None and not self.progress.runs:
+        if not self._opened:
+            self._opened = True
             routed = get_config()["enable_metadata_routing"]  # without it a scorer knows no more than weights
             metadata = {name: value for name, value in self.metadata.items() if routed or name == "sample_weight"}
             self._seen = {"estimator": self.estimator, "X": self.X, "y": self.y, "metadata": metadata or None}
@@ -173,7 +192,8 @@ def with_fit(method):
     @wraps(method)
     def fit(self, *args, **kwargs):
         try:
-            return method(self, *args, **kwargs)
+            with in_one_thread():
+                return method(self, *args, **kwargs)
         except BaseException:  # between two runs, say: `resume` goes on with those that have ended
             if "_fitting" in vars(self) and self._fitting.progress.runs:
                 self._progress = self._fitting.progress

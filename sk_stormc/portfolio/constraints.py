@@ -7,10 +7,11 @@ import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.utils.validation import as_numbers, check_number
 
-__all__ = ["check_size", "is_proportional", "make_penalty"]
+__all__ = ["check_size", "held_now", "is_proportional", "make_penalty"]
 
 PROPORTIONAL = ("cvar", "evar")
 
@@ -69,11 +70,18 @@ def _bounds(constraint, n_assets, columns):
 
 def _turnover(previous, cost, n_assets, columns):
     """Checked previous weights and costs; None where trades cost nothing."""
-    previous = aligned("previous_weights", previous, columns, n_assets)
-    previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
+    previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
     Turnover(previous, cost).check(n_assets)
     return (previous, cost) if np.any(cost) else None
+
+
+def held_now(previous, n_assets, columns):
+    """``previous_weights`` as an array of shape (n_assets,); nothing is held where they are None."""
+    previous = aligned("previous_weights", previous, columns, n_assets)
+    previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
+    Turnover(previous, 0.0).check(n_assets)
+    return previous
 
 
 def is_proportional(risk_measure):
@@ -86,6 +94,11 @@ def check_size(risk_measure, risk_aversion, penalty):
 
     That is so for the least risk, and for risks in proportion to the size of the portfolio.
     """
+    if isinstance(penalty, Limited):
+        zero = np.zeros(penalty.n_assets)
+        if penalty.active or penalty.max_turnover is not None or penalty.missed(zero) > 0:
+            return
+        penalty = penalty.penalty
     least = isinstance(risk_aversion, Real) and risk_aversion == np.inf
     if not (least or is_proportional(risk_measure)):
         return

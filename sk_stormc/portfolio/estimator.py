@@ -15,8 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
-from sk_stormc.portfolio.constraints import check_size, is_proportional, make_penalty
+from sk_stormc.portfolio.constraints import check_size, held_now, is_proportional, make_penalty
+from sk_stormc.portfolio.feasible import limited, refuse_limits
 from sk_stormc.portfolio.handover import (
     PATIENCE,
     by_newton,
@@ -27,6 +29,8 @@ from sk_stormc.portfolio.handover import (
     warn_of_newton,
 )
 from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.portfolio.limits import Limited
+from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
@@ -83,6 +87,19 @@ class CompositionalPortfolio(CompositionalEstimator):
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
         objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
+    max_turnover : float, default=None
+        The sum of |w_j - previous_weights_j| is at most this.
+    linear_constraints : str, list of str or (A, lower, upper), default=None
+        Words such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
+        and the sums of groups; or lower <= A w <= upper with A of shape (n_constraints, n_assets), dense, sparse or a
+        frame with the columns of X, and limits that are numbers, of shape (n_constraints,), or None.
+    groups : mapping, Series, DataFrame or array-like, default=None
+        Names of the groups of each asset: a mapping or a Series by column of X (of a name or a list), a frame of assets
+        by kinds of groups or turned round, or an array of shape (n_assets,) or (n_kinds, n_assets).
+    benchmark : str or array-like, default=None
+        What returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
+        the name of a column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape
+        (n_periods,). The last two of one length are told apart by labels.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
         to where the first of these fits started. A fit that starts near the optimum then ends soon.
@@ -131,6 +148,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         l1=0.0,
         previous_weights=None,
         transaction_cost=0.0,
+        max_turnover=None,
+        linear_constraints=None,
+        groups=None,
+        benchmark=None,
         max_iter=None,
         tol=None,
         warm_start=False,
@@ -146,6 +167,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.l1 = l1
         self.previous_weights = previous_weights
         self.transaction_cost = transaction_cost
+        self.max_turnover = max_turnover
+        self.linear_constraints = linear_constraints
+        self.groups = groups
+        self.benchmark = benchmark
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -186,17 +211,19 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
-        penalty, dtype = self._penalty(returns.shape[1], columns_of(X)), returns.dtype
+        penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
+        returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         problem = self._problem(returns, sample_weight, penalty, metric="variance")
-        if solver == "newton":
-            in_memory(returns, penalty)
-            result, gap = by_newton(problem, penalty, TOL if self.tol is None else self.tol)
+        if solver == "newton" or isinstance(penalty, Limited):
+            in_memory(returns, penalty, solver)
+            tol = (TOL if self.tol is None else self.tol) if solver == "newton" else solver.tol
+            result, gap = by_newton(problem, penalty, tol)
             validate_data(self, X, skip_check_array=True)
-            self.weights_, self.dual_gap_ = problem.weights_of(result.x).astype(dtype, copy=False), gap
+            self.weights_, self.dual_gap_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False), gap
             self._keep(solver, result)
-            warn_of_newton(result, gap, TOL if self.tol is None else self.tol)
+            warn_of_newton(result, gap, tol)
             return self
         solver.accept(problem)
         x0 = None
@@ -306,13 +333,15 @@ class CompositionalPortfolio(CompositionalEstimator):
         """`partial_fit`, on a copy that is given up if anything is raised."""
         returns = check_returns(X)
         n_assets = returns.shape[1]
+        penalty = self._penalty(n_assets, columns_of(X))
+        refuse_limits(penalty, "partial_fit", "use fit")
         weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
         validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
         problem = partial(
             PortfolioProblem,
             risk_aversion=self.risk_aversion,
             risk_measure=self.risk_measure,
-            penalty=self._penalty(n_assets, columns_of(X)),
+            penalty=penalty,
             metric="variance",
         )
         problem(returns[:1])  # checks the parameters
@@ -370,7 +399,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
-        return -self._problem(self._new_returns(X), sample_weight).value_at(self.weights_)
+        returns, weights = self._active(self._new_returns(X), X), self.weights_
+        if self.benchmark is not None:
+            weights = np.append(weights, weights.dtype.type(-1))
+        return -self._problem(returns, sample_weight).value_at(weights)
 
     def named_weights(self):
         """``weights_`` with the names of the columns.
@@ -416,6 +448,10 @@ class CompositionalPortfolio(CompositionalEstimator):
             **tail,
         )
 
+    def _active(self, returns, X):
+        """The returns, with those of the benchmark behind them where there is one."""
+        return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
+
     def _make_solver(self):
         """The solver to run; the name "newton" stands for itself."""
         if isinstance(self.solver, str):
@@ -428,5 +464,11 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
         penalty = make_penalty(*given, n_assets, columns)
+        linear = linear_of(self.linear_constraints, self.groups, columns, n_assets)
+        previous = held_now(self.previous_weights, n_assets, columns)
+        place = column_of(self.benchmark, columns)
+        if place is not None:
+            penalty, previous[place] = without(penalty, place, n_assets), 0.0
+        penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
         check_size(self.risk_measure, self.risk_aversion, penalty)
         return penalty

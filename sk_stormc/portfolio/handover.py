@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import SolverResult, changed, outcome
-from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.feasible import refuse_limits
+from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
 from sk_stormc.solvers import SOLVERS, StopReason
@@ -23,6 +24,7 @@ __all__ = [
 
 PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
 CAREFUL = 0.01  # part of the spread that the gap of a tail risk is compared with
+TRACKING = 0.01  # of a benchmark's deviation: less need not be told from 0
 ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
@@ -33,17 +35,28 @@ def hands_over(solver, problem, penalty):
     The solver is "storm-c", with no budget, learning rate or batch size of the user's and a tolerance above 0; the
     assets are few, the returns in memory, and the objective is not known to have no minimum.
     """
-    free = type(solver) is SOLVERS["storm-c"] and solver.max_iter is None and solver.max_ifo is None and solver.tol
-    automatic = all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
-    return bool(free) and automatic and can_solve(problem.returns, penalty) and not problem.unbounded_below()
+    unbroken = is_free(solver) and solver.max_iter is None and solver.max_ifo is None and solver.tol
+    return bool(unbroken) and can_solve(problem.returns, penalty) and not problem.unbounded_below()
 
 
-def in_memory(returns, penalty):
-    """Raise a ValueError where ``solver="newton"`` cannot take the data or the penalty."""
+def is_free(solver):
+    """Whether a solver is the default one, with automatic steps and batches."""
+    automatic = type(solver) is SOLVERS["storm-c"]
+    return automatic and all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
+
+
+def in_memory(returns, penalty, solver):
+    """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
+    asked = "solver='newton'"
+    if isinstance(penalty, Limited):
+        asked = " and ".join(penalty.parameters())
+        if solver != "newton" and not is_free(solver):
+            refuse_limits(penalty, f"solver={solver!r}", "take solver='newton', or the default, which hands over to it")
     if not can_solve(returns, penalty):
         raise ValueError(
-            "solver='newton' takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "
+            f"{asked} takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "
             f"got {type(returns).__name__} of shape {returns.shape}: use solver='storm-c'"
+            + " without" * (asked != "solver='newton'")
         )
 
 
@@ -57,6 +70,8 @@ def spread(problem, penalty, w):
         equal = penalty.project(equal)
     y = np.asarray(problem.returns @ w, float)
     deviation = float(np.sqrt(np.average((y - np.average(y, weights=problem.weights)) ** 2, weights=problem.weights)))
+    if isinstance(penalty, Limited) and penalty.active:  # where the benchmark itself is best there is no risk
+        deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
     quadratic = problem.risk_measure in ("variance", "semivariance")
     risk = problem._price * deviation**2 if quadratic else deviation
     return max(problem.value_at(equal) - problem.value_at(w), risk)

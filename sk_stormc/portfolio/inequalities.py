@@ -13,8 +13,8 @@ class Hinges:
 
     Attributes
     ----------
-    rows : ndarray of shape (n_hinges, n_variables), or ndarray of int of shape (n_hinges,)
-        As integers: the one variable that each hinge is of.
+    rows : ndarray of shape (n_hinges, m), or ndarray of int of shape (n_hinges,)
+        About the first m variables. As integers: the one variable that each hinge is of.
     shift, cost, quadratic : ndarray of shape (n_hinges,)
         Costs and quadratic costs >= 0.
     """
@@ -26,23 +26,25 @@ class Hinges:
 
     def at(self, x):
         """a, where x is."""
-        return (x[self.rows] if self.rows.ndim == 1 else self.rows @ x) + self.shift
+        return self.along(x) + self.shift
 
     def along(self, dx):
         """The change of a."""
-        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx
+        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
 
     def transposed(self, v, n):
         """rows.T @ v, of shape (n,)."""
-        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+        if self.rows.ndim == 1:
+            return np.bincount(self.rows, v, n)
+        return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
 
     def add_square(self, H, weight):
         """Add rows.T @ diag(weight) @ rows to H."""
         if self.rows.ndim == 1:
             H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
         else:
-            scaled = np.sqrt(weight)[:, None] * self.rows
-            H += scaled.T @ scaled
+            scaled, m = np.sqrt(weight)[:, None] * self.rows, self.rows.shape[1]
+            H[:m, :m] += scaled.T @ scaled
 
 
 class Side:
@@ -93,15 +95,17 @@ def sides_of(program, x, price):
 
 
 def duals(program, sides):
-    """Multipliers of A x, and for each variable whether it is at a bound: its slack is then below its multiplier."""
-    of_A, at_bound = np.zeros(len(program.A)), np.zeros(len(program.low), dtype=bool)
+    """Multipliers of A x, and for rows and variables whether they are at a limit: slack is then below multiplier."""
+    of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
+    at_bound = np.zeros(len(program.low), dtype=bool)
     for side in sides:
         name, there = side.which
         if name in ("lower", "upper"):
             of_A[there] += side.sign * side.dual
+            at_limit[there] |= side.slack < side.dual
         else:
             at_bound[there] |= side.slack < side.dual
-    return of_A, at_bound
+    return of_A, at_limit, at_bound
 
 
 @dataclass

@@ -55,8 +55,8 @@ class Solution:
         For each of the hinges, what their costs are multiplied with: the slope of each hinge in a.
     of_A, of_E : ndarray
         Multipliers of A x (positive at an upper limit) and of E x = e.
-    at_bound : ndarray of bool of shape (n_variables,)
-        The variables that are at one of their bounds.
+    at_limit, at_bound : ndarray of bool of shape (m,) and (n_variables,)
+        The rows of A x, and the variables, that are at one of their limits.
     at_kink : list of ndarray of bool
         For each of the hinges, where a is 0.
     n_iter : int
@@ -67,6 +67,7 @@ class Solution:
     x: np.ndarray
     slope: list
     of_A: np.ndarray
+    at_limit: np.ndarray
     at_bound: np.ndarray
     at_kink: list
     of_E: np.ndarray

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["aligned", "columns_of"]
+__all__ = ["aligned", "columns_of", "is_labelled"]
 
 SHOWN = 10  # labels that an error names
 
@@ -13,6 +13,12 @@ def columns_of(X):
     """The labels of the columns of a frame; None for an array."""
     columns = getattr(X, "column_names", getattr(X, "columns", None))
     return None if columns is None else list(columns)
+
+
+def is_labelled(value, columns):
+    """Whether a value has labels, and one of them at least is that of a column."""
+    found = _labels_and_values(value)
+    return found is not None and any(label in set(columns) for label in found[0])
 
 
 def aligned(name, value, columns, n_assets):

@@ -4,15 +4,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, Simplex
+from sk_stormc.core.penalties import Box, Penalty, Simplex
+from sk_stormc.portfolio.interior_point import Program, interior_point
+from sk_stormc.portfolio.presolve import with_room
 from sk_stormc.portfolio.turnover import Turnover
 
-__all__ = ["Limits"]
+__all__ = ["KEPT", "Limited", "Limits"]
+
+KEPT = 1e-9  # by which a linear constraint may be missed, relative to its size
 
 
 @dataclass
 class Limits:
-    """Bounds, budget, l1 norm and cost of trades of a penalty, for n weights."""
+    """Bounds, budget, l1 norm, cost of trades and linear constraints of a penalty, for n coordinates.
+
+    A benchmark is a last coordinate that is fixed at -1, and that budget, norm and costs do not count.
+    """
 
     n: int
     low: np.ndarray
@@ -21,50 +28,121 @@ class Limits:
     l1: float
     previous: np.ndarray
     cost: np.ndarray
+    counted: np.ndarray  # 1 for each coordinate that is a weight
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    max_turnover: float | None
+    limited: bool  # whether the set may be without an interior
 
     @classmethod
     def of(cls, penalty, n):
         """Those of a penalty or of None."""
-        previous, cost = np.zeros(n), np.zeros(n)
+        further = penalty if isinstance(penalty, Limited) else None
+        penalty = penalty if further is None else further.penalty
+        m = n if further is None else further.n_assets
+        previous, cost = np.zeros(m), np.zeros(m)
+        low, high, budget, l1 = np.full(m, -np.inf), np.full(m, np.inf), None, 0.0
         if isinstance(penalty, Turnover):
-            previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, n), penalty.box
+            previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, m), penalty.box
         if isinstance(penalty, Simplex):
-            return cls(n, np.zeros(n), np.full(n, np.inf), penalty.total, 0.0, previous, cost)
-        if isinstance(penalty, Box):
-            low, high = (np.broadcast_to(bound, n).astype(float) for bound in (penalty.low, penalty.high))
-            return cls(n, low, high, penalty.budget, penalty.alpha, previous, cost)
-        l1 = 0.0 if penalty is None else penalty.alpha
-        return cls(n, np.full(n, -np.inf), np.full(n, np.inf), None, l1, previous, cost)
+            low, budget = np.zeros(m), penalty.total
+        elif isinstance(penalty, Box):
+            low, high = (np.broadcast_to(bound, m).astype(float) for bound in (penalty.low, penalty.high))
+            budget, l1 = penalty.budget, penalty.alpha
+        elif penalty is not None:
+            l1 = penalty.alpha
+        if further is None:
+            none = np.zeros((0, m)), np.zeros(0), np.zeros(0)
+            return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, None, False)
+        A, lower, upper = further.linear.A, further.linear.lower, further.linear.upper
+        most, previous = further.max_turnover, further.previous
+        if most is not None:  # no weight changes by more than the whole
+            low, high = np.maximum(low, previous - most), np.minimum(high, previous + most)
+            high = np.maximum(low, high)  # which rounding may have crossed
+        fixed, zero = -np.ones(n - m), np.zeros(n - m)
+        low, high = np.r_[low, fixed], np.r_[high, fixed]
+        previous, cost, counted = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
+        A = np.pad(A, ((0, 0), (0, n - m)))
+        return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
 
     def forced(self):
         """The only weights that are allowed, where there is no choice; else None."""
-        if self.n == 1 and self.budget is not None:
-            return np.array([self.budget])
         if (self.low == self.high).all():
             return self.low.copy()
-        for bound in (self.low, self.high) if self.budget is not None else ():
-            total = bound.sum()
-            if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(1.0, np.abs(bound).sum()):
+        if self.limited:
+            *_, E, e = self.constraints(1.0, 0)
+            if len(E) == E.shape[1]:
+                return np.linalg.solve(E, e)[: self.n]
+        if self.budget is None:
+            return None
+        if self.counted.sum() == 1:
+            return np.where(self.counted, self.budget, self.low)
+        there = self.counted > 0
+        for bound in (self.low, self.high):
+            total = bound[there].sum()
+            if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(1.0, np.abs(bound[there]).sum()):
                 return bound.copy()
         return None
 
     def size(self):
         """A typical weight, as bounds and budget say; None where they do not."""
-        finite = np.concatenate([bound[np.isfinite(bound)] for bound in (self.low, self.high)])
+        there = self.counted > 0
+        low, high = self.low[there], self.high[there]
+        finite = np.concatenate([bound[np.isfinite(bound)] for bound in (low, high)])
         largest = np.abs(finite).max(initial=0.0)
         if self.budget:
-            bounded = largest and np.isfinite(self.low + self.high).all()
+            bounded = largest and np.isfinite(low + high).all()
             return min(abs(self.budget), largest) if bounded else abs(self.budget)
         return largest or None
+
+    def costs(self):
+        """Pairs of costs |w_j - at_j|: the coordinates, their costs and what they are at."""
+        found = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
+        return [(np.flatnonzero(cost), cost, at) for cost, at in found if cost.any()]
+
+    def constraints(self, size, n_levels):
+        """low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
+
+        The last part is there with a limit on trades only.
+        """
+        n, lifted = self.n, bool(self.max_turnover)
+        fixed = self.low == self.high
+        low, high = np.where(fixed, -np.inf, self.low / size), np.where(fixed, np.inf, self.high / size)
+        low = np.r_[low, np.full(n_levels, -np.inf), np.zeros(n * lifted)]
+        high = np.r_[high, np.full(n_levels, np.inf), np.full(n * lifted, (self.max_turnover or 0.0) / size)]
+        norm = np.abs(self.A).max(axis=1, initial=0.0)
+        A, lower, upper, norm = (part[norm > 0] for part in (self.A, self.lower, self.upper, norm))
+        A, lower, upper = A / norm[:, None], lower / (norm * size), upper / (norm * size)
+        equal = lower == upper
+        E = np.concatenate([np.eye(n)[fixed], self.counted[None][: self.budget is not None], A[equal]])
+        e = np.r_[self.low[fixed] / size, [self.budget / size] if self.budget is not None else [], upper[equal]]
+        A, lower, upper = A[~equal], lower[~equal], upper[~equal]
+        more = ((0, 0), (0, n_levels + n * lifted))
+        A, E = np.pad(A, more), np.pad(E, more)
+        if lifted:
+            one, none = np.eye(n), np.zeros((n, n_levels))
+            at, total = self.previous / size, np.r_[np.zeros(n + n_levels), self.counted][None]
+            A = np.concatenate([A, np.hstack([one, none, -one]), np.hstack([-one, none, -one]), total])
+            lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
+            upper = np.r_[upper, at, -at, self.max_turnover / size]
+        found = low, high, A, lower, upper, E, e
+        return with_room(*found) if self.limited else found
+
+    def lifted(self, v, size):
+        """The point (w / size, |w - previous| / size) for v = w / size."""
+        return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
 
     def held(self, found, size, n_hinges):
         """The weights that a solution has at a bound, at 0 or at what is held now; NaN for the others."""
         w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
         at = found.at_bound[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
-        kinks = [(np.zeros(self.n), np.arange(self.n))] * bool(self.l1)
-        kinks += [(self.previous, np.flatnonzero(self.cost))] * bool(self.cost.any())
-        for (kink, there), at in zip(kinks, found.at_kink[n_hinges - len(kinks) :], strict=True):
+        if self.max_turnover:  # |w - previous| is above both sides, which are both tight where nothing is traded
+            above = found.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
+            held[above] = self.previous[above]
+        costs = self.costs()
+        for (there, _, kink), at in zip(costs, found.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
         return held
 
@@ -72,3 +150,76 @@ class Limits:
         """The same limits, with some weights fixed."""
         there = np.isfinite(held)
         return replace(self, low=np.where(there, held, self.low), high=np.where(there, held, self.high))
+
+
+class Limited(Penalty):
+    """A penalty on weights w with lower <= A w <= upper, sum_j |w_j - previous_j| <= max_turnover and a benchmark.
+
+    Parameters
+    ----------
+    penalty : object of `sk_stormc.penalties`, Turnover or None
+        Bounds, budget, l1 norm and cost of trades.
+    linear : Linear
+    previous : ndarray of shape (n_assets,)
+    max_turnover : float or None
+    active : bool
+        Whether points have a last coordinate of -1, which is what is held of the benchmark.
+    """
+
+    def __init__(self, penalty, linear, previous, max_turnover, active):
+        self.penalty, self.linear, self.active = penalty, linear, active
+        self.previous, self.max_turnover = np.asarray(previous, float), max_turnover
+        self.n_assets = linear.A.shape[1]
+
+    def __repr__(self):
+        return f"Limited({self.penalty!r}, {len(self.linear.A)} linear constraints, max_turnover={self.max_turnover})"
+
+    def parameters(self):
+        """The parameters of the estimator that ask for this."""
+        asked = {"linear_constraints": len(self.linear.A), "max_turnover": self.max_turnover is not None}
+        return [name for name, there in (asked | {"benchmark": self.active}).items() if there]
+
+    def check(self, n_variables):
+        """Raise a ValueError where the penalty does not fit."""
+        if hasattr(self.penalty, "check"):
+            self.penalty.check(n_variables - self.active)
+
+    def value(self, x):
+        """The l1 norm and the cost of trades."""
+        return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
+
+    def nearly(self, x):
+        """The point with bounds and budget kept exactly, which the interior-point method keeps up to rounding."""
+        w = x[: self.n_assets]
+        w = w if self.penalty is None else self.penalty.project(w)
+        return np.append(w, -np.ones(1, w.dtype)) if self.active else w
+
+    def missed(self, x):
+        """By how much the point misses a linear constraint or the limit on trades, relative to their size."""
+        w, A = np.asarray(x[: self.n_assets], float), self.linear.A
+        size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
+        over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
+        trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
+        return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
+
+    def project(self, x):
+        """The nearest feasible point, by the interior-point method."""
+        x = np.asarray(x, float)
+        missed = self.missed(self.nearly(x))
+        if missed <= KEPT:
+            return self.nearly(x)
+        limits = Limits.of(self, len(x))
+        forced = limits.forced()
+        if forced is not None:
+            return self.nearly(forced)
+        low, high, A, lower, upper, E, e = limits.constraints(1.0, 0)
+        m, unit = len(low), min(missed, 1.0)  # distances are measured by what is missed
+        H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
+        target = np.r_[x, np.zeros(m - len(x))]
+
+        def smooth(z):
+            d = H @ (z - target)
+            return 0.5 * float(d @ d) / unit, d / unit, H / unit
+
+        found = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
+        return self.nearly(found.x[: len(x)])

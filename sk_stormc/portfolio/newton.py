@@ -11,7 +11,7 @@ import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import interior_point
-from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.limits import KEPT, Limited, Limits
 from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss
 from sk_stormc.portfolio.scaled import Scaled
 from sk_stormc.portfolio.turnover import Turnover
@@ -45,7 +45,7 @@ class NewtonFit:
 
 def can_solve(returns, penalty):
     """Whether the assets are few, the returns in memory, and the penalty one of this library."""
-    known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover))
+    known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover, Limited))
     return known and type(returns) is np.ndarray and returns.shape[1] <= LARGEST and returns.size <= MEMORY
 
 
@@ -73,15 +73,15 @@ def solve_portfolio(problem, penalty, start):
     if problem.risk_measure == "evar":
         program, x = scaled.program(start, largest_loss)
         found = interior_point(program, x)
-        if is_allowed(found.of_A, scaled.p, problem.allowed):
+        if is_allowed(found.of_A[: len(scaled.p)], scaled.p, problem.allowed):
             measure = largest_loss
         else:
             found = None
     if found is None:
         program, x = scaled.program(start, measure)
         found = interior_point(program, x)
-    w = found.x[: limits.n] * scaled.size
-    n_iter = found.n_iter
+    inside = found.x[: limits.n] * scaled.size
+    w, n_iter = inside, found.n_iter
     held = limits.held(found, scaled.size, len(program.hinges))
     if np.isfinite(held).any():
         # the method stays inside: what is at a bound or a kink is put there, and the other weights follow
@@ -91,10 +91,18 @@ def solve_portfolio(problem, penalty, start):
             again = interior_point(*inner.program(w, measure))
             w, n_iter = np.where(np.isfinite(held), held, again.x[: limits.n] * scaled.size), n_iter + again.n_iter
     # the start is kept where nothing is better but for rounding: what it has at 0 stays there
-    inside = found.x[: limits.n] * scaled.size
-    candidates = [start, *(v if penalty is None else penalty.project(v) for v in (w, inside))]
-    values = [problem.value_at(candidate) for candidate in candidates]
+    candidates = [start, *(nearly(penalty, v) for v in (w, inside))]
+    missed = [penalty.missed(v) if isinstance(penalty, Limited) else 0.0 for v in candidates]
+    kept = [miss <= max(KEPT, missed[-1]) for miss in missed]
+    values = [problem.value_at(v) if allowed else np.nan for v, allowed in zip(candidates, kept, strict=True)]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
     return NewtonFit(w, value, scaled.gap(program, found, w, value), n_iter)
+
+
+def nearly(penalty, w):
+    """Weights whose bounds and budget are kept exactly."""
+    if isinstance(penalty, Limited):
+        return penalty.nearly(w)
+    return w if penalty is None else penalty.project(w)

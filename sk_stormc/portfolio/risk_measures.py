@@ -12,7 +12,7 @@ class ByRiskMeasure:
     descriptions of the parameters that it does not describe itself.
     """
 
-    classes = {}  # by risk measure
+    classes: dict[str, type] = {}  # by risk measure
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)

@@ -65,8 +65,8 @@ class Scaled:
         earned = 1.0 if measure == "entropic" else problem._gain + price * (measure in ("cvar", "evar"))
         offset = 0.0
         if limits.budget is not None:
-            middle = float(np.median(mean))
-            offset, mean = -earned * middle * limits.budget, mean - middle
+            middle = float(np.median(mean[limits.counted > 0]))
+            offset, mean = -earned * middle * limits.budget, mean - middle * limits.counted
         drift = earned * mean / unit
         rate, ratio = ratio, 1.0 if measure == "entropic" else ratio
         norm = max(1.0, ratio, float(np.abs(drift).max()), limits.l1 / unit, float(limits.cost.max()) / unit)
@@ -77,58 +77,49 @@ class Scaled:
         limits, n = self.limits, self.limits.n
         v = start / self.size
         smooth, hinges, level, least, rows = measure(self, v)
-        kinks = []
-        of_l1 = limits.l1 * self.size / self.unit_of_value
-        of_trade = limits.cost * self.size / self.unit_of_value
-        slope = np.zeros(n)
-        for cost, at in ((np.full(n, of_l1), np.zeros(n)), (of_trade, limits.previous / self.size)):
-            if cost.any():  # |v - at| = 2 max(v - at, 0) - (v - at)
-                there = np.flatnonzero(cost)
-                kinks.append(Hinges(there, -at[there], 2 * cost[there], np.zeros(there.size)))
-                slope = slope - cost
-        low, high = limits.low / self.size, limits.high / self.size
-        fixed = np.flatnonzero(low == high)
-        E = [np.eye(n)[fixed]] if fixed.size else []
-        e = [low[fixed]] if fixed.size else []
-        low, high = np.where(low == high, -np.inf, low), np.where(limits.low == limits.high, np.inf, high)
-        if limits.budget is not None:
-            E.append(np.ones((1, n)))
-            e.append([limits.budget / self.size])
-        E, e = np.concatenate([*E, np.zeros((0, n))]), np.concatenate([*e, np.zeros(0)])
-        x, m = v, n
-        if level is not None:
-            x, m, slope = np.append(v, level), n + 1, np.append(slope, 0.0)
-            low, high, E = np.append(low, least), np.append(high, np.inf), np.pad(E, ((0, 0), (0, 1)))
+        k = int(level is not None)
+        low, high, A, lower, upper, E, e = limits.constraints(self.size, k)
+        m, kinks, slope = len(low), [], np.zeros(len(low))
+        for there, cost, at in limits.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
+            cost, at = cost * self.size / self.unit_of_value, at / self.size
+            kinks.append(Hinges(there, -at[there], 2 * cost[there], np.zeros(there.size)))
+            slope[:n] -= cost
+        x = limits.lifted(v, self.size)
+        if k:
+            x, low[n] = np.insert(x, n, level), least
+        if rows is not None:
+            A = np.concatenate([np.pad(rows, ((0, 0), (0, m - rows.shape[1]))), A])
+            lower, upper = np.r_[np.full(len(rows), -np.inf), lower], np.r_[np.zeros(len(rows)), upper]
 
         def whole(x):
-            f, g, H = smooth(x)
+            f, g, H = smooth(x[: n + k])
+            rest = m - n - k
+            g, H = (np.r_[g, np.zeros(rest)], np.pad(H, (0, rest))) if rest else (g, H)
             return f + slope @ x, g + slope, H
 
-        A = np.zeros((0, m)) if rows is None else rows
-        return Program(whole, hinges + kinks, low, high, A, np.full(len(A), -np.inf), np.zeros(len(A)), E, e), x
+        return Program(whole, hinges + kinks, low, high, A, lower, upper, E, e), x
 
     def _within(self, x, program):
         """Finite bounds: those that follow from bounds and budget, else twice the largest weight around x."""
         n, far = self.limits.n, AROUND * np.abs(x).max()
-        low, high = self.limits.low / self.size, self.limits.high / self.size
+        low = np.r_[self.limits.low / self.size, program.low[n:]]
+        high = np.r_[self.limits.high / self.size, program.high[n:]]
         if self.limits.budget is not None:
-            total = self.limits.budget / self.size
-            least = total - high.sum() + high if np.isfinite(high).all() else low
-            most = total - low.sum() + low if np.isfinite(low).all() else high
-            low, high = np.maximum(low, least), np.minimum(high, most)
-        low, high = np.where(np.isfinite(low), low, x[:n] - far), np.where(np.isfinite(high), high, x[:n] + far)
-        for k in range(n, len(x)):  # a level, which EVaR bounds by 0
-            low = np.append(low, 0.0 if np.isfinite(program.low[k]) else x[k] - far)
-            high = np.append(high, x[k] + far)
-        return low, high
+            there, total = self.limits.counted > 0, self.limits.budget / self.size
+            least, most = low[:n][there], high[:n][there]
+            low[:n][there] = np.maximum(least, total - most.sum() + most) if np.isfinite(most).all() else least
+            high[:n][there] = np.minimum(most, total - least.sum() + least) if np.isfinite(least).all() else most
+        low[n:] = np.minimum(low[n:], 0.0)  # a level that is kept away from 0 may go there
+        return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
     def gap(self, program, found, w, value):
         """An upper bound of value - minimum, from the multipliers that were found."""
         x = found.x
         f, g, _ = program.smooth(x)
         bound, c = f - g @ x, g + program.E.T @ found.of_E
-        c = c + program.A.T @ found.of_A  # whose limits are 0
-        bound -= found.of_E @ program.e
+        c = c + program.A.T @ found.of_A
+        at = np.where(found.of_A > 0, program.upper, np.where(found.of_A < 0, program.lower, 0.0))
+        bound -= found.of_E @ program.e + found.of_A @ at
         for hinge, slope in zip(program.hinges, found.slope, strict=True):
             over = np.maximum(slope - hinge.cost, 0)
             slope = np.where((over > 0) & (hinge.quadratic == 0), hinge.cost, slope)
@@ -137,5 +128,6 @@ class Scaled:
             c = c + hinge.transposed(slope, len(x))
         low, high = self._within(x, program)
         bound += np.minimum(c * low, c * high).sum()
-        constant = float(self.limits.cost @ self.limits.previous)  # of |v - at| = 2 max(v - at, 0) - (v - at)
+        # of |v - at| = 2 max(v - at, 0) - (v - at)
+        constant = float(self.limits.cost @ self.limits.previous)
         return value - (bound * self.unit_of_value + constant + self.offset)

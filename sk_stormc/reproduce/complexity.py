@@ -95,7 +95,7 @@ def _storm_any_time(eps):
     return {"batch_size": 16, "learning_rate": 0.5}
 
 
-# How the constants were chosen is said in docs/paper.md; none was chosen for one eps.
+# None of the constants was chosen for one eps.
 METHODS = {
     "storm-c": (
         Row("storm-c", STORMCompositional(), "3", _storm),

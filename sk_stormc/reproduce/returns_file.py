@@ -39,7 +39,7 @@ class Returns:
 
     values: np.ndarray
     names: list
-    dates: list = None
+    dates: list | None = None
     notes: tuple = ()
 
     def line(self):

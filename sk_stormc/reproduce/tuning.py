@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from sk_stormc.core.schedules import power
 
-__all__ = ["KEPT", "Setting", "largest_curvature", "settings_of", "tune"]
+__all__ = ["KEPT", "WIDER", "Setting", "largest_curvature", "settings_of", "tune"]
 
 KEPT = 3  # settings that are run with all tuning seeds; the others with the first only
+WIDER = 8  # learning rates that a grid is widened by, at most, while its best one stands at an end
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,15 @@ class Setting:
     params : dict
         For `sk_stormc.minimize`.
     at_end : bool
-        Whether the learning rate is the smallest or the largest of the grid.
+        Whether the learning rate is the smallest or the largest that was tried.
+    beyond : callable or None
+        Makes the next setting on the far side of an end.
     """
 
     text: str
     params: dict
     at_end: bool
+    beyond: Callable | None = None
 
 
 def settings_of(variants, rates, rate_of, published=None):
@@ -39,7 +44,7 @@ def settings_of(variants, rates, rate_of, published=None):
     variants : dict of dict
         By text: parameters besides the learning rate. "exponent" is that of a decreasing rate.
     rates : sequence of float
-        Rising.
+        Rising, by about the same factor.
     rate_of : callable
         The learning rate of a number of ``rates``.
     published : dict, default=None
@@ -53,17 +58,24 @@ def settings_of(variants, rates, rate_of, published=None):
     for text, params in variants.items():
         exponent = params.get("exponent")
         params = {name: value for name, value in params.items() if name != "exponent"}
-        for rate in rates:
-            eta = rate_of(rate)
-            eta = eta if exponent is None else power(exponent, eta)
-            found.append(Setting(f"{rate:g}, {text}", {"learning_rate": eta, **params}, rate in (rates[0], rates[-1])))
+
+        def rated(rate, factor=None, *, text=text, exponent=exponent, params=params):
+            """A setting; it has a next one, at ``factor`` times its rate, where it is an end."""
+            eta = rate_of(rate) if exponent is None else power(exponent, rate_of(rate))
+            beyond = None if factor is None else partial(rated, rate * factor, factor)
+            return Setting(f"{rate:g}, {text}", {"learning_rate": eta, **params}, beyond is not None, beyond)
+
+        step = rates[1] / rates[0] if len(rates) > 1 else 2.0
+        factors = {rates[0]: 1 / step, rates[-1]: step}
+        found += [rated(rate, factors.get(rate)) for rate in rates]
     return found
 
 
 def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: None):
     """The setting with the smallest median value over the tuning seeds.
 
-    All settings are run with the first seed, the `KEPT` best of them with the others too.
+    All settings are run with the first seed, the `KEPT` best of them with the others too. While the best one stands at
+    an end of the grid, the grid is widened there, by up to `WIDER` rates.
 
     Parameters
     ----------
@@ -84,6 +96,8 @@ def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: Non
     >>> grid = settings_of({"plain": {}}, (0.5, 1.0, 2.0), lambda rate: rate)
     >>> tune(grid, lambda params, seed: abs(params["learning_rate"] - 1), (0, 1)).text
     '1, plain'
+    >>> tune(grid, lambda params, seed: abs(params["learning_rate"] - 16), (0, 1)).text
+    '16, plain'
     """
     total = len(settings) + KEPT * (len(tuning_seeds) - 1)
     first = []
@@ -97,6 +111,14 @@ def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: Non
         if median < least:
             best, least = settings[i], median
         show((len(settings) + (k + 1) * (len(tuning_seeds) - 1)) / total)
+    for _ in range(WIDER if math.isfinite(least) else 0):
+        if best.beyond is None:
+            return best
+        further = best.beyond()
+        median = float(np.median([_finite(value_of(further.params, seed)) for seed in tuning_seeds]))
+        if median >= least:
+            return replace(best, at_end=False, beyond=None)
+        best, least = further, median
     return best
 
 

@@ -107,7 +107,7 @@ class FallingValley(CompositionalProblem):
         x[1:] += BEND * np.sin(1.0 + self._phases)
         return x
 
-    def inner_batch(self, draws):
+    def inner_batch(self, draws, weights=None):
         """The means of s and of s' over a batch: 0 over all components."""
         if draws is None:
             return np.zeros(SIZE), np.zeros(SIZE)

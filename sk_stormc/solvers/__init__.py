@@ -45,7 +45,7 @@ __all__ = [
     "minimize",
 ]
 
-SOLVERS = {
+SOLVERS: dict[str, Callable[[], CompositionalSolver]] = {
     "storm-c": AutomaticSTORM,
     "storm-c-paper": PaperSTORMCompositional,
     "sarah-c": SARAHCompositional,
@@ -79,8 +79,9 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     if isinstance(solver, CompositionalSolver):
         return clone(solver)
     if not isinstance(solver, str) or solver not in SOLVERS:
-        a_class = isinstance(solver, type) and issubclass(solver, CompositionalSolver)
-        found = f"the class: give an instance, {solver.__name__}()" if a_class else repr(solver)
+        found = repr(solver)
+        if isinstance(solver, type) and issubclass(solver, CompositionalSolver):
+            found = f"the class: give an instance, {solver.__name__}()"
         raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {found}")
     return SOLVERS[solver]()
 

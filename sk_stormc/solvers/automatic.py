@@ -23,8 +23,8 @@ FULL_ITERATIONS = 10_000  # the default budget where batches are full
 class AnchoredState(StormState):
     """Algorithm 1's state, and what the rule remembers."""
 
-    anchors: list[Anchor] = None  # the good ones since the last that failed, the newest last
-    way: Direction = None  # of the step from x
+    anchors: list[Anchor] | None = None  # the good ones since the last that failed, the newest last
+    way: Direction | None = None  # of the step from x
     own_rate: bool = True  # the learning rate is the rule's own, which it may halve
     own_size: bool = True  # so are the batches, which it may enlarge
     since_anchor: int = 0  # iterations; 0 at an anchor

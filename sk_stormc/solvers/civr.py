@@ -16,7 +16,7 @@ __all__ = ["CIVR"]
 class NestedEstimate(Estimate):
     """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
 
-    v: tuple = None
+    v: tuple | None = None
 
 
 @dataclass

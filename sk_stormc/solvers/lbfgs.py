@@ -4,6 +4,7 @@ import contextlib
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -28,7 +29,7 @@ class _OutOfBudget(Exception):
 class LBFGSState(MethodState):
     """x_0 and the number of evaluations: scipy keeps its memory to itself, so a resumption repeats the way."""
 
-    x_start: np.ndarray = None
+    x_start: np.ndarray | None = None
     n_calls: int = 0
 
 
@@ -60,8 +61,8 @@ class LBFGS(CompositionalSolver):
     'converged'
     """
 
-    learning_rate = "auto"  # scipy's line search
-    batch_size = None
+    learning_rate: Any = "auto"  # scipy's line search
+    batch_size: Any = None
     checks = {"memory": partial(check_int, low=1)}
 
     def __init__(self, memory=10, max_iter=None, max_ifo=None, tol=1e-4):

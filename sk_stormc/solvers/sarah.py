@@ -13,12 +13,12 @@ __all__ = ["SARAHCompositional"]
 class EpochState(MethodState):
     """u, J, F at x and at the checkpoint, and the method's constants."""
 
-    now: Estimate = None
-    checkpoint: Estimate = None
+    now: Estimate | None = None
+    checkpoint: Estimate | None = None
     since_checkpoint: int = 0  # iterations
-    batch_size: tuple = None
-    checkpoint_batch_size: tuple = None
-    epoch_length: int = None
+    batch_size: tuple | None = None
+    checkpoint_batch_size: tuple | None = None
+    epoch_length: int | None = None
 
 
 class SARAHCompositional(CompositionalSolver):

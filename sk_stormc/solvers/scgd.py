@@ -30,10 +30,10 @@ def check_exponents(name, value):
 class AverageState(MethodState):
     """The moving average u of the inner value, and the method's constants."""
 
-    u: np.ndarray | InUnit = None
-    x_old: np.ndarray = None
+    u: np.ndarray | InUnit | None = None
+    x_old: np.ndarray | None = None
     beta: object = None
-    batch_size: tuple = None
+    batch_size: tuple | None = None
 
 
 class SCGD(CompositionalSolver):

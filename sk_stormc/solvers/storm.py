@@ -34,11 +34,11 @@ def check_momentum(name, value):
 class StormState(MethodState):
     """u, J and F at x, and Algorithm 1's constants as resolved for the problem."""
 
-    now: Estimate = None
-    batch_size: tuple = None  # (B_g, B_dg, B_f)
-    momentum: tuple = None  # (a_g, a_dg, a_Phi)
+    now: Estimate | None = None
+    batch_size: tuple | None = None  # (B_g, B_dg, B_f)
+    momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
     scheduled: bool = False  # some of them are schedules
-    x_hat: np.ndarray = None
+    x_hat: np.ndarray | None = None
 
 
 class STORMCompositional(CompositionalSolver):

@@ -120,7 +120,7 @@ def estimate_constants(
         slope = math.hypot(norm(J, 2), 0.0 if f_x is None else 1.0)  # of (x, g_j(x)) where f uses x
         L_f = norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0  # else step_y is rounding
         seen.append((L_f, norm(J_end - J) / step, norm(F_end - F) / step, norm(grad), slope))
-    L_f, L_g, L_phi, M_f, M_g = np.max(seen, axis=0).tolist()
+    L_f, L_g, L_phi, M_f, M_g = np.max(np.array(seen, dtype=float), axis=0).tolist()
 
     variances = []  # (H_1, H_2, H_3) at a point
     for x in points[:VARIANCE_POINTS]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -198,7 +199,7 @@ def storm_parameters(
         # B_f = 432 sqrt(2 c H_1 K_0) / eps with K_0 = K / B_f
         B_f = (432**2 * 2 * c**p * k.H_1 * K_0) ** (1 / 3) * eps ** (-2 / 3)
         K_0 /= B_f
-    momenta = {
+    momenta: dict[str, Any] = {
         "a_g": k.M_g / (L * root_3) * eps,
         "a_dg": k.L_g / (L * root_2) * eps,
         "a_phi": math.sqrt(K_0 / (2 * c**p * k.H_1)) * eps,
@@ -206,7 +207,7 @@ def storm_parameters(
     for name, a in momenta.items():
         if not a < 1:
             raise ValueError(f"{name} must be < 1, got {a:.6g}: epsilon={eps!r} is too large")
-    sizes = {
+    sizes: dict[str, Any] = {
         "B_g": 864 * k.M_g**3 * k.L_f**2 * root_3 / L / eps,
         "B_dg": 864 * k.M_f**2 * k.L_g * root_2 / L / eps,
         "B_f": B_f,

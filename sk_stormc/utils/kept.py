@@ -14,7 +14,8 @@ from sk_stormc.utils.validation import short
 
 __all__ = ["Kept", "Missing", "check_field", "declared", "in_short", "kept_class", "kept_name"]
 
-_CLASSES = WeakValueDictionary()  # by name; a class that was defined anew takes the place of the old one
+# By name. A class that was defined anew takes the place of the old one.
+_CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
 class Kept:

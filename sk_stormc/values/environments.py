@@ -55,6 +55,8 @@ def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, on
             episode that was truncated is then dropped, because its successor is not a row of X.
         action : ndarray of shape (n_transitions, ...)
             What was done.
+        episode : ndarray of int of shape (n_transitions,)
+            The number of each row's episode, from 0.
 
     Raises
     ------
@@ -114,19 +116,20 @@ def _collect(env, policy, n, seed, one_hot):
     width = sum(size for _, _, size in leaves)
     dtype = np.float32 if all(_is_single(space) for _, space, _ in leaves) else np.float64
     left, came = np.empty((n, width), dtype), np.empty((n, width), dtype)
-    rewards, terminal, times, actions = np.empty(n), np.zeros(n, bool), np.empty(n, np.int64), []
+    rewards, terminal, actions = np.empty(n), np.zeros(n, bool), []
+    times, episodes = np.empty((2, n), np.int64)
 
-    observation, time = env.reset(seed=of_env)[0], 0
+    observation, time, episode = env.reset(seed=of_env)[0], 0, 0
     for i in range(n):
         _pull(observation, leaves, left[i])  # before the step, which may change it in place
         action = act(observation)
         observation, reward, terminated, truncated, _ = env.step(action)
         _pull(observation, leaves, came[i])
-        rewards[i], terminal[i], times[i] = reward, terminated, time
+        rewards[i], terminal[i], times[i], episodes[i] = reward, terminated, time, episode
         actions.append(action)
         time += 1
         if (terminated or truncated) and i + 1 < n:
-            observation, time = env.reset()[0], time + 1
+            observation, time, episode = env.reset()[0], time + 1, episode + 1
     _check_range(left, leaves)
     _check_range(came, leaves)
     return Bunch(
@@ -136,6 +139,7 @@ def _collect(env, policy, n, seed, one_hot):
         terminal=terminal,
         time=times,
         action=_stack(actions),
+        episode=episodes,
     )
 
 

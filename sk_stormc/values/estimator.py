@@ -6,36 +6,33 @@ import copy
 from typing import Self
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
-from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
+from sk_stormc.values.episodes import in_order
+from sk_stormc.values.guards import check_given
+from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
+from sk_stormc.values.linear_value import LARGEST_METRIC
+from sk_stormc.values.log import Given, distinct_rows, read_log
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
-from sk_stormc.values.transitions import (
-    check_ratios,
-    checked_data,
-    successors,
-    successors_to_score,
-    transform,
-    transform_next,
-)
+from sk_stormc.values.transitions import check_ratios, checked_data, successors_to_score, transform
+from sk_stormc.values.uncertainty import spread_of_log
 
 __all__ = ["BellmanValueEstimator"]
 
 
-class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
+class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     """Value of states under the policy that made the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
@@ -169,7 +166,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Find the values.
@@ -186,8 +183,12 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
             nowhere.
         time : array-like of int of shape (n_transitions,), default=None
-            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
-            row without successor that is not terminal is dropped.
+            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes,
+            or give ``episode``. A row without successor that is not terminal is dropped.
+        episode : array-like of shape (n_transitions,), default=None
+            A label of each row's episode: numbers, strings or anything that can be compared. Traces and successors stay
+            within an episode, whose ``time`` may begin anew. Without next_X and time, the rows of an episode are in
+            order, and the next one is the successor. Rows of several episodes may alternate.
         sample_weight : array-like of shape (n_transitions,), default=None
             With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
             of positive weight as one visit, whatever the weight.
@@ -210,76 +211,54 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         Warns
         -----
         UserWarning
-            If neither next_X nor terminal nor time is given: each row is then an episode of one step. If only terminal
-            is: all rows that are not terminal are dropped. If most successors are far outside the range of X in a
-            column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers of
-            states. If ``trace_decay`` is set and hardly any row follows the one before it.
+            If neither next_X nor terminal nor time nor episode is given: each row is then an episode of one step. If
+            only terminal is: all rows that are not terminal are dropped. If most successors are far outside the range
+            of X in a column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers
+            of states. If ``trace_decay`` is set and hardly any row follows the one before it.
         """
-        given = {"next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
-        given["importance_ratio"] = importance_ratio
+        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         solver = self._make_solver()
         self._check_parameters()
-        probe = copy.copy(self)
-        states, y = checked_data(probe, X, y)
-        states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-        ratios = check_ratios(importance_ratio, len(y))
-        weights = row_weights(sample_weight, len(y)) * ratios
-        named = told(next_X, terminal, time)
-        source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
-        kept &= weights > 0
-        if not kept.any():
-            raise ValueError(
-                "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
-            )
-        warn_of_state_numbers(self.features, states)
-        features = None if self.features is None else clone(self.features).fit(X, y)
-        Z = transform(features, X, states, None, self.fit_intercept)
-        n, d, going = np.count_nonzero(kept), Z.shape[1], kept & ~terminal
-        next_Z = transform_next(features, source, follows, rows[kept], terminal[kept], Z[kept], self.fit_intercept)
-
-        _, first, state = np.unique(states[kept], axis=0, return_index=True, return_inverse=True)
-        state = state.reshape(-1)
-        known = np.asarray(abs(Z[kept]).sum(axis=0)).ravel() > 0  # of other features no transition says anything
-        columns = np.flatnonzero(known) if known.any() else np.arange(1)
-        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
-        alpha = np.full(len(columns), float(self.alpha))
-        if self.fit_intercept:
-            alpha[-1] = 0.0
-        transitions = Z[kept], next_Z, y[kept], weights[kept]
-        leads_to = np.zeros((n, 1 + states.shape[1]))  # the end of an episode, or a state
-        leads_to[:, 0] = terminal[kept]
-        leads_to[going[kept], 1:] = follows[rows[going]] + 0.0
-        check_products(Z[kept], next_Z, y[kept])
+        log = read_log(copy.copy(self), X, y, given)
+        check_products(log.Z, log.next_Z, log.y)
+        alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
-            everything = ProjectedBellmanProblem(*transitions[:3], 1, sample_weight=weights[kept])
+            everything = ProjectedBellmanProblem(*log.rows[:3], 1, sample_weight=log.weights)
             check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
+        visited = distinct_rows(log.states)
         objective, reason, problem = choose_objective(
-            self.objective, transitions, (state, first), leads_to, self.gamma, alpha, self.trace_decay
+            self.objective, log.rows, visited[::-1], log.leads_to, self.gamma, alpha, self.trace_decay
         )
 
         def values(x):
-            w = np.zeros(d)
-            w[columns] = x
+            w = np.zeros(log.n_features)
+            w[log.columns] = x
             coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-            return {"coef_": coef, "intercept_": intercept, "features_": features}
+            return {"coef_": coef, "intercept_": intercept, "features_": log.features}
 
-        result = None
+        result = keys = None
         if solver == "lstd" and self.trace_decay:
-            keys = keys_in_order(states[kept], follows[rows[kept]], terminal[kept], ratios[kept], time, kept)
-            x, exact = solve_traced(self, transitions, *keys, alpha)
+            keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
+            x, exact = solve_traced(self, log.rows, *keys, alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem)
         else:
             solver.accept(problem)
-            fit = Fit(self, solver, X, y, **given)
+            fit = Fit(self, solver, X, y, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
 
+        spread = None
+        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+            spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
+
         validate_data(self, X, skip_check_array=True)
-        self.n_states_ = len(first)
+        self._spread = spread and (spread, log.columns)
+        self.n_states_ = len(visited[0])
         self.objective_, self.objective_reason_ = objective, reason
         vars(self).update(values(x))
-        self._stream, self._pending, self._given = None, None, named
+        self._stream = self._pending = self._groups = None
+        self._given = given.told()
         if result is None:
             vars(self).update(exact, _progress=None)
         else:
@@ -292,7 +271,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
     @only_if(streams)
     def partial_fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
         """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
@@ -322,6 +301,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
             As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
+        episode : array-like of shape (n_transitions,), default=None
+            As for `fit`, in all calls of a stream or in none. Rows of several episodes may alternate. The last row of
+            each episode waits for its successor in the next chunk; an episode that has no row there is over.
 
         Returns
         -------
@@ -358,28 +340,44 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        return self._at_once(lambda new: go_on(new, X, y, next_X, terminal, time, sample_weight, importance_ratio))
+        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
+        return self._at_once(lambda new: go_on(new, X, y, given))
 
-    def predict(self, X: Features) -> FloatArray:
+    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The values of states.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
+            They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
+            `fit`, or in `partial_fit`. They are infinite for a state with a feature that no left state has.
 
         Returns
         -------
-        ndarray of shape (n_states,)
+        values : ndarray of shape (n_states,)
+        std : ndarray of shape (n_states,)
+            Only if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            If deviations are asked for where episodes are not known, or only one.
+
+        Warns
+        -----
+        UserWarning
+            If deviations are asked for from fewer than 20 episodes.
         """
-        check_is_fitted(self)
-        refuse_no_numbers("X", X)
-        with naming("X"):
-            states = validate_data(self, X, reset=False, dtype=np.float64)
-        return self._value(X, states)
+        check_bool("return_std", return_std)
+        states = self._states(X)
+        values = self._value(X, states)
+        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def td_error(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None
+        time: ArrayLike | None = None, episode: ArrayLike | None = None
     ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
 
@@ -387,7 +385,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         ----------
         X, y, next_X, terminal, time
             As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
-            given any of them.
+            given any of them or ``episode``.
+        episode : array-like of shape (n_transitions,), default=None
+            As for `fit`.
 
         Returns
         -------
@@ -401,7 +401,9 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         """
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        check_given(self, next_X, terminal, time)
+        check_given(self, next_X, terminal, time, episode)
+        clock = in_order(episode, time, terminal, len(y))[1]
+        time = clock if next_X is None else time
         source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
         error = np.where(kept, y - self._value(X, states), np.nan)
         going = np.flatnonzero(kept & ~terminal)
@@ -411,7 +413,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
     def score(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
@@ -421,7 +423,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
 
         Parameters
         ----------
-        X, y, next_X, terminal, time
+        X, y, next_X, terminal, time, episode
             As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
         importance_ratio : array-like of shape (n_transitions,), default=None
@@ -431,7 +433,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         -------
         float
         """
-        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time)
+        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time, episode=episode)
         weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
@@ -439,17 +441,7 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
     def _make_solver(self):
-        """The solver to run; the name "lstd" stands for itself."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, "lstd"))
-        elif isinstance(self.solver, type):
-            raise ValueError(
-                f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {self.solver.__name__}()"
-            )
-        if not isinstance(self.solver, str) or self.solver != "lstd":
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return "lstd"
+        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)
@@ -460,8 +452,23 @@ class BellmanValueEstimator(RegressorMixin, CompositionalEstimator):
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
 
+    def _states(self, X, name="X"):
+        check_is_fitted(self)
+        refuse_no_numbers(name, X)
+        with naming(name):
+            return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _features(self, X, states):
+        return transform(self.features_, X, states, None, self.fit_intercept)
+
     def _value(self, X, states, rows=None):
         Z = transform(self.features_, X, states, rows, False)
         if Z.shape[1] != len(self.coef_):
             raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
         return Z @ self.coef_ + self.intercept_
+
+    def _alphas(self, n_features):
+        alpha = np.full(n_features, float(self.alpha))
+        if self.fit_intercept:
+            alpha[-1] = 0.0
+        return alpha

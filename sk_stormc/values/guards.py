@@ -15,23 +15,23 @@ GOING_ON = 0.8  # of the rows: where so many agree on how next_X is scaled, they
 FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
 
 
-def told(next_X, terminal, time, before=None):
+def told(next_X, terminal, time, before=None, episode=None):
     """Names of the arguments given, here or ``before``, and whether an episode ends, for `check_given` later."""
     known, ends = before or ((), False)
-    named = {"next_X": next_X, "terminal": terminal, "time": time}
+    named = {"next_X": next_X, "terminal": terminal, "time": time, "episode": episode}
     names = tuple(name for name, value in named.items() if value is not None or name in known)
     return names, ends or (terminal is not None and bool(np.any(terminal)))
 
 
-def check_given(estimator, next_X, terminal, time):
+def check_given(estimator, next_X, terminal, time, episode=None):
     """Raise where fit knew of successors and the transitions to be scored come without, as in a search without routing.
 
-    Without any of the three each row would be an episode of one step.
+    Without any of them each row would be an episode of one step.
     """
     known, ends = getattr(estimator, "_given", ((), False))  # not there after unpickling what an old version made
     if not known:
         return
-    if next_X is None and terminal is None and time is None:
+    if next_X is None and terminal is None and time is None and episode is None:
         names = " and ".join(known)
         raise ValueError(
             f"{names} must be given to score and td_error as they were to fit: without them each row would be scored "

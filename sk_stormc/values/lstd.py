@@ -1,11 +1,14 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
+import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.solvers import StopReason
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.utils.validation import check_choice
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
@@ -13,11 +16,13 @@ from sk_stormc.values.traces import Traces
 __all__ = [
     "UNGROUPED",
     "Collected",
+    "attributes_of",
     "check_products",
     "check_stays",
     "forget",
     "solve_exactly",
     "solve_traced",
+    "solver_or_lstd",
     "stream_moments",
 ]
 
@@ -45,7 +50,7 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """No transition."""
-        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros(n_features)))
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
         """These transitions too.
@@ -56,8 +61,8 @@ class Collected:
             next_Z is 0 where an episode ended.
         y, weights : ndarrays of shape (n,)
             Transitions of weight 0 do not count.
-        keys : tuple (left, after, terminal, ratios)
-            For `goes_on`, and importance ratios; only needed for traces, which go on behind no row of weight 0.
+        keys : tuple
+            For `Traces.over`, only needed for traces.
 
         Returns
         -------
@@ -66,8 +71,8 @@ class Collected:
         counted = weights > 0
         if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
-        if not counted.any():
-            return self if not len(y) else replace(self, traces=replace(self.traces, expected=None))
+        if not len(y):
+            return self
         traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
         moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
         return replace(self, moments=moments, traces=traced.after if traced else self.traces)
@@ -90,7 +95,7 @@ def solve_exactly(problem):
     found = problem.solution()
     n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
-    return found.x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def solve_traced(estimator, rows, order, keys, alpha):
@@ -99,7 +104,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
     x, found, fun = collected.solution(alpha)
     n_evaluations = _one_pass(collected.moments.n_rows)
-    return x, _attributes(found, fun, n_evaluations, StopReason.CONVERGED)
+    return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows, keys):
@@ -140,10 +145,10 @@ def stream_moments(estimator, rows, keys):
         alpha[-1] = 0.0
     x, found, fun = collected.solution(alpha)
     n = collected.moments.n_rows
-    if not n and hasattr(estimator, "coef_"):
+    if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return _attributes(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
+    return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
         "_stream": collected,
         "coef_": x[:-1] if estimator.fit_intercept else x,
         "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
@@ -152,8 +157,29 @@ def stream_moments(estimator, rows, keys):
     }
 
 
-def check_stays(estimator, exact):
+def solver_or_lstd(estimator, make):
+    """The solver that ``make()`` has of an estimator's parameters; the name "lstd" stands for itself."""
+    if isinstance(estimator.solver, str):
+        check_choice("solver", estimator.solver, (*SOLVERS, "lstd"))
+    elif isinstance(estimator.solver, type):
+        name = estimator.solver.__name__
+        raise ValueError(f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {name}()")
+    if not isinstance(estimator.solver, str) or estimator.solver != "lstd":
+        return make()
+    probe = copy.copy(estimator)
+    probe.solver = "storm-c"
+    CompositionalEstimator._make_solver(probe)  # max_iter and tol are checked all the same
+    return "lstd"
+
+
+def check_stays(estimator, exact, labelled):
     """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+    exact, labelled : bool
+        Whether by "lstd", and whether rows have labels of episodes.
 
     Returns
     -------
@@ -162,6 +188,7 @@ def check_stays(estimator, exact):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    held["episode"] = labelled
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:
@@ -171,7 +198,12 @@ def check_stays(estimator, exact):
             "clone"
         )
     for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
-        now = getattr(estimator, name)
+        now = held[name]
+        if name == "episode" and before != now:
+            raise ValueError(
+                f"episode must stay {'given' if before else 'None'} while the stream goes on: begin again with fit or "
+                "a clone"
+            )
         if before != now:
             raise ValueError(
                 f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
@@ -189,7 +221,8 @@ def _one_pass(n):
     return {"inner": n, "jacobian": n, "outer": 1}
 
 
-def _attributes(found, fun, n_evaluations, stop_reason, told=False):
+def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
+    """The fitted attributes that tell of a `Solution`, with a warning where rounding may have spoilt it."""
     if found.condition >= ILL_CONDITIONED and not told:
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "

@@ -135,11 +135,11 @@ class MarkovRewardProcess:
         ndarray of shape (n_states,)
         """
         expected = self._problem.inner(np.zeros(self.features.shape[1]), self._problem.inner_batch(None))
-        P = self.gamma * self.transition_matrix
+        P, n = self.gamma * self.transition_matrix, int(self.n_states)
         if sparse.issparse(P):
-            value = np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(self.n_states) - P), expected))
+            value = np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(n) - P), expected))
         else:
-            value = np.linalg.solve(np.eye(self.n_states) - P, expected)
+            value = np.linalg.solve(np.eye(n) - P, expected)
         stays = self.transition_matrix.diagonal() == 1
         value[stays] = expected[stays] / (1 - self.gamma)  # without rounding: the end of an episode is worth 0
         return value

@@ -5,6 +5,7 @@ from scipy import sparse
 
 from sk_stormc.streams.problem import WINDOW
 from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
+from sk_stormc.values.log import distinct_rows
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.values.transition_stream import TransitionStream
@@ -125,8 +126,8 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
         Features of states and of successors (0 where an episode ended), rewards, weights.
     visited : tuple of ndarray
         For each transition the number of its state, and for each state its first transition.
-    leads_to : ndarray of shape (n_transitions, n_keys)
-        What identifies a successor.
+    leads_to : callable
+        Gives what identifies the successors, of shape (n_transitions, n_keys).
     gamma : float
     alpha : ndarray of shape (n_features,)
 
@@ -138,8 +139,8 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     if objective == "projected":
         return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
     state, first = visited
-    _, where, successor = np.unique(leads_to, axis=0, return_index=True, return_inverse=True)
-    return grouped_problem(state, successor.reshape(-1), weights, y, Z[first], next_Z[where], gamma, alpha)
+    where, successor = distinct_rows(leads_to())
+    return grouped_problem(state, successor, weights, y, Z[first], next_Z[where], gamma, alpha)
 
 
 def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):

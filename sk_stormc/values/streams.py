@@ -8,20 +8,21 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.guards import told, warn_of_state_numbers
+from sk_stormc.values.episodes import check_episode, in_order
+from sk_stormc.values.guards import warn_of_state_numbers
 from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.values.objectives import value_stream, window_of
-from sk_stormc.values.traces import keys_of_times
 from sk_stormc.values.transitions import (
     check_ratios,
     check_terminal,
     check_time,
     checked_data,
-    follow,
     successors,
     transform,
     transform_next,
 )
+from sk_stormc.values.uncertainty import LARGEST, Groups
+from sk_stormc.values.waiting import Waiting, follow
 
 __all__ = ["go_on", "transitions", "warn_if_unsettled"]
 
@@ -29,8 +30,16 @@ SETTLED = 0.4  # of the sampling error: how far values may be from what their tr
 ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
 
 
-def transitions(estimator, features, X, states, y, next_X, terminal, time, sample_weight, importance_ratio):
+def transitions(estimator, features, X, states, y, given):
     """The rows of a chunk as a stream has them, those of weight 0 left out where there are no traces.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+    features : transformer or None
+    X, states, y
+        As `checked_data` has them.
+    given : Given
 
     Returns
     -------
@@ -38,57 +47,69 @@ def transitions(estimator, features, X, states, y, next_X, terminal, time, sampl
         Features, features of the successors (0 where an episode ended), rewards, weights.
     keys : tuple
         For `Collected.plus`.
-    pending : tuple or None
-        The last row, where its successor has not come yet.
+    waiting : Waiting or None
+        Rows whose successors have not come yet.
     """
-    ratios, pending = check_ratios(importance_ratio, len(y)), None
-    weights = row_weights(sample_weight, len(y), all_zero=True) * ratios
+    n, waiting = len(y), None
+    ratios = check_ratios(given.importance_ratio, n)
+    weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
+    labels = None if given.episode is None else check_episode(given.episode, n)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    if time is not None and next_X is None:
-        ends = np.zeros(len(y), dtype=bool) if terminal is None else check_terminal(terminal, len(y))
-        before = estimator.__dict__.get("_pending")
-        time = check_time(time, len(y))
-        rows, pending = follow(before, Z, y, ends, time, weights)
-        keys = keys_of_times(before, ends, time, ratios)
-        pending = pending and (*pending, ratios[-1])
+    if given.next_X is None and (given.time is not None or labels is not None):
+        ends = np.zeros(n, dtype=bool) if given.terminal is None else check_terminal(given.terminal, n)
+        time = None if given.time is None else check_time(given.time, n, distinct=labels is None)
+        came = Waiting(Z, y.astype(float), weights, ratios, time, labels)
+        rows, keys, waiting = follow(estimator.__dict__.get("_pending"), came, ends)
     else:
-        source, follows, at, kept, terminal = successors(estimator, X, states, next_X, terminal, time)
-        Z = Z[kept]
-        next_Z = transform_next(features, source, follows, at[kept], terminal[kept], Z, estimator.fit_intercept)
-        rows = Z, next_Z, y[kept], weights[kept]
-        keys = states[kept], follows[at[kept]], terminal[kept], ratios[kept]
+        source, follows, at, kept, terminal = successors(
+            estimator, X, states, given.next_X, given.terminal, given.time
+        )
+        _, clock = in_order(given.episode, None, terminal, n)
+        order = np.flatnonzero(kept)
+        if clock is not None:
+            order = order[np.argsort(clock[order])]
+        Z, at, terminal = Z[order], at[order], terminal[order]
+        next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+        rows = Z, next_Z, y[order].astype(float), weights[order]
+        left, after = states[order], follows[at]
+        if labels is not None:
+            labels = labels[order]
+            left = after = np.zeros((len(order), 1), dtype=int)  # the next row of an episode goes on with it
+        keys = left, after, terminal, ratios[order], labels
     known = rows[3] > 0
     if not known.all() and not estimator.trace_decay:
-        rows, keys = (tuple(part[known] for part in parts) for parts in (rows, keys))
-    return (*rows[:2], rows[2].astype(float), rows[3]), keys, pending
+        rows, keys = (tuple(part if part is None else part[known] for part in parts) for parts in (rows, keys))
+    return rows, keys, waiting
 
 
-def go_on(estimator, X, y, next_X, terminal, time, sample_weight, importance_ratio):
+def go_on(estimator, X, y, given):
     """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
     exact = estimator._make_solver() == "lstd"
     if estimator.gamma == 1 and not exact:
         raise ValueError(f"gamma must be < 1 for partial_fit, but for solver='lstd', got {estimator.gamma!r}")
-    held = check_stays(estimator, exact)
-    named = told(next_X, terminal, time, vars(estimator).get("_given"))
+    labelled = given.episode is not None
+    held = check_stays(estimator, exact, labelled)
+    named = given.told(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    rows, keys, pending = transitions(
-        estimator, features, X, states, y, next_X, terminal, time, sample_weight, importance_ratio
-    )
+    rows, keys, waiting = transitions(estimator, features, X, states, y, given)
+    groups, d = vars(estimator).get("_groups"), rows[0].shape[1]
+    if labelled and d <= LARGEST:
+        groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
+        groups = groups.plus(*rows, keys)
     if exact:
         vars(estimator).update(stream_moments(estimator, rows, keys))
     else:
         forget(estimator)
-        d = rows[0].shape[1]
         x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
         x = values_on(estimator, rows, x) if len(rows[2]) else x
         estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
         estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
-    estimator.features_, estimator._pending, estimator._given = features, pending, named
-    estimator._held = held
+    estimator.features_, estimator._pending, estimator._given = features, waiting, named
+    estimator._held, estimator._groups, estimator._spread = held, groups, None
     vars(estimator).pop("n_states_", None)  # of a fit before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from sk_stormc.utils.validation import check_number
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "keys_of_times", "trace_blocks"]
+__all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
 
 BLOCK = 256  # rows whose traces are one matrix product
 SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
@@ -20,21 +21,24 @@ LEAST = 10  # rows, before there is one
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Where the traces of a stream are.
+    """The traces that rows to come may take on: that of the last row, or of the last row of each open episode.
 
     Attributes
     ----------
     decay : float
         gamma lambda.
-    last : ndarray of shape (n_features,)
-        The trace of the last row, times its ratio.
-    expected : ndarray of shape (n_keys,) or None
-        Where the last row led; None where nothing goes on.
+    last : ndarray of shape (n, n_features)
+        Each times its ratio.
+    expected : ndarray of shape (n, n_keys) or None
+        Where these rows led.
+    labels : ndarray of shape (n,) or None
+        Of their episodes, where these are known.
     """
 
     decay: float
     last: np.ndarray
     expected: np.ndarray | None = None
+    labels: np.ndarray | None = None
 
     def over(self, Z, counted, keys):
         """The traces of more rows.
@@ -44,16 +48,14 @@ class Traces:
         Z : ndarray or sparse matrix of shape (n, n_features)
         counted : ndarray of shape (n,), bool
             No trace goes on behind a row that does not count.
-        keys : tuple (left, after, terminal, ratios)
-            For `goes_on`, and importance ratios.
+        keys : tuple (left, after, terminal, ratios, labels)
+            For `goes_on`, importance ratios, and labels of episodes, each of which stands together, or None.
 
         Returns
         -------
         TracedRows
         """
-        follows, expected = goes_on(*keys[:3], self.expected)
-        follows[1:] &= counted[:-1]
-        return TracedRows(self, Z, follows, np.where(counted, keys[3], 0.0), expected)
+        return TracedRows(self, Z, counted, *keys)
 
 
 class TracedRows:
@@ -62,21 +64,41 @@ class TracedRows:
     Parameters
     ----------
     before : Traces
-    Z, follows, ratios
-        As for `trace_blocks`.
-    expected : ndarray or None
+    Z, counted, left, after, terminal, ratios, labels
+        As for `Traces.over`.
     """
 
-    def __init__(self, before, Z, follows, ratios, expected):
-        self._before, self._rows, self._expected, self.after = before, (Z, follows, ratios), expected, None
+    def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
+        self.before, self.Z, self.ratios, self.after = before, Z, np.where(counted, ratios, 0.0), None
+        starts = np.zeros(1, dtype=int)
+        if labels is not None:
+            starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+        self.follows = goes_on(left, after, terminal)
+        self.follows[1:] &= counted[:-1]
+        self.follows[starts] = False
+        known = {None: 0} if before.labels is None else {label: k for k, label in enumerate(before.labels.tolist())}
+        names = [None] if labels is None else labels[starts].tolist()
+        self.taken = {}  # by a first row of an episode, the trace that it takes on
+        for start, name in zip(starts.tolist(), names, strict=True):
+            k = known.get(name, len(before.last))
+            if k < len(before.last) and same(before.expected[[k]], left[[start]])[0]:
+                self.taken[start] = before.last[k]
+        ends = np.append(starts[1:], len(left)) - 1
+        self.open = ends[~terminal[ends]]
+        self._rest = after[self.open].copy(), None if labels is None else labels[self.open].copy()
 
     def __iter__(self):
-        decay, last = self._before.decay, self._before.last
-        Z, follows, ratios = self._rows
-        for rows, traces in trace_blocks(Z, follows, decay, last, ratios):
-            yield rows, traces
-            last = ratios[rows][-1] * traces[-1]
-        self.after = Traces(decay, last, self._expected)
+        decay, last = self.before.decay, []
+        cuts = [0, *(start for start in self.taken if start), len(self.follows)]
+        for begin, end in itertools.pairwise(cuts):
+            part, trace, follows = slice(begin, end), self.taken.get(begin), self.follows[begin:end].copy()
+            follows[0] = trace is not None
+            for rows, traces in trace_blocks(self.Z[part], follows, decay, trace, self.ratios[part]):
+                first, stop = begin + rows.start, begin + rows.start + len(traces)
+                here = self.open[(self.open >= first) & (self.open < stop)]
+                last.append(self.ratios[here, None] * traces[here - first])
+                yield slice(first, stop), traces
+        self.after = Traces(decay, np.vstack(last), *self._rest)
 
 
 def check_trace_decay(estimator):
@@ -89,7 +111,7 @@ def check_trace_decay(estimator):
         raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")
 
 
-def goes_on(left, after, terminal, expected):
+def goes_on(left, after, terminal):
     """Whether each transition begins where the one before it ended, so that its trace goes on.
 
     Parameters
@@ -97,20 +119,14 @@ def goes_on(left, after, terminal, expected):
     left, after : ndarrays of shape (n, n_keys)
         What identifies the state that is left and its successor: their numbers, or times.
     terminal : ndarray of shape (n,), bool
-    expected : ndarray of shape (n_keys,) or None
-        The successor of the row before these; None where there is none.
 
     Returns
     -------
-    follows : ndarray of shape (n,), bool
-    expected : ndarray of shape (n_keys,) or None
-        For the rows after these.
+    ndarray of shape (n,), bool
+        The first one is False.
     """
     follows = np.zeros(len(left), dtype=bool)
-    if not len(left):
-        return follows, expected
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
-    follows[0] = expected is not None and same(expected[None], left[:1])[0]
     could = np.count_nonzero(~terminal[:-1])
     if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
         warn(
@@ -118,7 +134,7 @@ def goes_on(left, after, terminal, expected):
             "are followed by the row whose X is their next_X. Give the rows in the order in which they happened, or "
             "time= in place of next_X.",
         )
-    return follows, None if terminal[-1] else after[-1].copy()
+    return follows
 
 
 def same(after, left):
@@ -130,7 +146,7 @@ def same(after, left):
     return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
 
 
-def keys_in_order(left, after, terminal, ratios, time, kept):
+def keys_in_order(left, after, terminal, ratios, clock, kept):
     """The order of transitions in time, and the keys for `Collected.plus` in this order.
 
     Parameters
@@ -138,8 +154,8 @@ def keys_in_order(left, after, terminal, ratios, time, kept):
     left, after : ndarrays of shape (n, n_features)
     terminal : ndarray of shape (n,), bool
     ratios : ndarray of shape (n,)
-    time : array-like of shape (n_rows,) or None
-        None: the transitions are in order.
+    clock : array-like of shape (n_rows,) or None
+        Times. None: the transitions are in order.
     kept : ndarray of shape (n_rows,), bool
         Which rows the transitions are.
 
@@ -148,21 +164,13 @@ def keys_in_order(left, after, terminal, ratios, time, kept):
     order : ndarray of shape (n,)
     keys : tuple
     """
-    if time is None:
+    if clock is None:
         ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # or before a row that is not kept
-        return np.arange(len(left)), (left, after, ends, ratios)
-    time = np.asarray(time)[kept, None]
-    order = np.argsort(time.ravel())
-    return order, (time[order], time[order] + 1, terminal[order], ratios[order])
-
-
-def keys_of_times(pending, terminal, time, ratios):
-    """The keys for `Collected.plus` of the transitions that `follow` makes of the same rows."""
-    if pending is not None:
-        time, terminal = np.append(pending[2], time), np.append(False, terminal)
-        ratios = np.append(pending[4], ratios)
-    kept = terminal | np.append(np.diff(time) == 1, False)
-    return time[kept, None], time[kept, None] + 1, terminal[kept], ratios[kept]
+        return np.arange(len(left)), (left, after, ends, ratios, None)
+    clock = np.asarray(clock)[kept, None]
+    order = np.argsort(clock.ravel())
+    goes_on(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # or it warns
+    return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
 
 
 def trace_blocks(Z, follows, decay, trace, ratios=None):
@@ -178,7 +186,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         From `goes_on`.
     decay : float
         gamma lambda.
-    trace : ndarray of shape (n_features,)
+    trace : ndarray of shape (n_features,) or None
         That of the row before these, times its ratio.
     ratios : ndarray of shape (n,), default=None
         Positive where the next row goes on. None is 1.
@@ -203,6 +211,8 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
             product = np.append(0.0, np.cumsum(logs[:-1]))  # the logarithm of that of the ratios before
             weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
             first *= np.exp(np.where(episode == 0, product, 0.0))
-        traces = weights @ Z[rows] + np.outer(first, trace)
+        traces = weights @ Z[rows]
+        if trace is not None:
+            traces += np.outer(first, trace)
         trace = last * traces[-1]
         yield rows, traces

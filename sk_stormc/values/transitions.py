@@ -6,12 +6,10 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from sk_stormc.streams.problem import stack
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import as_numbers, naming
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
-from sk_stormc.values.markov import scale_rows
 
 __all__ = [
     "check_next",
@@ -19,7 +17,6 @@ __all__ = [
     "check_terminal",
     "check_time",
     "checked_data",
-    "follow",
     "successors",
     "successors_to_score",
     "transform",
@@ -53,18 +50,18 @@ def check_ratios(importance_ratio, n):
     return ratios
 
 
-def check_time(time, n):
-    """n distinct integers."""
+def check_time(time, n, distinct=True):
+    """n integers, distinct ones unless said otherwise."""
     given = np.asarray(time)
     if given.shape != (n,):
         raise ValueError(f"time must be of shape ({n},), got {given.shape}")
     if not np.issubdtype(given.dtype, np.integer):
         raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
-    values, counts = np.unique(given, return_counts=True)
+    values, counts = np.unique(given, return_counts=True) if distinct else (given, np.ones(1))
     if counts.max() > 1:
         raise ValueError(
             f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins anew "
-            "in each episode, let it go on from the episode before instead, with a gap between them."
+            "in each episode, give episode=, or let it go on from the episode before, with a gap between them."
         )
     return given
 
@@ -182,33 +179,3 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     known = transform(features, source, follows, rows[going], intercept)
     at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
     return at @ known
-
-
-def follow(pending, Z, y, terminal, time, weights):
-    """Transitions of rows that follow one another in time, and the row whose successor has not come yet.
-
-    Parameters
-    ----------
-    pending : tuple or None
-        Of the rows before these: features, reward, time and weight of one row.
-    Z : ndarray or sparse matrix of shape (n, n_features)
-    y, terminal, time, weights : ndarrays of shape (n,)
-
-    Returns
-    -------
-    rows : tuple of Z, next_Z, y, weights
-        next_Z is 0 where an episode ended.
-    pending : tuple or None
-    """
-    if pending is not None:
-        Z, y, time = stack([pending[0], Z]), np.append(pending[1], y), np.append(pending[2], time)
-        weights = np.append(pending[3], weights)
-        terminal = np.append(False, terminal)
-    wrong = np.diff(time) <= 0
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}")
-    kept = np.flatnonzero(terminal | np.append(np.diff(time) == 1, False))
-    next_Z = scale_rows(~terminal[kept], Z[np.minimum(kept + 1, len(y) - 1)])
-    waiting = None if terminal[-1] else (Z[-1:].copy(), y[-1], time[-1], weights[-1])
-    return (Z[kept], next_Z, y[kept], weights[kept]), waiting

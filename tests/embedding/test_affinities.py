@@ -120,7 +120,7 @@ def test_a_perplexity_that_fits_is_left():
         warnings.filterwarnings("ignore", "the map ", ConvergenceWarning)  # five iterations make none
         for kernel in ("gaussian", "student-t"):
             model = SNEEmbedding(kernel=kernel, max_iter=5, random_state=0).fit(points(100))
-            assert model.perplexity_ == 30 and model._search.n_neighbors == 91
+            assert model.perplexity_ == 30 and model._near.search.n_neighbors == 91
         assert SNEEmbedding(perplexity=1, max_iter=5, random_state=0).fit(points(2)).perplexity_ == 1
 
 

@@ -116,7 +116,8 @@ def test_unusual_data(X):
 def test_the_unit_does_not_matter(dtype, scale):
     distances, neighbors, found = searched(DIGITS.astype(dtype))
     again = searched((DIGITS * scale).astype(dtype))
-    np.testing.assert_allclose(again[0] / scale, distances, rtol=0.02)
+    # the numbers are rounded, and a point between two cells may be in the other one
+    assert np.isclose(again[0] / scale, distances, rtol=0.02).mean() > 0.999
     assert abs(again[2] - found) < 0.01
 
 

@@ -205,7 +205,7 @@ def test_samples_without_weight_are_no_place_to_begin():
 def test_precomputed_places_as_features_do(model):
     known = clone(model).set_params(metric="precomputed", init=model.embedding_, max_iter=1, transform_perplexity=10)
     graph = KNeighborsTransformer(n_neighbors=61).fit(TRAINED)
-    same = place(NEW, model._search, model.embedding_, 10)
+    same = place(NEW, model._near.search, model.embedding_, 10)
     for trained, new in (
         (pairwise_distances(TRAINED), pairwise_distances(NEW, TRAINED)),
         (graph.transform(TRAINED), graph.transform(NEW)),

@@ -59,12 +59,14 @@ def test_every_page_of_the_gallery_ends_in_a_picture():
 
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
-    for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton", "sphinx_gallery"):
+    for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "sphinx_gallery"):
         pytest.importorskip(name)
     # in a copy, since sphinx writes beside its sources
     made = shutil.ignore_patterns("_build", "generated", "auto_examples")
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
     unrun = ["-D", "plot_gallery=0", "-D", "nb_execution_mode=off"]  # test_docs.py runs pages and examples
     found = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", *unrun, "docs", "html"],

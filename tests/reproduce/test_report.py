@@ -26,7 +26,16 @@ from sk_stormc.reproduce.report import (
 from sk_stormc.reproduce.report import (
     text as _report_text,
 )
-from sk_stormc.reproduce.report.claims import CLAIMS, CONFIRMED, NOT_CONFIRMED, THERE_ONLY, Results, verdict
+from sk_stormc.reproduce.report.claims import (
+    CLAIMS,
+    CONFIRMED,
+    NOT_CONFIRMED,
+    NOT_CONTRADICTED,
+    THERE_ONLY,
+    UNDECIDED,
+    Results,
+    verdict,
+)
 from sk_stormc.reproduce.report.grids import METHODS, STORM, VARIANTS
 from sk_stormc.reproduce.report.notes import about
 from sk_stormc.reproduce.report.plan import make_plan, thinned
@@ -116,11 +125,20 @@ def test_ends_at_the_minimum_are_equal_and_an_overflow_is_behind():
 
 
 def test_near_is_relative_to_what_there_was_to_gain():
-    assert NEAR.decide(results((0.4, 0.5), (0.05, 0.2), scale=5.0))[:2] == (True, True)
-    assert NEAR.decide(results((0.6, 0.6), (0.05, 0.6), scale=5.0))[:2] == (False, True)
+    assert NEAR.decide(results((0.04, 0.05), (0.005, 0.02), scale=5.0))[:2] == (True, True)
+    assert NEAR.decide(results((0.06, 0.06), (0.005, 0.06), scale=5.0))[:2] == (False, True)
+    assert NEAR.decide(results((0.36, 0.37), (0.36, 0.37), scale=5.0))[:2] == (False, False)  # .072 is not near
     sne = claim("near the minimum", "SNE")  # the lowest divergence of all is the minimum
-    found = results((2.2, 2.2), (3.5, 3.5), others=(2.0, 2.1), experiment="sne", scale=None, start=12.0)
+    found = results((2.05, 2.05), (3.5, 3.5), others=(2.0, 2.1), experiment="sne", scale=None, start=12.0)
     assert sne.decide(found)[:2] == (True, False)
+
+
+def test_a_grid_that_ends_too_early_decides_nothing():
+    found = results((0.1, 0.2), (0.7, 0.8))
+    found.pieces[f"portfolio/tuned/a/{STORM}"]["at_end"] = True
+    assert verdict(*AHEAD.decide(found)[:2]) == UNDECIDED
+    found.pieces[f"portfolio/tuned/a/{STORM}"] = piece((0.1, 0.2))["result"] | {"at_end": True}
+    assert verdict(*AHEAD.decide(found)[:2]) == CONFIRMED  # a wider grid could only make it better
 
 
 def test_what_holds_only_when_tuned_is_said(monkeypatch):
@@ -149,12 +167,13 @@ def slopes(storm, scgd, published):
 
 @pytest.mark.parametrize(
     "orders, order, below",
-    [((2.9, 3.7, 3.5), CONFIRMED, CONFIRMED), ((2.9, 2.9, 3.5), CONFIRMED, THERE_ONLY),
+    [((2.9, 3.7, 3.5), NOT_CONTRADICTED, CONFIRMED), ((2.9, 2.9, 3.5), NOT_CONTRADICTED, THERE_ONLY),
      ((3.6, 3.9, 2.5), NOT_CONFIRMED, NOT_CONFIRMED)],
 )  # fmt: skip
 def test_orders(orders, order, below):
     found = slopes(*orders)
-    assert verdict(*claim("grows as eps^-3", "Corollary").decide(found)[:2]) == order
+    corollary = claim("at most as eps^-3", "Corollary")
+    assert verdict(*corollary.decide(found)[:2], corollary.theory) == order
     assert verdict(*claim("below that of SCGD", "Complexity").decide(found)[:2]) == below
 
 
@@ -262,6 +281,13 @@ def test_tuning_uses_its_own_seeds_and_takes_the_best():
     assert set(seen) == {1000, 1001, 1002} and len(seen) == 5 + 3 * 2
 
 
+def test_a_grid_is_widened_while_its_best_stands_at_an_end():
+    grid = settings_of({"plain": {}}, (1.0, 2.0, 4.0), lambda rate: rate)
+    found = tune(grid, lambda params, seed: abs(np.log2(params["learning_rate"]) - 5), (0, 1))
+    assert found.params == {"learning_rate": 32.0} and not found.at_end
+    assert tune(grid, lambda params, seed: params["learning_rate"], (0,)).at_end  # there is no best one
+
+
 def test_decreasing_rates_and_curvature():
     (setting,) = settings_of({"decreasing": {"exponent": -0.5}}, (2.0,), lambda rate: rate / 4)
     assert setting.params["learning_rate"](3) == pytest.approx(0.25) and "exponent" not in setting.params
@@ -342,7 +368,9 @@ def small(tmp_path_factory):
 def test_the_report_names_every_claim_and_its_pictures_are_there(small):
     path, verdicts, said, calls = small
     text = path.read_text(encoding="utf-8")
-    assert len(verdicts) == len(CLAIMS) and set(verdicts.values()) <= {CONFIRMED, THERE_ONLY, NOT_CONFIRMED}
+    assert len(verdicts) == len(CLAIMS) and set(verdicts.values()) <= {
+        CONFIRMED, THERE_ONLY, NOT_CONFIRMED, NOT_CONTRADICTED, UNDECIDED
+    }  # fmt: skip
     for one in CLAIMS:
         (row,) = [
             line for line in text.splitlines()

@@ -5,8 +5,10 @@ import textwrap
 
 import pytest
 
-from benchmarks import mutants
+from benchmarks import _forks, mutants
+from benchmarks._gathered import Gathered, gathered
 from benchmarks._mutations import mutations_of, spread
+from benchmarks._swapped import Swap, functions_in
 from benchmarks._tables import ROOT
 
 SOURCE = '''
@@ -50,7 +52,7 @@ def test_every_change_of_the_package_is_python_and_another(room):
     for path in sorted((ROOT / room).glob("*.py")):
         source = path.read_text(encoding="utf-8")
         plain = ast.dump(ast.parse(source))
-        for mutation in spread(mutations_of(path.name, source), 40, 0):
+        for mutation in spread(mutations_of(path.name, source), 12, 0):
             assert ast.dump(ast.parse(mutation.applied(source))) != plain, mutation
 
 
@@ -69,21 +71,58 @@ def test_the_seed_draws_of_every_file_one_of_each_place():
     assert len({(m.file, m.start, m.end, m.kind) for m in spread(many, 10**6, 0)}) == len(spread(many, 10**6, 0))
 
 
-def test_the_shortest_tests_of_a_function_come_first_as_many_as_there_is_time_for():
+def test_the_shortest_tests_that_come_to_a_statement_are_first_as_many_as_there_is_time_for():
     file, mine = "sk_stormc/core/a.py", "tests/core/test_a.py"
-    callers = {file: {"2": ["long", "short", mine], "30": ["other"]}}
-    seconds = {"long": 50.0, "short": 0.1, mine: 20.0, "other": 1.0}
-    (inside, *_) = mutations_of(file, SOURCE)
+    names, seconds = ["long", "short", mine, "other"], [50.0, 0.1, 15.0, 1.0]
+    known = Gathered(names, seconds, {file: {"4": [0, 1, 2], "30": [3]}}, [])
+    inside = next(m for m in mutations_of(file, SOURCE) if m.before == "x < low")
     (outside,) = [m for m in mutations_of(file, "LEAST = 0.25 < 1") if m.kind == "comparison"]
-    assert mutants.chosen(inside, callers, seconds) == ["tests/core/test_a.py", "short"]
-    assert mutants.chosen(outside, callers, seconds) == ["tests/core/test_a.py", "short", "other"]
-    assert mutants.chosen(inside, {}, seconds) == []
+    assert known.chosen(inside) == ["tests/core/test_a.py", "short"]
+    assert known.chosen(outside) == ["tests/core/test_a.py", "short", "other"]
+    assert Gathered(names, seconds, {}, []).chosen(inside) == []
+
+
+def test_what_is_changed_in_a_function_that_is_there_and_what_needs_an_import():
+    """A name of a module, the default of an argument and the body of a class are read when a file is imported."""
+    text = textwrap.dedent("""
+        LEAST = 1
+
+        class A:
+            field = 2
+
+            def __repr__(self):
+                return super().__repr__()
+
+            @property
+            def twice(self):
+                return [2 * value for value in (self.field, LEAST)]
+
+        def start(x=3):
+            def inner():
+                return x + 4
+
+            return inner
+    """)
+    scope = {}
+    exec(compile(text, "/folder/a.py", "exec"), scope)
+    functions = functions_in("/folder")
+
+    def swap(before, after):
+        return Swap("/folder/a.py", text, text.replace(before, after))
+
+    for before in ("LEAST = 1", "field = 2", "x=3"):
+        assert not swap(before, before[:-1] + "7").possible
+    assert not swap("super().__repr__()", "''").possible  # the closure of super is gone
+    for before, after in {"[2 * value": "[5 * value", "x + 4": "x + 7"}.items():
+        assert swap(before, after).possible
+        swap(before, after).make(functions)
+    assert scope["A"]().twice == [10, 5] and scope["start"]()() == 10
 
 
 @pytest.mark.slow
 def test_outcomes(tmp_path, monkeypatch):
     """A tree of its own, with a change that its test notices, one that it does not, and one that never ends."""
-    source = "def f(n):\n    k = 0\n    while k < n:\n        k += 1\n    return k >= 0 and k\n"
+    source = "STEP = 1\n\ndef f(n):\n    k = 0\n    while k < n:\n        k += STEP\n    return k >= 0 and k\n"
     for name, text in {
         "sk_stormc/__init__.py": "", "sk_stormc/core/__init__.py": "", "sk_stormc/core/a.py": source,
         "tests/test_a.py": "from sk_stormc.core.a import f\ndef test_f():\n    assert f(3) == 3\n",
@@ -93,18 +132,17 @@ def test_outcomes(tmp_path, monkeypatch):
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / name).write_text(text)
     monkeypatch.setattr(mutants, "START", 4)
-    monkeypatch.setattr(mutants, "HEAVY", ())
+    monkeypatch.setattr(_forks, "HEAVY", ())
     tree, file = tmp_path / "tree", "sk_stormc/core/a.py"
-    callers, seconds = mutants.gathered(tree, tmp_path / "tests.json", ("tests",))
-    assert list(seconds) == ["tests/test_a.py::test_f"]  # the other fails without a change
-    assert callers[file]["1"] == ["tests/test_a.py::test_f"]
-    mutations = [
-        m for m in mutations_of(file, source)
-        if (m.before, m.after) in {("k < n", "(k <= n)"), ("k >= 0", "(k > 0)"), ("k += 1", "pass")}
-    ]  # fmt: skip
-    found = mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", callers, seconds)
-    assert [outcome for _, outcome in found] == ["killed", "timed out", "survived"]
+    known = gathered(tree, tmp_path / "tests.json", ("tests",), ("sk_stormc/core",))
+    assert list(known.seconds) == ["tests/test_a.py::test_f"]  # the other fails without a change
+    assert known.reached[file] == dict.fromkeys("4567", ["tests/test_a.py::test_f"]) and not known.imported
+    wanted = {("1", "2"): "killed", ("k < n", "(k <= n)"): "killed", ("k += STEP", "pass"): "timed out",
+              ("k >= 0", "(k > 0)"): "survived"}  # fmt: skip
+    mutations = [m for m in mutations_of(file, source) if (m.before, m.after) in wanted]
+    found = mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
+    assert {(m.before, m.after): outcome for m, outcome in found} == wanted
     assert (tree / file).read_text() == source
     # what is kept is not run again
     monkeypatch.setattr(mutants, "run_forked", lambda jobs, *_: pytest.fail("run again") if jobs else None)
-    assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", callers, seconds)
+    assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))

@@ -87,5 +87,5 @@ def test_errors_that_say_what_to_do():
     with pytest.raises(ValueError, match="gamma must be a finite number >= 0 and <= 1, got -1"):
         BellmanValueEstimator(-1).fit(**parts)
     time = np.arange(len(parts["y"])) % 7
-    with pytest.raises(ValueError, match="begins anew in each episode, let it go on"):
+    with pytest.raises(ValueError, match="begins anew in each episode, give episode=, or let it go on"):
         BellmanValueEstimator(0.9).fit(parts["X"], parts["y"], time=time)

@@ -8,13 +8,27 @@ import numpy as np
 from sk_stormc.reproduce.complexity import METHODS as ROWS
 from sk_stormc.reproduce.complexity import fit_slope
 from sk_stormc.reproduce.report.grids import METHODS, STORM
+from sk_stormc.reproduce.tuning import WIDER
 
-__all__ = ["CLAIMS", "CONFIRMED", "NOT_CONFIRMED", "RULE", "THERE_ONLY", "Claim", "Results", "ahead", "verdict"]
+__all__ = [
+    "CLAIMS",
+    "CONFIRMED",
+    "NOT_CONFIRMED",
+    "NOT_CONTRADICTED",
+    "RULE",
+    "THERE_ONLY",
+    "UNDECIDED",
+    "Claim",
+    "Results",
+    "ahead",
+    "verdict",
+]
 
 CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
-NEAR = 0.1  # of what there was to gain: nearer counts as having converged
+NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
+NEAR = 0.01  # of what there was to gain: nearer counts as having converged
 FLOOR = 1e-4  # of what there was to gain: nearer counts as the minimum itself
-ORDER = 3.3  # largest upper end of an interval that still agrees with an order of 3
+ORDER = 3.3  # largest upper end of an interval that still agrees with an order of at most 3
 TITLES = {
     "portfolio": "Finite-sum portfolio",
     "streaming": "Streaming portfolio",
@@ -29,6 +43,8 @@ A verdict is computed from the numbers below by this rule, and nothing else:
   holds both times, **{THERE_ONLY}** if it holds with the published constants but not with
   tuned ones, and **{NOT_CONFIRMED}** if it does not hold with the published constants, whatever tuning does
   (where it holds when tuned, that is said). A statement that has no constants to be tuned is tried once.
+- Tuning widens a grid while its best learning rate stands at an end. Where it still does after {WIDER} more rates, and
+  the statement holds with the published constants, it is **{UNDECIDED}**.
 - "STORM-C is ahead of others" holds if on every data set each of its seeds ends lower than all seeds of the others.
   Where seeds overlap nothing is seen, and it does not hold. Ends within {FLOOR:g} of what there was to gain are the
   minimum for this purpose, all alike, and a run that overflowed is behind all others.
@@ -36,21 +52,23 @@ A verdict is computed from the numbers below by this rule, and nothing else:
   there was to gain. For portfolios that is |Phi*|, as Phi is 0 for weights of 0; elsewhere it is the way from the start
   to the minimum. For SNE, which has many local minima, the minimum is the lowest divergence of all runs in this report.
 - Statements of theory are tried on one problem, whose constants are known (that of the section on complexity). One
-  problem can refute a theorem, and cannot prove it.
-- An order of eps^-3 holds if the 95 % interval of the fitted exponent ends at or below {ORDER}. One order is below
-  another if the two intervals do not overlap.
+  problem can refute a theorem, and cannot prove it: where it holds it is **{NOT_CONTRADICTED}**.
+- An order of at most eps^-3 holds if the 95 % interval of the fitted exponent ends at or below {ORDER}. It is an upper
+  bound, so that a smaller exponent agrees with it too. One order is below another if the two intervals do not overlap.
 """
 
 
-def verdict(published, tuned=None):
+def verdict(published, tuned=None, theory=False):
     """The verdict on a claim.
 
     Parameters
     ----------
     published : bool
         Whether it holds at the published constants.
-    tuned : bool or None, default=None
+    tuned : bool, "undecided" or None, default=None
         Whether it holds with every method tuned; None where nothing can be.
+    theory : bool, default=False
+        Whether it is a statement for all problems, of which one was tried.
 
     Returns
     -------
@@ -61,10 +79,16 @@ def verdict(published, tuned=None):
     >>> from sk_stormc.reproduce.report.claims import verdict
     >>> verdict(True, True), verdict(True, False), verdict(False, True)
     ('confirmed', 'confirmed at those constants only', 'not confirmed')
+    >>> verdict(True, "undecided"), verdict(True, theory=True)
+    ('undecided', 'not contradicted')
     """
     if not published:
         return NOT_CONFIRMED
-    return CONFIRMED if tuned is None or tuned else THERE_ONLY
+    if tuned == UNDECIDED:
+        return UNDECIDED
+    if tuned is None or tuned:
+        return NOT_CONTRADICTED if theory else CONFIRMED
+    return THERE_ONLY
 
 
 class Results:
@@ -144,11 +168,14 @@ class Claim:
     text : str
     decide : callable
         ``decide(results)``: (published, tuned or None, the numbers in words).
+    theory : bool
+        Whether it is a statement for all problems, of which one is tried.
     """
 
     source: str
     text: str
     decide: Callable
+    theory: bool = False
 
 
 def _ahead_of(experiment, others):
@@ -168,7 +195,7 @@ def _ahead_of(experiment, others):
                     f"({best.upper()})"
                 )
             words.append(f"{part} - {'; '.join(found)}")
-        return holds["published"], holds["tuned"], ". ".join(map(_capital, words)) + "."
+        return holds["published"], _tuned(results, experiment, holds), ". ".join(map(_capital, words)) + "."
 
     return Claim(f"{TITLES[experiment]} experiment", f"At equal oracle calls STORM-C ends lower than {names}.", decide)
 
@@ -183,9 +210,15 @@ def _comes_near(experiment):
             }
             holds[part] = bool(ends) and all(end <= NEAR for end in ends.values())
             words.append(f"{part} - {'; '.join(f'{case}: {_number(end)}' for case, end in ends.items())}")
-        return holds["published"], holds["tuned"], ". ".join(map(_capital, words)) + "."
+        return holds["published"], _tuned(results, experiment, holds), ". ".join(map(_capital, words)) + "."
 
     return Claim(f"{TITLES[experiment]} experiment", "STORM-C converges: it comes near the minimum.", decide)
+
+
+def _tuned(results, experiment, holds):
+    """Whether a claim holds tuned; undecided where it does not, and STORM-C's best rate ends its grid."""
+    at_end = any(methods[STORM]["at_end"] for methods in results.part(experiment, "tuned").values())
+    return UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
 
 
 def _count(results):
@@ -213,7 +246,7 @@ def _parameters(results):
         max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9,
         None,
         f"As printed the left side is {_number(paper['condition'])} ({_number(paper['printed_condition'])} by the "
-        f"theorem as printed), where at most 0.0625 is allowed. With the proposition corrected (docs/paper.md) it is "
+        f"theorem as printed), where at most 0.0625 is allowed. With the proposition corrected (see below) it is "
         f"{_number(corrected['condition'])}.",
     )
 
@@ -272,10 +305,10 @@ _AVERAGES = tuple(name for name in METHODS if name in ("scgd", "asc-pg"))
 _REDUCED = tuple(name for name in METHODS if name in ("vrsc-pg", "sarah-c"))
 CLAIMS = (
     Claim("Lemma 3.1", "T iterations of Algorithm 1 take S_g + S_dg + S_f + T (B_g + B_dg + B_f) calls.", _count),
-    Claim("Theorem 1", "Where its condition holds, E|grad Phi(x^)| is at most eps.", _accuracy),
+    Claim("Theorem 1", "Where its condition holds, E|grad Phi(x^)| is at most eps.", _accuracy, theory=True),
     Claim("Proposition 3.2", "Its parameters meet the condition of Theorem 1.", _parameters),
     Claim("Proposition 3.2", "Its closing formula is the number of calls.", _closing_formula),
-    Claim("Corollary 3.1", "The number of calls grows as eps^-3.", _order),
+    Claim("Corollary 3.1", "The number of calls grows at most as eps^-3.", _order, theory=True),
     Claim("Complexity", "The order of STORM-C is below that of SCGD.", _order_below_scgd),
     *(
         claim

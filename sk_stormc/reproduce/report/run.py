@@ -127,7 +127,8 @@ def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None, sa
     days = None if french_sets is None else {name: len(returns) for name, returns in french_sets.items()}
     text = write_report(results, sizes, draw(results, out), quick=quick, days=days)
     path.write_text(text, encoding="utf-8")
-    return path, {f"{claim.source}: {claim.text}": verdict(*claim.decide(results)[:2]) for claim in CLAIMS}
+    decided = ((claim, claim.decide(results)) for claim in CLAIMS)
+    return path, {f"{claim.source}: {claim.text}": verdict(*found[:2], claim.theory) for claim, found in decided}
 
 
 def _settings(sizes, french_sets):

@@ -19,6 +19,12 @@ PART_TITLES = {
     "tuned": "every method tuned",
     "defaults": "with this library's defaults",
 }
+CORRECTED = """\
+Proposition 3.2 as printed has B_f on both sides of its formula, because K_0 has a factor 1 / B_f and the bound on F has
+the same factor again. In the corrected form K_0 is without it. The constant c stands squared, since it bounds |G_t| and
+the lemma on F has squares, and the closing formula has the factor (32/3) L_Phi Delta that T / eps^-2 is. Both forms are
+in `sk_stormc.theory.storm_parameters`, as variant="paper" and variant="corrected".
+"""
 GAPS = {
     "portfolio": "(Phi - Phi\\*) / |Phi\\*|",
     "streaming": "(Phi - Phi\\*) / |Phi\\*|",
@@ -85,15 +91,15 @@ def _claims(results):
     rows = []
     for claim in CLAIMS:
         published, tuned, numbers = claim.decide(results)
-        only_tuned = ", holds when tuned" if tuned and not published else ""
-        rows.append((claim.source, claim.text, f"**{verdict(published, tuned)}**{only_tuned}", numbers))
+        only_tuned = ", holds when tuned" if tuned is True and not published else ""
+        rows.append((claim.source, claim.text, f"**{verdict(published, tuned, claim.theory)}**{only_tuned}", numbers))
     return (
         "## What holds\n\n"
         + _markdown(("where", "claim", "verdict", "the numbers"), rows)
         + "\n\nThe numbers of the experiments say how far from the minimum runs ended, as a part of what there was to "
         "gain (the rule below has its definition): 0 is the minimum. They are medians over the seeds, STORM-C's first, "
         "then that of the best of the others.\n\n"
-        "### How a verdict is decided\n\n" + RULE
+        "### How a verdict is decided\n\n" + RULE + "\n### The proposition corrected\n\n" + CORRECTED
     )
 
 
@@ -167,8 +173,9 @@ def _complexity(results, sizes, picture):
         "A bent valley in ten variables that falls for ever, not convex, its constants known by formula. A run's value "
         "is the average of the exact |grad Phi| over its iterates and over "
         f"{size['seeds']} seeds; calls are those of the shortest run whose value is at most eps. Parameters follow eps "
-        "by the theory's orders, times constants that are the same for all eps (docs/paper.md says how they were "
-        "chosen). The exponent is fitted to log calls against log(1/eps), with a 95 % interval.\n\n"
+        "by the theory's orders, times constants that are the same for all eps. Those of STORM-C and SCGD come from a "
+        "coarse grid at two values of eps, on other seeds. The exponent is fitted to log calls against log(1/eps), "
+        "with a 95 % interval.\n\n"
         + _markdown(("method", "exponent", "interval", "eps: calls"), rows)
         + f"\n\n![Calls against eps, with fitted lines]({picture})"
     )

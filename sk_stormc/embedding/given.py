@@ -1,0 +1,97 @@
+"""Affinities that are given, and not found from distances: as probabilities, or checked to be some."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.utils.types import ArrayLike, SparseMatrix
+from sk_stormc.utils.validation import check_bool
+
+__all__ = ["check_affinities", "given_affinities"]
+
+
+def given_affinities(X: ArrayLike | SparseMatrix, joint: bool) -> SparseMatrix:
+    """Affinities that were given in place of data, as probabilities.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix of shape (n_points, n_points)
+        Not negative. The diagonal is not looked at.
+    joint : bool
+        Whether all of them are to sum to 1, and to be symmetric: the mean of X and its transpose is scaled. Otherwise
+        each row is to sum to 1.
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+        CSR, in float64; the diagonal is empty.
+
+    Raises
+    ------
+    ValueError
+        For affinities that are not square, not finite or negative, or of a point that has none to any other.
+    """
+    if X.ndim != 2 or X.shape[0] != X.shape[1]:
+        raise ValueError(f"with metric='affinities' X must be square, got shape {X.shape}")
+    P = sparse.csr_array(X, dtype=float, copy=True)
+    P.sum_duplicates()
+    lowest = P.data.min(initial=0)
+    if lowest < 0:
+        raise ValueError(f"with metric='affinities' X must not be negative, got {lowest:.6g}")
+    row = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
+    P.data[row == P.indices] = 0
+    top = P.data.max(initial=0)
+    if top > 0:
+        P.data /= top  # so that sums neither overflow nor vanish
+    if joint:
+        P = ((P + P.T) / 2).tocsr()
+    P.eliminate_zeros()
+    P.sort_indices()
+    sums = P.sum(axis=1)
+    if not sums.all():
+        raise ValueError(
+            "with metric='affinities' X must have an affinity above 0 of each sample to another, got none in row "
+            f"{int(np.argmin(sums))}"
+        )
+    P.data /= sums.sum() if joint else np.repeat(sums, np.diff(P.indptr))
+    return P
+
+
+def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
+    """P as a float CSR array, if it has probabilities and its diagonal is empty.
+
+    Parameters
+    ----------
+    P : sparse matrix of shape (n_points, n_points)
+    joint : bool, default=False
+        Whether all of P sums to 1, and not each row.
+
+    Returns
+    -------
+    sparse array of shape (n_points, n_points)
+
+    Raises
+    ------
+    ValueError
+        Naming the first row that does not sum to 1, or what else is wrong.
+    """
+    check_bool("joint", joint)
+    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
+        raise ValueError(
+            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
+        )
+    P = sparse.csr_array(P, dtype=float)
+    P.sum_duplicates()
+    P.eliminate_zeros()
+    if not np.isfinite(P.data).all() or (P.data < 0).any():
+        raise ValueError("affinities must be finite and not negative")
+    sums = P.sum(axis=1)
+    if joint and abs(sums.sum() - 1) > 1e-5:
+        raise ValueError(f"joint affinities must sum to 1, got {sums.sum():.6g}")
+    row = int(np.argmax(np.abs(sums - 1)))
+    if not joint and abs(sums[row] - 1) > 1e-5:
+        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
+    if P.diagonal().any():
+        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
+    return P

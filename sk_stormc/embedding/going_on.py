@@ -1,0 +1,121 @@
+"""The part of `SNEEmbedding` that makes a problem of what is known of the data, and goes on with a finished map."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from sklearn.utils.validation import check_is_fitted
+
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.spreading import with_stage
+from sk_stormc.embedding.stages import Stage, run_stages
+from sk_stormc.engine.results import SolverResult, changed
+from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.solvers import LBFGS, StopReason
+from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.validation import check_int, check_number, short
+
+__all__ = ["GoesOn", "as_map"]
+
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # what goes on from stage to stage
+
+
+def as_map(x, order, dtype):
+    """The points of the samples, centred, from those of a problem that has the samples in another order."""
+    points = x.reshape(len(order), -1)
+    embedding = np.empty(points.shape, dtype)
+    embedding[order] = points - points.mean(axis=0, dtype=float)
+    return embedding
+
+
+class GoesOn:
+    """Mixin of `SNEEmbedding`."""
+
+    @with_fit
+    @in_threads
+    def optimize(
+        self,
+        n_iter: int = 100,
+        *,
+        exaggeration: float = 1.0,
+        learning_rate: float | None = None,
+        record_every: int | str = "auto",
+    ) -> Self:
+        """Go on with the map as it is: one more stage, after those of `fit` and of earlier calls.
+
+        ``embedding_`` and ``kl_divergence_`` are those of the new map, and ``loss_curve_``, ``record_iterations_``,
+        ``ifo_``, ``n_evaluations_`` and ``n_iter_`` go on. Callbacks are shown the records, and `resume` takes up a
+        stage that was ended early.
+
+        Parameters
+        ----------
+        n_iter : int, default=100
+            Iterations of the stage. The learning rate falls to 0 over the second half of them.
+        exaggeration : float, default=1.0
+            Factor of the attraction, at least 1.
+        learning_rate : float, default=None
+            That of the stage; None is the solver's own.
+        record_every : int or "auto", default="auto"
+            Iterations between two records, about; 1 is all of them. "auto" is about a twentieth of the stage's.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For an argument out of its range; the map stays as it is.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sk_stormc import SNEEmbedding
+        >>> embedding = SNEEmbedding(max_iter=70, random_state=0).fit(load_digits().data[:500])
+        >>> embedding.optimize(30, exaggeration=4).optimize(50).n_iter_
+        150
+        """
+        check_is_fitted(self)
+        check_int("n_iter", n_iter, low=1)
+        check_number("exaggeration", exaggeration, low=1)
+        check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
+        check_int("record_every", record_every, low=1, words=("auto",))
+        solver = self._make_solver()
+        every = None if record_every == "auto" else record_every
+        if learning_rate is not None and "learning_rate" not in solver.get_params():
+            raise ValueError(f"learning_rate must be None for {solver!r}, which has none; got {short(learning_rate)}")
+        stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
+        fit = Fit.further(self)
+        fit.progress.plan.append(stage)
+        problem, order = self._problem(self._near, self._near.to_optimise(), solver, n_iter)
+
+        def embedded(x):
+            return {"embedding_": as_map(x, order, self.embedding_.dtype)}
+
+        x0 = self.embedding_[order].ravel()
+        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, self.verbose, self.n_iter_)
+        vars(self).update(embedded(result.x))
+        before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
+        found = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
+        self._finish(problem, with_stage(before, found), solver, fit)
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        return self
+
+    def _problem(self, near, P, solver, n_iter):
+        """The problem of a map, and the order that it has the samples in."""
+        # L-BFGS is the exact reference, and needs more than the precision of float32
+        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
+        # with neighbours near in memory the sums over edges of many points take 3/5 of the time
+        order = reverse_cuthill_mckee(P)
+        kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
+        return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
+
+    def _finish(self, problem, whole, solver, fit):
+        """Keep what was found; ``whole`` is the result of all stages, with divergences."""
+        self.kl_divergence_ = problem.divergence(self.embedding_.ravel().astype(problem.dtype), self._near.to_report())
+        self._keep(solver, whole, fit)
+        self.record_iterations_ = whole.record_iterations
+        fit.end()

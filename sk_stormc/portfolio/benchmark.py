@@ -1,0 +1,81 @@
+"""Returns of a benchmark, against which a portfolio is measured: a last asset of which -1 is held."""
+
+import numpy as np
+
+from sk_stormc.core.penalties import Box, Simplex
+from sk_stormc.portfolio.labels import aligned, is_labelled
+from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.utils.validation import as_numbers, short
+
+__all__ = ["column_of", "with_benchmark", "without"]
+
+
+def column_of(benchmark, columns):
+    """The number of the column that the benchmark is; None where it is no column.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not that of a column.
+    """
+    if not isinstance(benchmark, str):
+        return None
+    if benchmark not in (columns or []):
+        found = "an array without names" if columns is None else f"columns {columns[:10]}"
+        raise ValueError(
+            "benchmark must be the name of a column of X, returns of shape (n_periods,) or weights of shape "
+            f"(n_assets,), got {benchmark!r} and {found}"
+        )
+    return columns.index(benchmark)
+
+
+def with_benchmark(returns, benchmark, columns):
+    """Returns of shape (n_periods, n_assets + 1): the last are those of the benchmark.
+
+    Parameters
+    ----------
+    returns : ndarray of shape (n_periods, n_assets)
+    benchmark : str or array-like
+        The name of a column, returns of shape (n_periods,), or weights of shape (n_assets,).
+    columns : list or None
+
+    Raises
+    ------
+    ValueError
+        For returns that are not in memory, and a benchmark of another shape or that is not finite.
+    """
+    if type(returns) is not np.ndarray:
+        raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
+    n, d = returns.shape
+    place = column_of(benchmark, columns)
+    if place is not None:
+        return np.column_stack([returns, returns[:, place]])
+    named = is_labelled(benchmark, range(d) if columns is None else columns)
+    value = as_numbers("benchmark", aligned("benchmark", benchmark, columns, d) if named else benchmark)
+    if value.shape not in ((n,), (d,)) or not np.isfinite(value).all():
+        raise ValueError(
+            "benchmark must be the name of a column of X, finite returns of shape "
+            f"({n},) or finite weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
+        )
+    if n == d and not named:
+        raise ValueError(
+            "benchmark must say whether it has returns or weights where there are as many periods as assets, here "
+            f"{n}: give weights labels, or make returns a column of X"
+        )
+    return np.column_stack([returns, returns @ value if named or value.shape == (d,) else value]).astype(returns.dtype)
+
+
+def without(penalty, place, n_assets):
+    """A penalty that keeps the weight of the benchmark's own column at 0."""
+    if isinstance(penalty, Turnover):
+        previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
+        return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
+    if isinstance(penalty, Simplex):
+        penalty = Box(0.0, np.inf, budget=penalty.total)
+    elif not isinstance(penalty, Box):
+        penalty = Box(-np.inf, np.inf, alpha=0.0 if penalty is None else penalty.alpha)
+    low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (penalty.low, penalty.high))
+    low[place] = high[place] = 0.0
+    box = Box(low, high, budget=penalty.budget, alpha=penalty.alpha)
+    box.check(n_assets)
+    return box

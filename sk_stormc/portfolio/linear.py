@@ -1,0 +1,161 @@
+"""Linear constraints of a portfolio: a matrix with limits, or words about assets and groups of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.portfolio.grammar import rows_of
+from sk_stormc.portfolio.labels import aligned
+from sk_stormc.utils.validation import as_numbers, short
+
+__all__ = ["Linear", "linear_of"]
+
+EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a list of these, or (A, lower, upper)"
+
+
+@dataclass
+class Linear:
+    """lower <= A @ w <= upper.
+
+    Attributes
+    ----------
+    A : ndarray of shape (n_constraints, n_assets)
+    lower, upper : ndarray of shape (n_constraints,)
+        Infinite where there is no limit.
+    names : list of str
+        How messages call the constraints.
+    """
+
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    names: list
+
+
+def linear_of(value, groups, columns, n_assets):
+    """The constraints for the parameters ``linear_constraints`` and ``groups``.
+
+    Parameters
+    ----------
+    value : None, str, list of str or (A, lower, upper)
+    groups : None, mapping, Series, DataFrame or array-like
+    columns : list or None
+        Labels of the assets.
+    n_assets : int
+
+    Returns
+    -------
+    Linear or None
+
+    Raises
+    ------
+    ValueError
+        For anything else, for names that are not known, and for limits that contradict themselves.
+    """
+    labels = list(range(n_assets)) if columns is None else columns
+    sums = _groups(groups, labels)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, (list, tuple, np.ndarray)) and len(value) and all(isinstance(text, str) for text in value):
+        return _of_texts(value, sums, labels)
+    if not isinstance(value, (list, tuple)) or len(value) != 3 or isinstance(value[0], str):
+        raise ValueError(f"{EXPECTED}, got {short(value)}")
+    A, lower, upper = value
+    return _of_matrix(A, lower, upper, columns, n_assets)
+
+
+def _of_texts(texts, groups, labels):
+    known = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
+    both = [name for name in groups if name in known]
+    if both:
+        raise ValueError(f"groups must not be called as assets are, got {both[0]!r}, which is both")
+    found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
+    A, lower, upper, names = zip(*found, strict=True)
+    return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
+
+
+def _of_matrix(A, lower, upper, columns, n_assets):
+    names = None
+    if hasattr(A, "columns") and hasattr(A, "index"):
+        names = [str(name) for name in A.index]
+        rows = ((f"row {name!r} of linear_constraints", row) for name, row in A.iterrows())
+        A = np.array([aligned(name, row, columns, n_assets) for name, row in rows])
+    A = as_numbers("linear_constraints", A.toarray() if sparse.issparse(A) else A)
+    A = A[None] if A.ndim == 1 else A
+    if A.ndim != 2 or A.shape[1] != n_assets:
+        raise ValueError(f"A of linear_constraints must be of shape (n_constraints, {n_assets}), got {A.shape}")
+    if not np.isfinite(A).all():
+        raise ValueError(f"A of linear_constraints must be finite, got {short(A[~np.isfinite(A)])}")
+    names = [f"row {k} of linear_constraints" for k in range(len(A))] if names is None else names
+    lower, upper = (_limit(side, limit, len(A)) for side, limit in (("lower", lower), ("upper", upper)))
+    wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
+    if wrong.size:
+        k = wrong[0]
+        raise ValueError(
+            f"lower of linear_constraints must not exceed upper, got {lower[k]:g} and {upper[k]:g} for {names[k]}"
+        )
+    return Linear(A, lower, upper, names)
+
+
+def _limit(side, value, n):
+    """A number, or one for each row; None is no limit."""
+    if value is None:
+        return np.full(n, -np.inf if side == "lower" else np.inf)
+    limit = as_numbers(f"{side} of linear_constraints", value)
+    if limit.shape not in ((), (n,)):
+        raise ValueError(f"{side} of linear_constraints must be a number or of shape ({n},), got {limit.shape}")
+    if np.isnan(limit).any():
+        raise ValueError(f"{side} of linear_constraints must not be NaN, got {short(value)}")
+    return np.broadcast_to(limit, n).astype(float)
+
+
+def _groups(groups, labels):
+    """For each name of a group an ndarray of shape (n_assets,), 1 where an asset belongs to it."""
+    rows = {}
+    for kind in _levels(groups, labels):
+        new = {}
+        for j, name in enumerate(kind):
+            if name is None or (isinstance(name, Real) and np.isnan(name)):
+                continue  # belongs to none
+            if not isinstance(name, (str, Integral)):
+                raise ValueError(f"groups must have texts or integers for names, got {short(name)}")
+            new.setdefault(str(name), np.zeros(len(labels)))[j] = 1.0
+        twice = [name for name in new if name in rows]
+        if twice:
+            raise ValueError(f"groups must have different names in different rows, got {twice[0]!r} in two of them")
+        rows |= new
+    return rows
+
+
+def _levels(groups, labels):
+    """Lists of one name (or None) for each asset."""
+    if groups is None:
+        return []
+    if hasattr(groups, "columns") and hasattr(groups, "index"):  # a table of assets by kinds of groups, or turned round
+        known = {str(label) for label in labels}
+        turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
+        table = groups.T if turned else groups
+        kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
+        return [row for kind in kinds for row in _levels(kind, labels)]
+    if hasattr(groups, "index") and hasattr(groups, "to_numpy"):
+        groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
+    if isinstance(groups, Mapping):
+        unknown = [asset for asset in groups if asset not in set(labels)]
+        if unknown:
+            raise ValueError(f"groups must be labelled by columns of X, got {unknown[0]!r}, which X does not have")
+        names = [groups.get(label) for label in labels]
+        several = [list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names]
+        return [[n[k] if k < len(n) else None for n in several] for k in range(max(map(len, several)))]
+    table = np.asarray(groups, dtype=object)
+    table = table[None] if table.ndim == 1 else table
+    if isinstance(groups, str) or table.ndim != 2 or table.shape[1] != len(labels):
+        raise ValueError(
+            f"groups must have a name for each of the {len(labels)} assets: a mapping or Series by asset, a frame, or "
+            f"an array of shape (n_assets,) or (n_kinds, n_assets), got {short(groups)}"
+        )
+    return [list(row) for row in table]

@@ -1,0 +1,75 @@
+"""Inequalities that leave no room: an interior-point method needs them as equations."""
+
+import numpy as np
+from scipy.linalg import qr
+from scipy.optimize import linprog
+
+__all__ = ["with_room"]
+
+ROOM = 1e-7  # less than this, in units of the variables, is none
+ROUNDS = 20
+
+
+def with_room(low, high, A, lower, upper, E, e):
+    """The same set with those inequalities as equations that no point of it keeps strictly.
+
+    A linear program looks for the point with the most room on all sides. Where that is none, the sides with a
+    multiplier are tight in all of the set.
+
+    Parameters
+    ----------
+    low, high, A, lower, upper, E, e : ndarray
+        As of a `Program`.
+
+    Returns
+    -------
+    tuple
+        The same seven; rows of E are independent.
+    """
+    m = len(low)
+    for _ in range(ROUNDS):
+        bounded = [(np.flatnonzero(np.isfinite(limit)), sign) for limit, sign in ((low, -1.0), (high, 1.0))]
+        sides = [(np.flatnonzero(np.isfinite(limit)), sign) for limit, sign in ((lower, -1.0), (upper, 1.0))]
+        rows = [sign * np.eye(m)[there] for there, sign in bounded] + [sign * A[there] for there, sign in sides]
+        limits = [-low[bounded[0][0]], high[bounded[1][0]], -lower[sides[0][0]], upper[sides[1][0]]]
+        rows, limit = np.concatenate(rows), np.concatenate(limits)
+        if not len(rows):
+            break
+        norm = np.linalg.norm(rows, axis=1)
+        found = linprog(
+            np.r_[np.zeros(m), -1.0],
+            np.column_stack([rows, norm]),
+            limit,
+            np.pad(E, ((0, 0), (0, 1))) if len(E) else None,
+            e if len(E) else None,
+            bounds=[(None, None)] * m + [(None, 1.0)],
+            method="highs",
+        )
+        if found.status != 0 or found.x[-1] > ROOM:
+            break
+        tight = np.abs(found.ineqlin.marginals) > 1e-9
+        parts = np.split(tight, np.cumsum([len(part) for part in limits])[:-1])
+        fixed, at = [], []
+        for (there, _), limit_of, part in zip(bounded, (low, high), parts[:2], strict=True):
+            fixed.append(there[part])
+            at.append(limit_of[there[part]])
+        fixed, at = np.concatenate(fixed), np.concatenate(at)
+        equal = [there[part] for (there, _), part in zip(sides, parts[2:], strict=True)]
+        E = np.concatenate([E, np.eye(m)[fixed], A[equal[0]], A[equal[1]]])
+        e = np.concatenate([e, at, lower[equal[0]], upper[equal[1]]])
+        low, high, lower, upper = low.copy(), high.copy(), lower.copy(), upper.copy()
+        low[fixed], high[fixed] = -np.inf, np.inf
+        gone = np.concatenate(equal)
+        lower[gone], upper[gone] = -np.inf, np.inf
+        E, e = independent(E, e)
+    return low, high, A, lower, upper, *independent(E, e)
+
+
+def independent(E, e):
+    """The rows of E x = e without those that follow from the others."""
+    if not len(E):
+        return E, e
+    R, order = qr(E.T, mode="r", pivoting=True)
+    rank = int((np.abs(np.diag(R)) > 1e-9 * np.abs(R).max(initial=0.0)).sum())
+    kept = np.sort(order[:rank])
+    return E[kept], e[kept]

@@ -1,0 +1,158 @@
+"""Threads over fixed parts of a task, so that what comes out does not depend on how many there are."""
+
+import sys
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, wraps
+from numbers import Integral
+from threading import Lock
+
+from joblib import effective_n_jobs
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
+
+LARGE = 2**15  # numbers, which another thread takes longer to look at than it takes to begin
+
+_crew = ContextVar("crew", default=None)  # the executor and the number of threads of the innermost `threads`
+
+
+@contextmanager
+def threads(n_jobs):
+    """A context in which `each` works in several threads, which end with it. Within another one nothing changes.
+
+    BLAS and OpenMP have one thread meanwhile: threads of theirs would share the cores with these, and would round sums
+    by their number.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None is 1, outside of joblib's contexts; -1 is all processors.
+
+    Raises
+    ------
+    ValueError
+        For any other value.
+    """
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and not (whole and n_jobs):
+        raise ValueError(f"n_jobs must be None or an integer other than 0, -1 for all processors, got {n_jobs!r}")
+    with ExitStack() as stack:
+        stack.enter_context(in_one_thread())
+        if _crew.get() is None:
+            stack.enter_context(_libraries("openmp").limit(limits=1))  # it has a number for each thread
+            count = effective_n_jobs(n_jobs)
+            pool = ThreadPoolExecutor(count - 1, initializer=_begin_thread) if count > 1 else None
+            if pool is not None:
+                stack.enter_context(pool)
+            token = _crew.set((pool, count))
+            stack.callback(_crew.reset, token)
+        yield
+
+
+def _begin_thread():
+    _libraries("openmp").limit(limits=1)  # for as long as the thread lives
+
+
+def n_threads():
+    """The number of threads that `each` has here."""
+    crew = _crew.get()
+    return 1 if crew is None else crew[1]
+
+
+def each(function, parts, size=LARGE):
+    """Call a function with each part, in the threads of the context.
+
+    Parameters
+    ----------
+    function : callable
+        Writes where no other part is written. It must not depend on the order.
+    parts : sequence
+    size : int, default=LARGE
+        Numbers that a part looks at, about: one thread is as quick where they are few.
+
+    Returns
+    -------
+    list
+        Of what it returned, in the order of the parts.
+    """
+    pool, count = _crew.get() or (None, 1)
+    helpers = min(count, len(parts)) - 1
+    if helpers < 1 or size < LARGE:
+        return [function(part) for part in parts]
+    results, left = [None] * len(parts), deque(range(len(parts)))
+
+    def work():
+        while left:
+            try:
+                k = left.popleft()
+            except IndexError:  # another thread took the last
+                return
+            results[k] = function(parts[k])
+
+    others = [pool.submit(work) for _ in range(helpers)]
+    try:
+        work()
+    except BaseException:
+        left.clear()
+        raise
+    finally:
+        begun = [other for other in others if not other.cancel()]
+        errors = [error for other in begun if (error := other.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return results
+
+
+def at_once(*tasks, size=LARGE):
+    """Call functions without arguments, in the threads of the context; what each returned."""
+    return each(lambda task: task(), tasks, size)
+
+
+def in_threads(method):
+    """Decorate a method of an estimator that has the parameter n_jobs: it works in so many threads."""
+
+    @wraps(method)
+    def call(self, *args, **kwargs):
+        with threads(self.n_jobs):
+            return method(self, *args, **kwargs)
+
+    return call
+
+
+def parts(end, size, begin=0):
+    """Slices of at most so many rows, but at least one, from the beginning to the end."""
+    size = max(1, size)
+    return [slice(first, min(first + size, end)) for first in range(begin, end, size)]
+
+
+_blas_is_held = Lock()
+
+
+@contextmanager
+def in_one_thread():
+    """A context in which BLAS has one thread. Its number of threads is one for the whole process.
+
+    So the first of several that are in such a context sets it, and gives it back when it leaves.
+    """
+    if not _blas_is_held.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _libraries("blas").limit(limits=1):
+            yield
+    finally:
+        _blas_is_held.release()
+
+
+def _libraries(api):
+    """What sets the number of threads of the libraries that are loaded."""
+    return _found(api, len(sys.modules))
+
+
+@lru_cache(2)
+def _found(api, n_modules):
+    """To look for them takes some milliseconds, and must be done again only after others were loaded."""
+    return ThreadpoolController().select(user_api=api)

@@ -1,0 +1,142 @@
+"""What was done in each transition, and what a policy does in its successor: labels, and probabilities of actions."""
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from sk_stormc.utils.validation import short
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["check_actions", "check_policy", "chosen", "numbers_of", "policy_chances", "warn_of_unknown"]
+
+SUM = 1e-6  # how far probabilities may be from 1 in total
+UNKNOWN = 0.01  # of the successors: where a policy does what is unknown in more of them, a warning says so
+
+
+def check_actions(action, n):
+    """n labels of actions; None is one action for all, with a warning."""
+    if action is None:
+        warn("no action was given: all rows are taken to have the same one, 0.")
+        return np.zeros(n, dtype=int)
+    given = np.asarray(action)
+    if given.shape != (n,):
+        raise ValueError(
+            f"action must be one label for each of the {n} rows, got shape {given.shape}. Actions of several numbers "
+            "are for a finite choice of them: give its number."
+        )
+    if given.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in given):
+        given = given.astype(str)
+    if given.dtype.kind == "O":
+        try:
+            given = np.array(given.tolist(), dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"action must be integers or strings, got {short(action)}") from None
+    if given.dtype.kind not in "iubfU":
+        raise ValueError(f"action must be integers or strings, got {given.dtype} values such as {given[0]!r}")
+    if given.dtype.kind == "f":
+        wrong = ~np.isfinite(given)
+        if wrong.any():
+            raise ValueError(f"action must be finite, got {given[wrong][0]} in row {np.argmax(wrong)}")
+        wrong = given != np.rint(given)
+        if wrong.any():
+            raise ValueError(
+                f"action must be labels of a finite choice, got {given[wrong][0]} in row {np.argmax(wrong)}: give the "
+                "numbers of the bins of a continuous action"
+            )
+        given = given.astype(np.int64)
+    return given
+
+
+def numbers_of(labels, actions, where="action"):
+    """The place of each label among the sorted actions."""
+    at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
+    wrong = actions[at] != labels
+    if wrong.any():
+        k = np.argmax(wrong)
+        found = labels[k].item()
+        raise ValueError(f"{where} must be among those that fit had, {actions.tolist()}, got {found!r} in row {k}")
+    return at
+
+
+def check_policy(policy):
+    """A policy as `policy_chances` takes it."""
+    if callable(policy) or (isinstance(policy, str) and policy == "greedy"):
+        return
+    given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
+    if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
+        raise ValueError(
+            "policy must be 'greedy', a function of states, or an array of actions (n_states,) or of their "
+            f"probabilities (n_states, n_actions), got {short(policy)}"
+        )
+
+
+def policy_chances(policy, source, states, rows, actions):
+    """The probability of each action in some states, under a given policy.
+
+    Parameters
+    ----------
+    policy : callable or array-like
+    source, states : the states as the user gave them, and their numbers
+    rows : ndarray of int of shape (n,)
+        Those of them that are asked for.
+    actions : ndarray of shape (n_actions,)
+        Labels, sorted.
+
+    Returns
+    -------
+    ndarray of shape (n, n_actions)
+    """
+    if callable(policy):
+        found = np.asarray(policy(_safe_indexing(source, rows)))
+        if found.ndim == 0 or len(found) != len(rows):
+            raise ValueError(
+                f"policy must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
+                f"{found.shape}"
+            )
+    else:
+        found = np.asarray(policy)
+        found = found[_numbers_of_states(states[rows], len(found))]
+    if found.ndim == 1:
+        labels = check_actions(found, len(rows)) if len(rows) else found
+        return chosen(numbers_of(labels, actions, "actions of policy"), len(actions))
+    if found.shape != (len(rows), len(actions)) or found.dtype.kind not in "iubf":
+        raise ValueError(
+            f"policy must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
+        )
+    wrong = ~((found >= 0) & np.isfinite(found)).all(axis=1) | ~(abs(found.sum(axis=1) - 1) <= SUM)
+    if wrong.any():
+        raise ValueError(
+            f"policy must give probabilities >= 0 that sum to 1, got {short(found[np.argmax(wrong)])} in row "
+            f"{np.argmax(wrong)}"
+        )
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def chosen(numbers, n_actions):
+    """Probability 1 for each of the actions with these numbers."""
+    return (numbers[:, None] == np.arange(n_actions)).astype(float)
+
+
+def _numbers_of_states(states, n):
+    """The numbers of states that are one column of integers, or one indicator for each of n states."""
+    if states.shape[1] == 1:
+        numbers = states[:, 0]
+    elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():
+        numbers = states.argmax(axis=1)
+    else:
+        raise ValueError(
+            f"policy is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
+            f"got {states.shape[1]} columns that are neither. A function of states is for others."
+        )
+    wrong = ~np.isin(numbers, np.arange(n))
+    if wrong.any():
+        raise ValueError(f"policy must have a row for each state, got {n} rows and state {numbers[wrong][0]:g}")
+    return numbers.astype(int)
+
+
+def warn_of_unknown(share):
+    """Warn where a policy is evaluated by what it does, and the log has nothing of it."""
+    if share > UNKNOWN:
+        warn(
+            f"in {share:.0%} of the successors the policy does what the log never has there: the states have features "
+            "that no row with this action has. The coefficient of such a feature is 0, whatever it is worth."
+        )

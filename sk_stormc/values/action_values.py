@@ -1,0 +1,462 @@
+"""Values of actions from logged transitions: LSTDQ for a policy that is given, LSPI for the best one."""
+
+from __future__ import annotations
+
+import copy
+from types import MethodType
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights, seeded
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_data import (
+    check_actions,
+    check_policy,
+    chosen,
+    numbers_of,
+    policy_chances,
+    warn_of_unknown,
+)
+from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_policies, problem_of, unknown_actions
+from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
+from sk_stormc.values.lstd import attributes_of, check_products, forget, solver_or_lstd
+from sk_stormc.values.markov import check_discount
+from sk_stormc.values.transitions import checked_data, successors, successors_to_score, transform, transform_next
+
+__all__ = ["ActionValueEstimator"]
+
+POLICIES = 50  # that are tried, at the most
+
+
+class read_as_method:
+    """A method whose name is a parameter's too: it is set as the parameter, read as the method."""
+
+    def __init__(self, method):
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, estimator, owner=None):
+        return self.method if estimator is None else MethodType(self.method, estimator)
+
+    def __set__(self, estimator, value):
+        vars(estimator)[self.name] = value
+
+
+class ActionValueEstimator(CompositionalEstimator):
+    """Value of actions in states, linear in features, under a policy or under the best one.
+
+    Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards if a is done in the state s
+    and the policy acts from there on. A row of the data is a transition: X has the state that is left, ``action`` what
+    was done, y the reward and next_X the successor. Whoever made the log may have acted in any way, as long as all
+    actions were tried: neither probabilities nor importance ratios are needed.
+
+    Parameters
+    ----------
+    policy : "greedy", callable or array-like, default="greedy"
+        The policy whose values are found. "greedy" looks for the best one by least-squares policy iteration (LSPI): the
+        values of a policy, then the policy that is best for these values, until it stays. Where policies come back in a
+        circle, as approximate values can have it, their mixture is the next one. A callable gets rows of
+        next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order of
+        ``actions_``. An array is for states that are numbers (X has one column) or indicators: actions of shape
+        (n_states,), or probabilities of shape (n_states, n_actions). As an attribute ``policy`` is the method below;
+        `get_params` has the parameter.
+    gamma : float, default=0.95
+        Discount of later rewards, in [0, 1]. 1 is for episodes that all end.
+    solver : str or CompositionalSolver, default="lstd"
+        "lstd" solves the equations of LSTDQ. With a given policy it may be any other solver that
+        `BellmanValueEstimator` takes.
+    features : transformer, default=None
+        Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Each action has
+        coefficients of its own for all features.
+    fit_intercept : bool, default=True
+        Whether each action has an intercept.
+    alpha : float, default=0.0
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts. It is not the penalty on
+        |w|^2 of `BellmanValueEstimator`, which is too strong near gamma = 1.
+    max_iter : int, default=None
+        Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
+    tol : float, default=None
+        Passed to the solver; None keeps its own. Neither "greedy" nor "lstd" uses it.
+
+    Attributes
+    ----------
+    actions_ : ndarray of shape (n_actions,)
+        The actions, sorted.
+    coef_ : ndarray of shape (n_actions, n_features)
+        Coefficients of the transformed features. A coefficient is 0 for a feature that no row with the action has.
+    intercept_ : ndarray of shape (n_actions,)
+        The intercepts; 0 without them.
+    policy_changes_ : ndarray of shape (n_iter_,)
+        Only for "greedy": the share of the successors in which the best action by the values of each policy is not what
+        this policy did. The first one takes all actions alike. The last entry is 0 where the policy stays.
+    features_ : transformer or None
+        The fitted transformer.
+    n_iter_ : int
+        Number of policies that were evaluated, or of the solver's iterations.
+    loss_curve_ : ndarray of shape (n_records,)
+        The mean square projected Bellman error at the records. With "greedy" there is one for each policy.
+    ifo_ : ndarray of shape (n_records,)
+        Number of oracle calls up to each record. "lstd" is charged one pass for a policy.
+    stop_reason_ : str
+        Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
+    solver_ : CompositionalSolver or "lstd"
+        The solver that was run.
+    rank_, condition_number_ : int, float
+        Only for "lstd": as for `BellmanValueEstimator`, of the last equations.
+
+    See Also
+    --------
+    BellmanValueEstimator : Values of states under the policy that acted.
+    sk_stormc.datasets.collect_transitions : Logs ``action`` too.
+
+    Notes
+    -----
+    A log says nothing of what it never tried. With "greedy" an action is not chosen in a state that has a feature which
+    no row with this action has, unless this holds for all actions. For indicators of states this is what was never done
+    there. Features that all states have, such as radial basis functions, hide it: values are then extrapolated.
+
+    References
+    ----------
+    Lagoudakis & Parr, "Least-squares policy iteration", 2003.
+
+    Examples
+    --------
+    Three cells in a row: action 1 goes to the right, 0 to the left, and the right end has a reward of 1.
+
+    >>> import numpy as np
+    >>> from sk_stormc import ActionValueEstimator
+    >>> cell, action = np.repeat([0, 1, 2], 2), np.tile([0, 1], 3)
+    >>> to = cell + 2 * action - 1
+    >>> q = ActionValueEstimator(gamma=0.5, fit_intercept=False)
+    >>> q = q.fit(np.eye(3)[cell], to == 3, action=action, next_X=np.eye(3)[np.clip(to, 0, 2)], terminal=to == 3)
+    >>> q.predict(np.eye(3)).round(4)
+    array([[0.125, 0.25 ],
+           [0.125, 0.5  ],
+           [0.25 , 1.   ]])
+    >>> q.policy(np.eye(3))
+    array([1, 1, 1])
+    """
+
+    def __init__(
+        self,
+        policy="greedy",
+        gamma=0.95,
+        solver="lstd",
+        *,
+        features=None,
+        fit_intercept=True,
+        alpha=0.0,
+        max_iter=None,
+        tol=None,
+        verbose=0,
+        random_state=None,
+    ):
+        self.policy = policy
+        self.gamma = gamma
+        self.solver = solver
+        self.features = features
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether those of the solver and of the features are among them.
+
+        Returns
+        -------
+        dict
+        """
+        return super().get_params(deep) | {"policy": vars(self)["policy"]}
+
+    @with_fit
+    def fit(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Find the values of actions, and with "greedy" the best policy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_transitions, n_features)
+            The states that are left.
+        y : array-like of shape (n_transitions,)
+            The rewards on leaving them.
+        action : array-like of shape (n_transitions,), default=None
+            What was done: integers or strings. None is the same in all rows.
+        next_X : array-like of shape (n_transitions, n_features), default=None
+            Their successors, with the columns of X. Rows of terminal transitions are not looked at.
+        terminal : array-like of bool of shape (n_transitions,), default=None
+            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
+            nowhere.
+        time : array-like of int of shape (n_transitions,), default=None
+            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
+            row without successor that is not terminal is dropped.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Weighting a transition k times equals repeating it.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            For a parameter out of its range, values that are not finite, shapes or columns that disagree, actions that
+            are no labels, another solver than "lstd" with "greedy", a policy that does not fit the states and actions,
+            and if no transition is left. Nothing already fitted is lost.
+
+        Warns
+        -----
+        UserWarning
+            As for `BellmanValueEstimator`; if there is no action; if a given policy does what the log never has.
+        ConvergenceWarning
+            If the policy still changes after ``max_iter`` policies.
+        """
+        given = {"action": action, "next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
+        solver = self._make_solver()
+        self._check_parameters()
+        probe, policy = copy.copy(self), vars(self)["policy"]
+        states, y = checked_data(probe, X, y)
+        states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
+        weights = row_weights(sample_weight, len(y))
+        labels = check_actions(action, len(y))
+        named = told(next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
+        kept &= weights > 0
+        if not kept.any():
+            raise ValueError(
+                "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+            )
+        warn_of_state_numbers(self.features, states)
+        features = None if self.features is None else clone(self.features).fit(X, y)
+        Z = transform(features, X, states, None, self.fit_intercept)[kept]
+        rows, terminal, y, weights, labels = (part[kept] for part in (rows, terminal, y, weights, labels))
+        next_Z = transform_next(features, source, follows, rows, terminal, Z, self.fit_intercept)
+        check_products(Z, next_Z, y)
+        actions, action = np.unique(labels, return_inverse=True)
+        ridge = np.full(Z.shape[1], float(self.alpha))
+        if self.fit_intercept:
+            ridge[-1] = 0.0
+        sums = ActionSums(Z, next_Z, action, len(actions), y, weights, self.gamma, ridge)
+        going = np.flatnonzero(~terminal)
+
+        def values(w):
+            coef, intercept = (w[:, :-1], w[:, -1]) if self.fit_intercept else (w, np.zeros(len(w)))
+            known = sums.known[:, : coef.shape[1]]
+            return {"coef_": coef, "intercept_": intercept, "features_": features, "actions_": actions, "_known": known}
+
+        result = changes = None
+        if isinstance(policy, str):
+            found = iterate_policies(sums, going, self.max_iter or POLICIES)
+            w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
+            fitted = attributes_of(found.found, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
+        else:
+            chances = np.zeros((len(y), len(actions)))
+            chances[going] = policy_chances(policy, source, follows, rows[going], actions)
+            unknown = unknown_actions(next_Z, sums.known)
+            if unknown is not None:
+                warn_of_unknown(float((chances * unknown).sum() / max(1, len(going))))
+        if changes is None and solver == "lstd":
+            w, found, fun = sums.solution(chances)
+            fitted = attributes_of(found, fun, {}, StopReason.CONVERGED) | charged([fun], sums.n_rows)
+        elif changes is None:
+            problem, spread = problem_of(sums, Z, next_Z, action, chances, y, weights, ridge)
+            solver.accept(problem)
+            fit = Fit(self, solver, X, y, **given)
+            result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
+            w = spread(result.x)
+
+        validate_data(self, X, skip_check_array=True)
+        forget(self)
+        vars(self).pop("policy_changes_", None)
+        vars(self).update(values(w), _given=named)
+        if changes is not None:
+            self.policy_changes_ = np.array(changes)
+        if result is None:
+            vars(self).update(fitted, _progress=None)
+        else:
+            self._keep(solver, result, fit)
+            fit.end()
+            self._conclude(solver, result)
+        return self
+
+    def predict(self, X: Features) -> FloatArray:
+        """The values of all actions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states, n_actions)
+            Columns are in the order of ``actions_``.
+        """
+        return self._values(*self._states(X))
+
+    @read_as_method
+    def policy(self, X: Features) -> Array:
+        """The best action by these values, the first of equals.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+            Labels, of ``actions_``.
+        """
+        Z = self._features(*self._states(X))
+        return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
+
+    def td_error(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None
+    ) -> FloatArray:
+        """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
+
+        V is the value of what the policy does there, with "greedy" of the best action, and 0 where terminal.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time
+            As for `fit`. Without next_X and time every transition must be terminal.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; where successors are missing; for actions that `fit` was not given.
+        """
+        check_is_fitted(self)
+        states, y = checked_data(self, X, y, reset=False)
+        if action is None and len(self.actions_) > 1:
+            raise ValueError("action must be given to score and td_error as it was to fit, got None")
+        action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
+        action = numbers_of(action, self.actions_)
+        check_given(self, next_X, terminal, time)
+        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        left = self._values(X, states)[np.arange(len(y)), action]
+        error = np.where(kept, y - left, np.nan)
+        going = np.flatnonzero(kept & ~terminal)
+        if not len(going):
+            return error
+        Z, policy = self._features(source, follows, rows[going]), vars(self)["policy"]
+        after = self._linear(Z)
+        if isinstance(policy, str):
+            chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
+        else:
+            chances = policy_chances(policy, source, follows, rows[going], self.actions_)
+        error[going] += self.gamma * (chances * after).sum(axis=1)
+        return error
+
+    def score(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Minus the mean squared temporal-difference error: higher is better.
+
+        It compares features on the same transitions, not values of gamma, and says little of how good a policy is: that
+        takes episodes of it, or off-policy evaluation.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time
+            As for `td_error`. Rows without a successor that are not terminal are left out.
+        sample_weight : array-like of shape (n_transitions,), default=None
+
+        Returns
+        -------
+        float
+        """
+        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time)
+        weights = row_weights(sample_weight, len(error))
+        kept = ~np.isnan(error) & (weights > 0)
+        if not kept.any():
+            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
+        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+
+    def _make_solver(self):
+        return solver_or_lstd(self, super()._make_solver)
+
+    def _check_parameters(self):
+        check_discount(self.gamma)
+        check_policy(vars(self)["policy"])
+        check_number("alpha", self.alpha, low=0)
+        check_bool("fit_intercept", self.fit_intercept)
+        seeded(self.random_state)
+        if isinstance(vars(self)["policy"], str) and not (isinstance(self.solver, str) and self.solver == "lstd"):
+            raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
+        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
+            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+
+    def _states(self, X):
+        check_is_fitted(self)
+        refuse_no_numbers("X", X)
+        with naming("X"):
+            return X, validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _features(self, X, states, rows=None):
+        Z = transform(self.features_, X, states, rows, False)
+        if Z.shape[1] != self.coef_.shape[1]:
+            raise ValueError(f"features must give the {self.coef_.shape[1]} columns that were fitted, got {Z.shape[1]}")
+        return Z
+
+    def _linear(self, Z):
+        return Z @ self.coef_.T + self.intercept_
+
+    def _values(self, X, states):
+        return self._linear(self._features(X, states))
+
+
+def warn_if_unsettled(found):
+    """The stop reason of an iteration of policies, with a warning unless the policy stays."""
+    if not found.changes[-1]:
+        return StopReason.CONVERGED
+    warn(
+        f"after {len(found.changes)} policies (max_iter) the best policy still changes in {found.changes[-1]:.2%} of "
+        "the successors, and what was found may be far from the best. A smaller gamma, a larger alpha or other "
+        "features can help; policy_changes_ has the course.",
+        ConvergenceWarning,
+    )
+    return StopReason.MAX_ITER
+
+
+def charged(losses, n_rows):
+    """The records of exact solutions: one pass for each policy."""
+    n, passes = len(losses), np.arange(1, len(losses) + 1)
+    return {
+        "loss_curve_": np.array(losses),
+        "ifo_": passes * (2 * n_rows + 1),
+        "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
+        "n_iter_": n,
+    }

@@ -1,0 +1,125 @@
+"""Episodes as their labels say: which rows belong together, and in which order they happened."""
+
+from math import isnan
+
+import numpy as np
+
+from sk_stormc.utils.validation import short
+from sk_stormc.values.transitions import check_terminal, check_time
+
+__all__ = ["check_episode", "clock_of", "in_order", "numbers_of_labels"]
+
+
+def check_episode(episode, n):
+    """Labels of n rows, of any type, none missing."""
+    labels = np.asarray(episode)
+    if labels.shape != (n,):
+        raise ValueError(f"episode must be one label for each of the {n} rows, got shape {labels.shape}")
+    kind = labels.dtype.kind
+    if kind == "f":
+        wrong = np.isnan(labels)
+    elif kind in "mM":
+        wrong = np.isnat(labels)
+    else:
+        wrong = np.array([kind == "O" and _is_missing(label) for label in labels], dtype=bool)
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"episode must have a label in each row, got {labels[k]} in row {k}")
+    return labels
+
+
+def _is_missing(label):
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and isnan(label))
+
+
+def numbers_of_labels(labels):
+    """The number of each label, in the order in which they first came.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n,)
+
+    Returns
+    -------
+    ndarray of int of shape (n,)
+    """
+    if labels.dtype.kind == "O":  # which may not be sortable
+        known = {}
+        try:
+            return np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.intp)
+        except TypeError as error:
+            raise ValueError(f"episode must have labels such as numbers or strings, got {short(labels[0])}") from error
+    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[numbers.reshape(-1)]
+
+
+def in_order(episode, time, terminal, n):
+    """What labels of episodes, and times within them, say of n rows.
+
+    Parameters
+    ----------
+    episode, time, terminal : array-like of shape (n,) or None
+        As the user gave them.
+    n : int
+
+    Returns
+    -------
+    numbers : ndarray of int of shape (n,) or None
+        Of the episodes.
+    clock : ndarray of int of shape (n,) or None
+        As `clock_of` has it; without labels, time as it was given.
+    """
+    if episode is None:
+        return None, time
+    labels = check_episode(episode, n)
+    ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+    time = None if time is None else check_time(time, n, distinct=False)
+    numbers = numbers_of_labels(labels)
+    return numbers, clock_of(numbers, time, ends, labels)
+
+
+def clock_of(numbers, time, terminal, labels):
+    """One time for all episodes: the next row of an episode has the next time, and between episodes there is a gap.
+
+    Parameters
+    ----------
+    numbers : ndarray of int of shape (n,)
+        Of the episodes.
+    time : ndarray of int of shape (n,) or None
+        Within the episodes. None: the rows of an episode are in order, and none is missing.
+    terminal : ndarray of bool of shape (n,)
+    labels : ndarray of shape (n,)
+        What a message calls the episodes.
+
+    Returns
+    -------
+    ndarray of int of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        For a time that an episode has twice, and for rows of an episode behind the one that ended it.
+    """
+    n = len(numbers)
+    order = np.argsort(numbers, kind="stable") if time is None else np.lexsort((time, numbers))
+    same = numbers[order[1:]] == numbers[order[:-1]]
+    step = np.where(same, 1, 2)
+    if time is not None:
+        before, after = time[order[:-1]], time[order[1:]]
+        twice = same & (before == after)
+        if twice.any():
+            k = order[np.argmax(twice)]
+            raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]}")
+        step = np.where(same & (after == before + 1), 1, 2)
+    behind = same & terminal[order[:-1]]
+    if behind.any():
+        k, j = order[np.argmax(behind)], order[np.argmax(behind) + 1]
+        raise ValueError(
+            f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
+            f"{labels[k]}: give the rows in order, or what comes after it another label"
+        )
+    clock = np.empty(n, dtype=np.int64)
+    clock[order] = np.append(0, np.cumsum(step)) if n else 0
+    return clock

@@ -1,0 +1,162 @@
+"""The transitions of one fit: features of states and successors, and which rows follow one another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from sk_stormc.utils.validation import row_weights
+from sk_stormc.values.episodes import in_order
+from sk_stormc.values.guards import told, warn_of_state_numbers
+from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
+
+__all__ = ["Given", "Log", "distinct_rows", "read_log"]
+
+ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: multiples of it are far from one another
+
+
+class Given(NamedTuple):
+    """Columns beside X and y, as the user gave them."""
+
+    next_X: Any = None
+    terminal: Any = None
+    time: Any = None
+    episode: Any = None
+    sample_weight: Any = None
+    importance_ratio: Any = None
+
+    def told(self, before=None):
+        """As `guards.told` has it."""
+        return told(self.next_X, self.terminal, self.time, before, self.episode)
+
+
+@dataclass
+class Log:
+    """The usable transitions of a fit: with a successor or terminal, and of positive weight.
+
+    Attributes
+    ----------
+    features : transformer or None
+        Fitted.
+    Z, next_Z : ndarray or sparse matrix of shape (n, n_known)
+        Features of the states, and of the successors, 0 where an episode ended.
+    y, weights, ratios : ndarray of shape (n,)
+        Ratios are contained in the weights.
+    terminal : ndarray of shape (n,), bool
+    states, follows : ndarray of shape (n, n_columns)
+        The numbers that X has, and those of the successors.
+    columns : ndarray of shape (n_known,)
+        Which features Z has: those that a left state has. Of others no transition says anything.
+    n_features : int
+        All of them.
+    kept : ndarray of shape (n_rows,), bool
+        Which rows of the data these are.
+    episode : ndarray of int of shape (n,) or None
+        Numbers of the episodes.
+    clock : array-like of shape (n_rows,) or None
+        What orders the rows.
+    """
+
+    features: Any
+    Z: np.ndarray
+    next_Z: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    ratios: np.ndarray
+    terminal: np.ndarray
+    states: np.ndarray
+    follows: np.ndarray
+    columns: np.ndarray
+    n_features: int
+    kept: np.ndarray
+    episode: np.ndarray | None
+    clock: Any
+
+    @property
+    def rows(self):
+        """Features, features of the successors, rewards, weights."""
+        return self.Z, self.next_Z, self.y, self.weights
+
+    def leads_to(self):
+        """What identifies the successors: the end of an episode, or a state.
+
+        Returns
+        -------
+        ndarray of shape (n, 1 + n_columns)
+        """
+        found = np.column_stack([self.terminal, self.follows + 0.0])
+        found[self.terminal, 1:] = 0.0
+        return found
+
+
+def read_log(estimator, X, y, given):
+    """The transitions that a user gives.
+
+    Parameters
+    ----------
+    estimator : BellmanValueEstimator
+        A copy, whose number and names of columns are set.
+    X, y : array-like
+    given : Given
+
+    Returns
+    -------
+    Log
+    """
+    states, y = checked_data(estimator, X, y)
+    states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
+    n = len(y)
+    ratios = check_ratios(given.importance_ratio, n)
+    weights = row_weights(given.sample_weight, n) * ratios
+    numbers, clock = in_order(given.episode, given.time, given.terminal, n)
+    time = given.time if given.next_X is not None else clock
+    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
+    kept &= weights > 0
+    if not kept.any():
+        raise ValueError(
+            "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+        )
+    warn_of_state_numbers(estimator.features, states)
+    features = None if estimator.features is None else clone(estimator.features).fit(X, y)
+    Z = transform(features, X, states, None, estimator.fit_intercept)
+    rows = slice(None) if kept.all() else kept  # a slice copies nothing
+    Z, at, terminal = Z[rows], at[rows], terminal[rows]
+    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    d = Z.shape[1]
+    known = np.asarray(abs(Z).sum(axis=0)).ravel() > 0
+    columns = np.flatnonzero(known) if known.any() else np.arange(1)
+    if len(columns) < d or not known.any():
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
+    numbers = None if numbers is None else numbers[rows]
+    said = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows[at]
+    return Log(features, Z, next_Z, *said, columns, d, kept, numbers, clock)
+
+
+def distinct_rows(rows):
+    """The distinct rows of a matrix.
+
+    Parameters
+    ----------
+    rows : ndarray of float of shape (n, n_columns)
+        Without -0.0.
+
+    Returns
+    -------
+    first : ndarray of int of shape (n_distinct,)
+        The first row of each kind.
+    number : ndarray of int of shape (n,)
+        The kind of each row.
+    """
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    digest = np.zeros(len(rows), dtype=np.uint64)
+    for column in bits.T:  # unequal rows have the same 64 bits by chance alone, and then are found out
+        digest = (digest ^ (column ^ (column >> np.uint64(29)))) * np.uint64(ODD)
+        digest ^= digest >> np.uint64(32)
+    _, first, number = np.unique(digest, return_index=True, return_inverse=True)
+    number = number.reshape(-1)
+    if len(first) < len(rows) and not np.array_equal(rows[first[number]], rows):
+        _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)

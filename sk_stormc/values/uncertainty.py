@@ -1,0 +1,219 @@
+"""How far values may be off because the episodes that were logged are some out of many."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse, stats
+
+from sk_stormc.values.episodes import numbers_of_labels
+from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.problem import BellmanProblem
+from sk_stormc.values.traces import Traces
+
+__all__ = ["FEW", "LARGEST", "Groups", "Spread", "spread_of_log", "sums_by"]
+
+FEW = 20  # episodes: with fewer, what is said of their spread is itself uncertain
+GROUPS = 64  # of the episodes of a stream
+LARGEST = 512  # features up to which a stream keeps that many matrices: 134 MB
+RANK = 1e-11  # of the largest singular value
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How coefficients vary over samples of episodes: a sandwich of the equations that they solve.
+
+    Attributes
+    ----------
+    bread : ndarray of shape (n_features, n_features)
+        Jacobian of the equations.
+    meat : ndarray of shape (n_features, n_features)
+        Sum over clusters of the outer products of what each adds to the equations at their solution.
+    n_clusters : int
+        Episodes, or groups of them.
+    n_rows : int
+    """
+
+    bread: np.ndarray = field(repr=False)
+    meat: np.ndarray = field(repr=False)
+    n_clusters: int
+    n_rows: int
+
+    @classmethod
+    def of(cls, bread, scores, n_rows):
+        """That of what clusters add, of shape (n_clusters, n_features)."""
+        centred = scores - scores.mean(axis=0)
+        return cls(bread, centred.T @ centred, len(scores), n_rows)
+
+    @cached_property
+    def covariance(self):
+        """Of the coefficients, of shape (n_features, n_features)."""
+        m, n, d = self.n_clusters, self.n_rows, len(self.bread)
+        size = np.sqrt(np.square(self.bread).sum(axis=0))
+        scale = 1 / np.where(size > 0, size, 1.0)
+        inverse = scale[:, None] * np.linalg.pinv(self.bread * scale, rcond=RANK)
+        correction = m / (m - 1) * max(n - 1, 1) / max(n - d, 1)
+        return correction * (inverse @ self.meat @ inverse.T)
+
+    def deviation(self, Z):
+        """Standard deviations of values.
+
+        Parameters
+        ----------
+        Z : ndarray or sparse matrix of shape (n, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        product = Z @ self.covariance
+        variance = Z.multiply(product).sum(axis=1) if sparse.issparse(Z) else (product * Z).sum(axis=1)
+        return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
+
+    def reach(self, confidence):
+        """Standard deviations to either side of a value within which it is with this probability: Student's t."""
+        return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
+
+
+def spread_of_log(problem, log, number, x, keys=None, decay=0.0):
+    """The `Spread` of a fit.
+
+    Parameters
+    ----------
+    problem : BellmanProblem or ProjectedBellmanProblem
+    log : Log
+        With numbers of episodes.
+    number : ndarray of int of shape (n,)
+        Of the states.
+    x : ndarray of shape (n_features,)
+    keys : tuple (order, keys), default=None
+        From `keys_in_order`, for traces.
+    decay : float
+        gamma lambda.
+
+    Returns
+    -------
+    Spread
+    """
+    Z, next_Z, y, weights = log.rows
+    weights, difference = weights / weights.sum(), Z - problem.gamma * next_Z
+    error, episode, added = difference @ x - y, numbers_of_labels(log.episode), 0.0
+    if isinstance(problem, BellmanProblem):
+        # what row k adds to sum_s d_s a_s e_s, of the mean difference a_s and the mean error e_s of a state
+        share = weights / np.bincount(number, weights)[number]
+        mean = sums_by(number, scale_rows(share, difference))
+        mean_error = np.bincount(number, share * error)[number]
+        added = sums_by(episode, scale_rows(weights * mean_error, difference))
+        added -= sums_by(episode, scale_rows(weights * mean_error, mean[number]))
+        eligible, bread = mean[number], problem.hessian() / 2
+    elif decay:
+        order, keys = keys
+        Z, difference, error, weights, episode = (
+            part[order] for part in (Z, difference, error, weights, episode)
+        )
+        traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
+        eligible = np.vstack([block for _, block in traces])
+        bread = dense(scale_rows(weights, eligible).T @ difference) + np.diag(problem.alpha)
+    else:
+        eligible, bread = Z, problem.jacobian(None, problem.inner_batch(None))
+    return Spread.of(bread, added + sums_by(episode, scale_rows(weights * error, eligible)), len(y))
+
+
+def sums_by(numbers, rows):
+    """Sums of rows of the same number.
+
+    Parameters
+    ----------
+    numbers : ndarray of int of shape (n,)
+    rows : ndarray or sparse matrix of shape (n, d)
+
+    Returns
+    -------
+    ndarray of shape (n_numbers, d)
+    """
+    n = len(numbers)
+    gather = sparse.csr_array((np.ones(n), (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
+    return dense(gather @ rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Sums over the transitions of a stream, apart for groups of its episodes: to which one a label belongs is fixed.
+
+    Attributes
+    ----------
+    A : ndarray of shape (n_groups, n_features, n_features)
+    b : ndarray of shape (n_groups, n_features)
+    rows : ndarray of int of shape (n_groups,)
+        Transitions of positive weight.
+    weight : float
+        Sum of their weights.
+    known : ndarray of bool of shape (n_features,)
+        Whether one of them has the feature.
+    gamma : float
+    traces : Traces
+    """
+
+    A: np.ndarray = field(repr=False)
+    b: np.ndarray = field(repr=False)
+    rows: np.ndarray = field(repr=False)
+    weight: float
+    known: np.ndarray = field(repr=False)
+    gamma: float
+    traces: Traces
+
+    @classmethod
+    def none(cls, n_features, gamma, trace_decay):
+        """No transition."""
+        d = n_features
+        traces = Traces(gamma * trace_decay, np.zeros((0, d)))
+        none, known = np.zeros(GROUPS, dtype=int), np.zeros(d, dtype=bool)
+        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), none, 0.0, known, gamma, traces)
+
+    def plus(self, Z, next_Z, y, weights, keys):
+        """These transitions too; the last of ``keys`` has the labels of their episodes."""
+        if not len(y):
+            return self
+        labels, eligible, traces = keys[-1], Z, self.traces
+        if traces.decay:
+            traced = traces.over(Z, weights > 0, keys)
+            eligible = np.vstack([block for _, block in traced])
+            traces = traced.after
+        difference, weighted = Z - self.gamma * next_Z, scale_rows(weights, eligible)
+        A, b, rows, groups = self.A.copy(), self.b.copy(), self.rows.copy(), groups_of(labels)
+        for group in np.unique(groups):
+            part = np.flatnonzero((groups == group) & (weights > 0))
+            A[group] += dense(weighted[part].T @ difference[part])
+            b[group] += weighted[part].T @ y[part]
+            rows[group] += len(part)
+        known = self.known | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
+        weight = self.weight + float(weights.sum())
+        return replace(self, A=A, b=b, rows=rows, weight=weight, known=known, traces=traces)
+
+    def columns(self):
+        """Features that a left state has."""
+        return np.flatnonzero(self.known)
+
+    def spread(self, x, alpha):
+        """The `Spread` at coefficients.
+
+        Parameters
+        ----------
+        x, alpha : ndarrays of shape (n_features,)
+
+        Returns
+        -------
+        Spread
+        """
+        there, known, weight = self.rows > 0, self.columns(), self.weight or 1.0
+        A, b = self.A[there][:, known][:, :, known] / weight, self.b[there][:, known] / weight
+        return Spread.of(A.sum(axis=0) + np.diag(alpha[known]), A @ x[known] - b, int(self.rows.sum()))
+
+
+def groups_of(labels):
+    """The group of each label, the same one whenever it comes."""
+    names, number = np.unique(labels.astype(str), return_inverse=True)
+    return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[number.reshape(-1)]

@@ -1,0 +1,66 @@
+"""A map has the same bits for any number of threads, and so have new samples in it."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from sk_stormc import SNEEmbedding
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.embedding import affinities, brute_force, cells, mesh, pairs
+from sk_stormc.utils import threads as module
+
+DIGITS = load_digits().data[:1500]
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    """So that a few points are divided among threads as many would be."""
+    monkeypatch.setattr(module, "LARGE", 0)
+    monkeypatch.setattr(pairs, "TASK", pairs.EDGES)
+    monkeypatch.setattr(mesh, "POINTS", 300)
+    monkeypatch.setattr(mesh, "CELLS", 5000)
+    monkeypatch.setattr(cells, "BLOCK", 300)
+    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
+    monkeypatch.setattr(brute_force, "TASK", 256)
+    monkeypatch.setattr(affinities, "BLOCK", 5000)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"neighbors": "approximate"},
+        {"neighbors": "exact", "init": "spectral"},
+        {"kernel": "gaussian", "n_components": 3},
+        {"n_components": 1, "metric": "manhattan"},
+        {"perplexity": 2},  # pair by pair, where that costs less than a mesh
+    ],
+    ids=str,
+)
+def test_same_bits_for_any_number_of_threads(params):
+    X, found = DIGITS.astype(np.float32), []
+    for n_jobs in (1, 2, 4):
+        model = SNEEmbedding(**{"perplexity": 10, "max_iter": 6, "random_state": 0, "n_jobs": n_jobs} | params)
+        places, distances = model.fit(X).transform(X[:700] + 0.25, return_distance=True)
+        found.append((model.embedding_, model.loss_curve_, model.kl_divergence_, places, distances))
+    assert np.ptp(found[0][0]) > 0
+    for more in found[1:]:
+        for one, other in zip(found[0], more, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("neighbors", ["exact", "approximate"])
+def test_affinities_have_the_same_bits(neighbors):
+    one, four = (perplexity_affinities(DIGITS, 10, neighbors=neighbors, n_jobs=n_jobs) for n_jobs in (1, 4))
+    np.testing.assert_array_equal(one.indices, four.indices)
+    np.testing.assert_array_equal(one.data, four.data)
+
+
+def test_a_resumed_map_may_have_another_number_of_threads():
+    whole = SNEEmbedding(perplexity=10, max_iter=30, random_state=0).fit(DIGITS)
+    stopped = SNEEmbedding(perplexity=10, max_iter=30, random_state=0, n_jobs=2)
+    stopped.set_params(solver="storm-c", solver__max_ifo=15 * 3 * 1500).fit(DIGITS)
+    assert stopped.n_iter_ < 30
+    stopped.set_params(solver__max_ifo=None, n_jobs=4).resume(DIGITS)
+    np.testing.assert_array_equal(stopped.embedding_, whole.embedding_)
