@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import composition, regression
+from helpers import composition, regression, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -101,7 +101,7 @@ def test_which_solvers_stream():
     assert "lbfgs" not in STREAMING
 
 
-@pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
+@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "variance", "entropic"))
 @pytest.mark.parametrize("solver", STREAMING)
 def test_bits_do_not_depend_on_chunks(solver, risk):
     one = bits(fed(portfolio(solver, risk_measure=risk), RETURNS, len(RETURNS)))
@@ -651,7 +651,7 @@ def test_rows_are_read_as_they_are_needed():
     assert len(read) <= 32 * (40 + 3) / 50 + 1
 
 
-@pytest.mark.parametrize("way", ["jacobian", "vjp", "differences"])
+@pytest.mark.parametrize("way", slow_but(["jacobian", "vjp", "differences"], "vjp"))
 @pytest.mark.parametrize("solver", STREAMING)
 def test_a_problem_of_the_users_own(solver, way):
     A, b = regression(2000)
@@ -814,8 +814,7 @@ def test_bellman_a_first_row_without_successor():
     assert bits(estimator.partial_fit(X[1:], y[1:], time=time[1:])) == bits(value().partial_fit(X, y, time=time))
 
 
-@pytest.mark.parametrize("sparse_output", [True, False])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("sparse_output", "fit_intercept"), [(True, True), (False, False)])
 def test_bellman_features(sparse_output, fit_intercept):
     encoder = OneHotEncoder(categories=[np.arange(12)], sparse_output=sparse_output)
     numbers, follow = states[:, None].astype(float), LOG.next_X.argmax(1)[:, None].astype(float)
