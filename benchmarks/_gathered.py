@@ -4,6 +4,7 @@ import ast
 import builtins
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ __all__ = ["QUIETLY", "Gathered", "gathered"]
 
 # asserts of files that are named would be rewritten from the file itself, past the change
 QUIETLY = ("-q", "-p", "no:cacheprovider", "--assert=plain")
-SECONDS = 20  # of CPU time, that the tests of one change may take without it
+SECONDS = 8  # of CPU time, that the tests of one change may take without it
 
 
 class Noting(ast.NodeTransformer):
@@ -124,15 +125,17 @@ class Gathered:
             for file, lines in reached.items()
         }
         self.imported = {tuple(place) for place in imported}
+        counts = Counter(k for lines in reached.values() for places in lines.values() for k in places)
+        self.dear = {test: counts[k] * seconds[k] for k, test in enumerate(tests)}
 
     def chosen(self, mutation):
-        """The tests of a change, those of its room and the shortest first, as many as there is time for."""
-        lines, room = self.reached.get(mutation.file, {}), f"/{Path(mutation.file).parts[1]}/"
+        """The tests of a change, the shortest of few statements first, as many as there is time for."""
+        lines = self.reached.get(mutation.file, {})
         names = lines.get(mutation.statement, ())
         if not mutation.statement:  # of the module, or of a class
             names = {name for tests in lines.values() for name in tests}
         taken, spent = [], 0.0
-        for name in sorted(names, key=lambda name: (room not in name, self.seconds[name], name)):
+        for name in sorted(names, key=lambda name: (self.dear[name], name)):
             spent += self.seconds[name]
             if spent > SECONDS:
                 break

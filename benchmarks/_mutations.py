@@ -96,6 +96,11 @@ class Finder(ast.NodeVisitor):
     def visit_JoinedStr(self, node):
         """Nor are others."""
 
+    def visit_keyword(self, node):
+        """The strict of a zip raises where two lengths differ, which they never do."""
+        if node.arg != "strict":
+            self.visit(node.value)
+
     def visit_AnnAssign(self, node):
         """Only its value."""
         if node.value is not None:
@@ -236,7 +241,9 @@ def mutations_of(file, source):
 
 
 def spread(mutations, number, seed):
-    """So many mutations, drawn by a seed, of each file about in proportion to how many it has.
+    """So many mutations, drawn by a seed, of each file in proportion to how many it has.
+
+    A file that changes leaves what is drawn of the others as it was, but for one more or less.
 
     Parameters
     ----------
@@ -248,13 +255,17 @@ def spread(mutations, number, seed):
     -------
     list of Mutation
     """
-    rng = random.Random(seed)
-    by_place = {}
+    files = {}
     for mutation in mutations:
-        by_place.setdefault((mutation.file, mutation.start, mutation.end, mutation.kind), []).append(mutation)
-    # one of each place: a number has three, which say about the same
-    shuffled = sorted((rng.choice(there) for there in by_place.values()), key=lambda m: (m.file, rng.random()))
-    if number >= len(shuffled):
-        return shuffled
-    step = len(shuffled) / number
-    return [shuffled[int((k + rng.random()) * step)] for k in range(number)]
+        places = files.setdefault(mutation.file, {})
+        places.setdefault((mutation.start, mutation.end, mutation.kind), []).append(mutation)
+    part = min(1.0, number / max(1, sum(map(len, files.values()))))
+    drawn, share = [], 0.0
+    for file, places in sorted(files.items()):
+        rng = random.Random(f"{seed} {file}")
+        # one of each place: a number has three, which say about the same
+        some = [rng.choice(there) for there in places.values()]
+        rng.shuffle(some)
+        share += part * len(some)
+        drawn += some[: round(share) - len(drawn)]
+    return drawn

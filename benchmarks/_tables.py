@@ -107,6 +107,27 @@ def load(name, folder=RESULTS):
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def made_by_others(version, folder=RESULTS):
+    """Results that another version than this one has measured: names of benchmarks, or of their parts.
+
+    Parameters
+    ----------
+    version : str
+    folder : Path
+
+    Returns
+    -------
+    dict of str
+        The version that made them, by name.
+    """
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        stored = load(file.stem, folder)
+        runs = {f"{file.stem}/{part}": run for part, run in stored["parts"].items()} if "parts" in stored else None
+        found |= {name: run["sk_stormc"] for name, run in (runs or {file.stem: stored["run_with"]}).items()}
+    return {name: made_by for name, made_by in found.items() if made_by != version}
+
+
 # Tables
 
 

@@ -75,11 +75,14 @@ nb_output_stderr = "remove"  # progress bars, and warnings that the text explain
 
 autosummary_generate = True
 numpydoc_show_class_members = False
+toc_object_entries_show_parents = "hide"
 numpydoc_class_members_toctree = False
 
 sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["auto_examples"],
+    "backreferences_dir": "api/backreferences",
+    "doc_module": ("sk_stormc",),
     "subsection_order": ExplicitOrder([f"../examples/{name}" for name in SECTIONS]),
     "filename_pattern": r"/plot_",
     "download_all_examples": False,

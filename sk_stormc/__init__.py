@@ -19,6 +19,7 @@ from sk_stormc.solvers import (
 )
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.estimator import BellmanValueEstimator
+from sk_stormc.values.off_policy import PolicyValue, off_policy_value
 
 __version__ = "0.3.0.dev0"
 
@@ -35,10 +36,12 @@ __all__ = [
     "CompositionalPortfolio",
     "SARAHCompositional",
     "SNEEmbedding",
+    "PolicyValue",
     "STORMCompositional",
     "SketchySTORM",
     "compare_solvers",
     "make_sharpe_scorer",
     "minimize",
+    "off_policy_value",
     "sharpe_ratio",
 ]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from sk_stormc import __version__
-from sk_stormc.reproduce import EXPERIMENTS, comparison
+from sk_stormc.reproduce import EXPERIMENTS, comparison, weights
 from sk_stormc.reproduce.report import run as everything
 
 __all__ = ["main"]
@@ -94,6 +94,10 @@ def _make_parser():
     compare.add_argument("--ifo", type=_positive, metavar="N", help="budget of a run in IFO (default: solvers' own)")
     comparison.add_arguments(compare)
     compare.set_defaults(report=comparison.report)
+    lines = weights.__doc__.strip().splitlines()
+    one = commands.add_parser("portfolio", help=lines[0].rstrip("."), description=weights.__doc__)
+    weights.add_arguments(one)
+    one.set_defaults(report=weights.report)
     return parser
 
 

@@ -292,6 +292,13 @@ CASES = {
         {"x0": "None", "state": "None", "record_every": "None", "on_record": f"None,{FUNCTION}",
          "verbose": "bool", "max_iter": "None"} | ANY_SEED,
     ),
+    "off_policy_value": Case(
+        sk.off_policy_value,
+        {"y": REWARDS, "importance_ratio": np.ones(15), "episode": np.repeat(["a", "b", "c"], 5), "gamma": 0.5,
+         "method": "dr", "time": None, "X": LEFT, "next_X": CAME, "terminal": np.zeros(15, bool), "estimator": None,
+         "cv": 2},
+        {"importance_ratio": "None,bool", "next_X": "None", "terminal": "None", "estimator": "None", "time": "None"},
+    ),
     "compare_solvers": Case(
         sk.compare_solvers,
         {"problem_or_estimator": sk.CompositionalPortfolio(), "solvers": ["storm-c"], "X": RETURNS, "n_seeds": 1,
@@ -426,6 +433,12 @@ CASES = {
         datasets.collect_transitions,
         {"env": "FrozenLake-v1", "policy": None, "n_transitions": 5, "seed": 0, "one_hot": True},
         {"policy": f"None,{FUNCTION}", "seed": "None"},
+    ),
+    "transitions_from_episodes": Case(
+        datasets.transitions_from_episodes,
+        {"episodes": [{"observations": LEFT, "actions": np.arange(14) % 2, "rewards": REWARDS[:14]}],
+         "observation_space": None, "one_hot": True},
+        {"observation_space": "None"},
     ),
     "fetch_french_portfolios": Case(
         offline,

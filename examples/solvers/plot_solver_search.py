@@ -27,7 +27,7 @@ print(search.best_params_)
 
 # %%
 # Larger batches allow larger steps, but there are fewer of them within the budget. "storm-c" needs no such search: the
-# title has its score with the same budget.
+# title has its score with the same budget. A run that overflowed has the score -inf, and can win nowhere.
 import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.model_selection import cross_val_score
@@ -36,12 +36,14 @@ default = CompositionalPortfolio("storm-c", tol=0, random_state=0).set_params(so
 ours = cross_val_score(default, returns, cv=search.cv).mean()
 rates, batches = grid["solver__learning_rate"], grid["solver__batch_size"]
 scores = search.cv_results_["mean_test_score"].reshape(len(batches), len(rates))
+finite = scores[np.isfinite(scores)]
+lowest = np.quantile(finite, 0.2)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-image = ax.imshow(scores, cmap="viridis", vmin=np.quantile(scores, 0.2), aspect="auto")
+image = ax.imshow(scores, cmap="viridis", vmin=lowest, aspect="auto")
 for (row, column), score in np.ndenumerate(scores):
-    light = score > (scores.max() + np.quantile(scores, 0.2)) / 2
-    ax.text(column, row, f"{score:.3f}" if score > -100 else "diverged", ha="center", va="center",
-            color="black" if light else "white")  # fmt: skip
+    light = score > (finite.max() + lowest) / 2 or np.isinf(score)  # which is left blank
+    text = f"{score:.3f}" if score > -100 else "overflow" if np.isinf(score) else "diverged"
+    ax.text(column, row, text, ha="center", va="center", color="black" if light else "white")
 ax.set_xticks(range(len(rates)), rates)
 ax.set_yticks(range(len(batches)), batches)
 ax.set(xlabel="learning rate", ylabel="batch size", title=f'"sarah-c" by its parameters; untuned "storm-c": {ours:.3f}')

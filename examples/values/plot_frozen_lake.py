@@ -3,8 +3,8 @@ Values on the frozen lake
 =========================
 
 In Gymnasium's FrozenLake a walker crosses slippery ice. A step goes where it should in one case of three. Falling into
-a hole ends the episode, and only the goal gives a reward of 1. The walker here goes in random directions. How much is
-each square worth to it?
+a hole ends the episode, and only the goal gives a reward of 1. The walker here goes in random directions. What is
+the value of each square?
 """
 
 # %%

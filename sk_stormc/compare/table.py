@@ -41,6 +41,16 @@ class ComparedRun:
         What the run warned of.
     objective_label : str
         What ``loss_curve`` is.
+
+    Examples
+    --------
+    >>> from sk_stormc import compare_solvers
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> found = compare_solvers(problem, ["storm-c"], n_seeds=1, random_state=0)
+    >>> found.runs["storm-c"][0].stop_reason
+    'converged'
     """
 
     label: str
@@ -73,11 +83,21 @@ class SolverComparison:
     gaps : tuple of float
         Relative gaps, of the objective above ``optimum`` over the same at the start.
     optimum : float
-        What gaps are taken to.
+        The objective that gaps are measured from.
     optimum_from : str
-        Where it is from.
+        How ``optimum`` was found.
     start : float
         The objective that runs start from; of several the highest.
+
+    Examples
+    --------
+    >>> from sk_stormc import compare_solvers
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> found = compare_solvers(problem, ["storm-c", "lbfgs"], n_seeds=1, random_state=0)
+    >>> sorted(found.runs), found.table[0]["solver"]
+    (['lbfgs', 'storm-c'], 'storm-c')
     """
 
     def __init__(self, runs, gaps, optimum, optimum_from):

@@ -31,6 +31,12 @@ class Published(NamedTuple):
         Sizes of the batches of an iteration and of the first ones; (B_g, B_dg, B_f) where they differ.
     gamma : {"global", "block"}, default="global"
         Whether one gamma limits a step, as in the paper, or one for each block of x.
+
+    Examples
+    --------
+    >>> from sk_stormc.problems import Published
+    >>> Published(eta=0.01, epsilon=0.1, a=0.1, B=5, S=100).gamma
+    'global'
     """
 
     eta: float

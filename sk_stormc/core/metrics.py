@@ -31,6 +31,12 @@ class Metric:
     has_prox : bool
         Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
         ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
+
+    Examples
+    --------
+    >>> from sk_stormc.metrics import Identity, Metric
+    >>> isinstance(Identity(), Metric), Metric.stays
+    (True, True)
     """
 
     stays = True
@@ -117,7 +123,15 @@ class Metric:
 
 
 class Identity(Metric):
-    """M = I, the plain step of the papers."""
+    """M = I, the plain step of the papers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.metrics import Identity
+    >>> Identity().apply(np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
 
     has_prox = True
 
@@ -191,6 +205,13 @@ class Matrix(Metric):
     ----------
     values : ndarray of shape (n_variables, n_variables)
         Symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.metrics import Matrix
+    >>> Matrix(np.array([[2.0, 1.0], [1.0, 2.0]])).apply(np.array([1.0, 0.0]))
+    array([2., 1.])
     """
 
     def __init__(self, values: FloatArray):
@@ -218,6 +239,13 @@ class LowRank(Metric, Kept):
     scale : ndarray of shape (n_variables,)
     W : ndarray of shape (n_variables, rank)
         Small enough for M to be positive definite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.metrics import LowRank
+    >>> LowRank(np.ones(2), np.array([[0.5], [0.0]])).apply(np.array([1.0, 1.0]))
+    array([0.75, 1.  ])
     """
 
     scale: FloatArray
@@ -251,6 +279,12 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     ValueError
         For an array of another shape, or one that is not finite, symmetric and positive definite; for a `LowRank`
         metric of another shape.
+
+    Examples
+    --------
+    >>> from sk_stormc.metrics import as_metric
+    >>> type(as_metric(None, 2)).__name__, type(as_metric([1.0, 2.0], 2)).__name__
+    ('Identity', 'Diagonal')
     """
     check_int("n_variables", n_variables, low=1)
     if metric is None:

@@ -42,6 +42,33 @@ class CompositionalProblem(ABC):
         uniform draws with replacement of n_inner and n_outer components.
     advice : `sk_stormc.problems.Advice`
         What helps any method to solve the problem: data, such as batches of all components or steps of limited length.
+
+    Examples
+    --------
+    The distance of a mean from 2, where the mean is over components g_j(x) = a_j x:
+
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import CompositionalProblem
+    >>> class Distance(CompositionalProblem):
+    ...     n_outer = n_variables = 1
+    ...     jacobian_kind = "constant"
+    ...     def __init__(self, a):
+    ...         self.a, self.n_inner = a, len(a)
+    ...     def inner_batch(self, draws, weights=None):
+    ...         return self.a if draws is None else self.a[draws]
+    ...     def inner(self, x, batch):
+    ...         return batch.mean() * x
+    ...     def jacobian(self, x, batch):
+    ...         return np.array([[batch.mean()]])
+    ...     def outer_batch(self, draws, weights=None):
+    ...         return None
+    ...     def outer(self, x, u, batch=None):
+    ...         return float((u[0] - 2) ** 2)
+    ...     def outer_gradient(self, x, u, batch):
+    ...         return None, 2 * (u - 2)
+    >>> minimize(Distance(np.array([1.0, 3.0])), "lbfgs").x.round(6)
+    array([1.])
     """
 
     n_inner: float  # math.inf for a stream

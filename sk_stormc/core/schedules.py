@@ -197,7 +197,8 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
     ----------
     end, start : float
     horizon : int
-        Its own, so that max_iter does not change the way.
+        The iteration at which the end is reached. It does not depend on max_iter, so that a longer run begins with
+        the same iterates.
     hold : float, default=0.0
         In [0, 1).
 
@@ -221,5 +222,12 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
 
 
 def at(value: float | Schedule, t: int) -> float:
-    """A schedule's value at iteration t; a number is itself."""
+    """The value of a schedule at iteration t. A number has the same value at all t.
+
+    Examples
+    --------
+    >>> from sk_stormc.schedules import at, inverse
+    >>> at(inverse(), 3), at(0.5, 3)
+    (0.25, 0.5)
+    """
     return float(value(t)) if callable(value) else value

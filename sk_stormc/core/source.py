@@ -31,6 +31,12 @@ class Source:
         Whether a draw stands for all components that have come so far, and not for new ones only.
     instead : str
         What a user can do instead of a run that cannot follow the source, for a warning.
+
+    Examples
+    --------
+    >>> from sk_stormc.problems import FiniteSource, Source
+    >>> isinstance(FiniteSource(10, 5), Source), Source.finite
+    (True, True)
     """
 
     finite = True

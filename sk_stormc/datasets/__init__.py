@@ -1,10 +1,11 @@
-"""Data sets: returns, augmented digits, Markov reward processes, transitions of Gymnasium's environments."""
+"""Data sets: returns, augmented digits, Markov reward processes, and transitions of environments."""
 
 from sk_stormc.embedding.digits import make_augmented_digits
 from sk_stormc.portfolio.french import fetch_french_portfolios
 from sk_stormc.portfolio.simulated import make_gaussian_returns
 from sk_stormc.values.environments import collect_transitions
 from sk_stormc.values.models import MarkovRewardProcess, make_bellman_problem
+from sk_stormc.values.recorded import transitions_from_episodes
 
 __all__ = [
     "MarkovRewardProcess",
@@ -13,4 +14,5 @@ __all__ = [
     "make_augmented_digits",
     "make_bellman_problem",
     "make_gaussian_returns",
+    "transitions_from_episodes",
 ]

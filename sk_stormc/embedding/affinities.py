@@ -186,6 +186,14 @@ def nearest_neighbors(
     ValueError
         For values whose squares overflow or vanish, distances that are negative, not square or not symmetric, or a
         graph with a row without neighbours.
+
+    Examples
+    --------
+    >>> from sk_stormc.affinities import nearest_neighbors
+    >>> search = nearest_neighbors([[0.0], [1.0], [3.0]], 1)
+    >>> distances, neighbors = search.kneighbors()
+    >>> neighbors.ravel(), distances.ravel()
+    (array([1, 0, 1]), array([1., 1., 2.]))
     """
     check_int("n_neighbors", n_neighbors, low=1)
     X = _points(X)
@@ -228,6 +236,15 @@ def perplexity_search(
     ------
     ValueError
         As for `nearest_neighbors`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.affinities import perplexity_search
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> search, perplexity = perplexity_search(X, 5)
+    >>> search.n_samples_fit_, perplexity
+    (50, 5.0)
     """
     asked = check_perplexity(perplexity)
     check_choice("factor", factor, (2, 3))
@@ -265,6 +282,15 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
     ------
     ValueError
         For a search that is not a fitted one, and a perplexity below 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.affinities import affinities, nearest_neighbors
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> P = affinities(nearest_neighbors(X, 15), 5)
+    >>> P.shape, bool(np.allclose(P.sum(axis=1), 1))
+    ((50, 50), True)
     """
     perplexity, search = check_perplexity(perplexity), as_search(search)
     with threads(search.n_jobs):

@@ -107,7 +107,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     verbose : int, default=0
         1 and more print a line for each record, with the divergence.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches, and of a random start. The same seed gives the same bits.
+        Seed of the batches, and of a random start. Results are bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
         Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The same bits come out,
         whatever it is. BLAS has one thread meanwhile.
@@ -228,8 +228,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Raises
         ------
         ValueError
-            For a parameter out of its range, or data that are not finite, have no squares, or are no distances
-            where distances are expected; nothing already fitted is lost.
+            For a parameter out of its range, or data that are not finite, so large that their
+            squares overflow, or not distances where distances are expected; nothing already fitted is lost.
         """
         solver = self._make_solver()
         self._check_parameters()

@@ -75,6 +75,14 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     ------
     ValueError
         Naming the first row that does not sum to 1, or what else is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.affinities import check_affinities, perplexity_affinities
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> check_affinities(perplexity_affinities(X, perplexity=5)).shape
+    (50, 50)
     """
     check_bool("joint", joint)
     if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:

@@ -7,7 +7,6 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernels import Gaussian, StudentT
@@ -15,13 +14,13 @@ from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
+from sk_stormc.embedding.reports import Reports
 from sk_stormc.embedding.source import ColumnSource
 from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
 
-EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
@@ -34,7 +33,7 @@ def check_degrees_of_freedom(dof, kernel):
         raise ValueError(f"dof must be 1 for kernel='gaussian', as it is of kernel='student-t'; got {dof}")
 
 
-class SNEProblem(CompositionalProblem):
+class SNEProblem(Reports, CompositionalProblem):
     """Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
 
     Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence up to a constant:
@@ -353,16 +352,6 @@ class SNEProblem(CompositionalProblem):
             return -self.dof * float(self.edges.weight @ np.log(w))
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
-    def objective(self, x):
-        """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
-        own = self._remembering()
-        return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
-
-    def reported(self, x):
-        """What records have: Phi(x) without exaggeration, so that those of all stages can be compared."""
-        own = self._remembering()
-        return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
-
     def gradient(self, x):
         """The exact gradient of Phi; by a mesh where there is one.
 
@@ -375,64 +364,6 @@ class SNEProblem(CompositionalProblem):
         ndarray of shape (n_variables,)
         """
         return super(SNEProblem, self._remembering()).gradient(x)
-
-    def _normalisers(self, x, mesh, exact):
-        """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
-        n, points = self.n_inner, self._points(x)
-        if mesh is not None and mesh is not self._far_field.mesh:
-            if mesh.pays(points):
-                return np.array([mesh.total(points)])
-            return self._all_pairs(x, self._far_field.all_columns(points)[0], whole=False)
-        if mesh is None and n > exact and self.near_field:
-            chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
-            blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
-            sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
-            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
-        return self.inner(x, self.inner_batch(None))  # what an iteration needs at this point too
-
-    def divergence(self, x, affinities=None):
-        """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        affinities : CSR array of shape (n_points, n_points), default=None
-            Probabilities in place of the problem's own, such as those to more neighbours.
-
-        Returns
-        -------
-        float
-            "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
-
-        Notes
-        -----
-        It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
-        points.
-        """
-        own = self._remembering()
-        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
-        if affinities is not None:
-            return divergence_from(affinities, self._points(x), self.per_point, log_sum, self.dof)
-        return self.divergence_of(own._attraction(x) + log_sum)
-
-    def divergence_of(self, fun):
-        """KL(P || Q) where Phi, without exaggeration, is so much.
-
-        Parameters
-        ----------
-        fun : float or ndarray
-
-        Returns
-        -------
-        float or ndarray
-        """
-        return (fun + self._negentropy) / (self.n_inner if self.per_point else 1)
-
-    @cached_property
-    def _negentropy(self):
-        """sum p log p."""
-        p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
-        return (1 if self.per_point else 2) * float(p @ np.log(p))
 
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()

@@ -44,8 +44,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, L a charged probe of the curvature of
-        minibatches.
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
+        curvature of minibatches. A probe measures it, and its oracle calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
         B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number. "auto" is
         all for up to 1024 components, else 16; a constant Jacobian is then taken exactly, once.
@@ -62,6 +62,27 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         classes are made too.
     instead : str
         What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
+
+    Examples
+    --------
+    Gradient descent, which takes all components at each step:
+
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.engine import ALL, CompositionalSolver, MethodState, start
+    >>> class GradientDescent(CompositionalSolver):
+    ...     def init_state(self, oracle, x):
+    ...         return MethodState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7))
+    ...     def step(self, oracle, s):
+    ...         s.x = self.move(oracle, s, start(oracle, s.x, ALL).F)
+    ...         return s
+    ...     def cost(self, oracle, s):
+    ...         return oracle.cost(ALL)
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> returns = make_gaussian_returns(500, 3, mean=0.1, condition_number=2, random_state=0)
+    >>> problem = PortfolioProblem(returns)
+    >>> minimize(problem, GradientDescent(), random_state=0).stop_reason
+    'converged'
     """
 
     checks = {

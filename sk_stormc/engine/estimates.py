@@ -19,6 +19,16 @@ class Estimate(Kept):
     """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
 
     J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves.
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> from sk_stormc.engine import ALL, Oracle, start
+    >>> import numpy as np
+    >>> start(Oracle(problem, seed=0), np.zeros(3), ALL).F.shape
+    (3,)
     """
 
     x: np.ndarray
@@ -36,7 +46,20 @@ def keep_in_domain(problem, u, u_old):
 
 
 def guard(oracle, u, u_old):
-    """An estimate of u kept in the domain of f; what had left it is counted."""
+    """An estimate of u kept in the domain of f; what had left it is counted.
+
+    Examples
+    --------
+    An estimate of a mean of exponentials must stay above 0:
+
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, guard
+    >>> from sk_stormc.problems import EntropicPortfolioProblem
+    >>> oracle = Oracle(EntropicPortfolioProblem(np.ones((4, 2))), seed=0)
+    >>> u_old = oracle.inner(np.zeros(2), oracle.draw("inner", None))
+    >>> bool((guard(oracle, -1 * u_old, u_old) > 0 * u_old).all()), oracle.n_guarded
+    (True, 1)
+    """
     if oracle.problem.inner_floor is None:
         return u
     kept = keep_in_domain(oracle.problem, u, u_old)
@@ -58,6 +81,18 @@ def start(oracle, x, size):
     Returns
     -------
     Estimate
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, start
+    >>> oracle = Oracle(problem, seed=0)
+    >>> first = start(oracle, np.zeros(3), (10, 10, 5))
+    >>> oracle.ifo, first.u.shape
+    (25, (1,))
     """
     u, J = start_inner(oracle, x, size)
     return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
@@ -90,6 +125,19 @@ def advance(oracle, old, x, momentum, size):
     Returns
     -------
     Estimate
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, advance, start
+    >>> oracle = Oracle(problem, seed=0)
+    >>> first = start(oracle, np.zeros(3), (10, 10, 5))
+    >>> second = advance(oracle, first, first.x - 0.1 * first.F, (0.1, 0.1, 0.1), (4, 4, 2))
+    >>> oracle.ifo, second.F.shape
+    (35, (3,))
     """
     u, J, old_J = advance_inner(oracle, old, x, momentum, size)
     return advance_outer(oracle, old, x, u, J, old_J, momentum[2], size[2])

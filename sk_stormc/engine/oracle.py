@@ -89,6 +89,18 @@ class Oracle:
     -----
     The three kinds of Jacobian differ here only. `draw_jacobian` gives the batch to take one on, `jacobian` takes it
     and `gradient` uses it; a constant Jacobian taken exactly is stored here, and stands as None in between.
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle
+    >>> oracle = Oracle(problem, seed=0)
+    >>> u = oracle.inner(np.zeros(3), oracle.draw("inner", 16))
+    >>> oracle.ifo, oracle.n_evaluations["inner"]
+    (16, 16)
     """
 
     def __init__(self, problem, seed):

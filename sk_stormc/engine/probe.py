@@ -1,4 +1,4 @@
-"""The charged probe behind every automatic learning rate."""
+"""The probe of the curvature behind every automatic learning rate; its oracle calls are counted."""
 
 import math
 

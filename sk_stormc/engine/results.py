@@ -16,7 +16,14 @@ __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "c
 
 
 class StopReason:
-    """Why a run ended: the values of ``stop_reason``."""
+    """Why a run ended: the values of ``stop_reason``.
+
+    Examples
+    --------
+    >>> from sk_stormc.engine import StopReason
+    >>> StopReason.CONVERGED
+    'converged'
+    """
 
     CONVERGED = "converged"  #: |x~ - x| / eta by full gradients fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
@@ -57,6 +64,13 @@ class MethodState(Kept):
     residual : float or None
         |x~ - x| / eta by the method's own F where it was last measured: a hint to the stopping rule, which believes
         full gradients only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.engine import MethodState
+    >>> MethodState(np.zeros(2)).t
+    0
     """
 
     x: np.ndarray
@@ -68,7 +82,19 @@ class MethodState(Kept):
 
 @dataclass(repr=False)
 class RunState(Kept):
-    """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records."""
+    """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> part = minimize(problem, max_iter=2, tol=0, random_state=0)
+    >>> whole = minimize(problem, state=part.state, max_iter=4, tol=0)
+    >>> bool((whole.x == minimize(problem, max_iter=4, tol=0, random_state=0).x).all())
+    True
+    """
 
     method: str
     problem: str = ""  # what it is a run on
@@ -142,6 +168,16 @@ class SolverResult(OptimizeResult):
         For ``state=`` of another run; picklable, free of the data.
     record_iterations : ndarray of shape (n_records,)
         Iterations at the records.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> result = minimize(problem, random_state=0)
+    >>> result.success, result.stop_reason, bool(result.fun < result.loss_curve[0])
+    (True, 'converged', True)
     """
 
 
@@ -183,7 +219,18 @@ class Record:
     snapshot : callable
         ``snapshot()`` is the `RunState` at the record, for ``state=`` of another run.
     n_left : callable
-        ``n_left()`` is how many records the budgets leave, about; infinity without a budget.
+        ``n_left()`` is how many records the budgets leave, about; infinity without a budget, and at the start.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> seen = []
+    >>> result = minimize(problem, random_state=0, on_record=lambda record: seen.append(record.ifo))
+    >>> set(seen) <= set(result.ifo.tolist())
+    True
     """
 
     iteration: int

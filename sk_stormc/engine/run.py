@@ -242,7 +242,9 @@ class Loop:
         return run
 
     def n_left(self):
-        """How many records the budgets leave, about."""
+        """How many records the budgets leave, about; infinity at the start, where an iteration has no cost yet."""
+        if type(self.run.state) is MethodState:
+            return math.inf
         cost = self.solver.cost(self.oracle, self.run.state)
         ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
         return ifo / max(self.records.every, cost)

@@ -170,8 +170,8 @@ def _array(member, entry):
         raise ValueError(f"an array must have a shape of integers >= 0, got {short(shape)}")
     if order not in ("C", "F"):
         raise ValueError(f"an array must have order 'C' or 'F', got {short(order)}")
-    size = 2 if member[6:7] == b"\1" else 4  # bytes that say how long the header is
-    data = member[8 + size + int.from_bytes(member[8 : 8 + size], "little") :]
-    if member[:6] != b"\x93NUMPY" or len(data) != DTYPES[dtype].itemsize * math.prod(shape):
+    header = 10 + int.from_bytes(member[8:10], "little")  # of version 1.0, which arrays of numbers have
+    data = member[header:]
+    if member[:8] != b"\x93NUMPY\1\0" or len(data) != DTYPES[dtype].itemsize * math.prod(shape):
         raise ValueError(f"an array of {dtype} must have shape {short(tuple(shape))}, got {len(data)} bytes")
     return np.ndarray(shape, DTYPES[dtype], data, order=order).copy(order="K")

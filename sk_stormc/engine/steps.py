@@ -69,6 +69,12 @@ class Limit(Kept):
         epsilon, or a function of the iteration.
     by_block : bool, default=False
         Whether each of the problem's blocks has a gamma of its own; else one serves all x.
+
+    Examples
+    --------
+    >>> from sk_stormc.engine import Limit
+    >>> Limit(0.1)
+    Limit(precision=0.1, by_block=False)
     """
 
     precision: float | Callable
@@ -92,6 +98,12 @@ class Inertia(Kept):
     ----------
     weight : float
         Of the earlier directions; 0 would take each by itself.
+
+    Examples
+    --------
+    >>> from sk_stormc.engine import Inertia
+    >>> Inertia(0.9)
+    Inertia(weight=0.9)
     """
 
     weight: float
@@ -116,6 +128,12 @@ class StepRule(Kept):
         None goes all the way to x~.
     inertia : Inertia or None
         None takes each direction by itself.
+
+    Examples
+    --------
+    >>> from sk_stormc.engine import Inertia, Limit, StepRule
+    >>> StepRule(0.5, limit=Limit(0.1), inertia=Inertia(0.9)).learning_rate
+    0.5
     """
 
     learning_rate: float | Callable

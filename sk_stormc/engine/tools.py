@@ -87,8 +87,8 @@ class Tools:
         size : tuple
             The steps' batch sizes.
         factor : float
-            An automatic learning rate is ``schedule(factor / L)``, L the curvature that a charged probe finds or the
-            problem's advice on smoothness, if that is larger; a schedule is then slowed by it.
+            An automatic learning rate is ``schedule(factor / L)``, where L is the curvature that a probe
+            measures, or the problem's advice on smoothness where that is larger. A schedule is then slowed by it.
         schedule : callable, default=identity
         L : float, default=None
             The curvature, where it is known.

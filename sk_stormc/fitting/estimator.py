@@ -76,7 +76,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     verbose : {0, 1}, default=0
         1 prints a line for each record.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches. The same seed gives the same bits.
+        Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
     Attributes
     ----------

@@ -33,6 +33,7 @@ from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
 from sk_stormc.solvers import SOLVERS, StopReason
@@ -386,7 +387,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
 
         It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
-        constraints, not values of risk_aversion; for those use `sharpe_ratio`.
+        constraints, not values of risk_aversion; for those use `sharpe_ratio`. With a benchmark the returns are those
+        in excess of it. A fit whose run overflowed or diverged has kept its start or little more, which may look good:
+        its score is -inf.
 
         Parameters
         ----------
@@ -399,6 +402,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         float
         """
         check_is_fitted(self)
+        if has_failed(self):
+            return -np.inf
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))

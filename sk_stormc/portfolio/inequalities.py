@@ -196,4 +196,5 @@ class HingeState:
 
 def longest_step(value, change):
     falling = change < 0
-    return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
+    with np.errstate(over="ignore"):  # a change of nearly nothing
+        return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf

@@ -40,7 +40,7 @@ def linear_of(value, groups, columns, n_assets):
 
     Parameters
     ----------
-    value : None, str, list of str or (A, lower, upper)
+    value : None, str, list of str, (A, lower, upper) or Linear
     groups : None, mapping, Series, DataFrame or array-like
     columns : list or None
         Labels of the assets.
@@ -57,8 +57,8 @@ def linear_of(value, groups, columns, n_assets):
     """
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
-    if value is None:
-        return None
+    if value is None or isinstance(value, Linear):
+        return value
     if isinstance(value, str):
         value = [value]
     if isinstance(value, (list, tuple, np.ndarray)) and len(value) and all(isinstance(text, str) for text in value):

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 
+from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.utils.validation import check_number, short
 
-__all__ = ["make_sharpe_scorer", "sharpe_ratio"]
+__all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 
 CONSTANT = 16  # deviations below so many machine epsilons of the largest return are rounding
 
@@ -28,7 +29,8 @@ def sharpe_ratio(estimator, X, y=None):
     Returns
     -------
     float
-        In the unit of X's periods, not annualised; 0 where the returns do not vary, but for their rounding.
+        In the unit of X's periods, not annualised; 0 where the returns do not vary, but for their rounding, and -inf
+        where the fit has overflowed or diverged.
 
     See Also
     --------
@@ -51,7 +53,7 @@ def sharpe_ratio(estimator, X, y=None):
     """
     if not hasattr(estimator, "predict"):
         raise ValueError(f"estimator must have predict, whose values are returns, got {short(estimator)}")
-    return _ratio(np.asarray(estimator.predict(X)))
+    return -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
 
 
 def make_sharpe_scorer(periods_per_year=252, risk_free=0.0):
@@ -59,7 +61,7 @@ def make_sharpe_scorer(periods_per_year=252, risk_free=0.0):
 
     A portfolio that is nearly all cash has hardly any deviation, so that its ratio is large where cash earns more than
     ``risk_free``. With the return of cash as ``risk_free`` its ratio is that of the little that is not cash. Returns
-    that do not vary score 0.
+    that do not vary score 0, and fits that have overflowed or diverged -inf.
 
     Parameters
     ----------
@@ -107,6 +109,8 @@ class _SharpeScorer:
 
     def __call__(self, estimator, X, y=None):
         """The ratio on the returns of X."""
+        if has_failed(estimator):
+            return -math.inf
         riskless = self.risk_free
         if isinstance(riskless, str):
             if riskless not in (columns_of(X) or []):
@@ -115,6 +119,11 @@ class _SharpeScorer:
                 raise ValueError(f"{expected}, got {riskless!r} and {found}")
             riskless = np.asarray(X[riskless], dtype=float)
         return math.sqrt(self.periods_per_year) * _ratio(np.asarray(estimator.predict(X)), riskless)
+
+
+def has_failed(estimator):
+    """Whether the run of a fit overflowed or diverged: its weights are those of its start, or not much better."""
+    return getattr(estimator, "stop_reason_", None) in (StopReason.NON_FINITE, StopReason.DIVERGED)
 
 
 def _ratio(returns, riskless=0.0):

@@ -53,14 +53,14 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, drop_missing, solvers, seeds, ifo, risk_aversion, long_only, out.
+        data, drop_missing, unit, solvers, seeds, ifo, risk_aversion, long_only, out.
 
     Raises
     ------
     ValueError, OSError
         As `compare_solvers` and `load_returns`; where a file cannot be written.
     """
-    read = load_returns(args.data, args.drop_missing)
+    read = load_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
     )
@@ -69,6 +69,9 @@ def report(args):
         found = compare_solvers(
             portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
         )
+    for label, runs in found.runs.items() if args.ifo is not None else ():
+        if not runs[0].n_iter and runs[0].ifo[-1] > args.ifo:
+            raise ValueError(f"--ifo must pay for the first batch of {label}, {runs[0].ifo[-1]}; got {args.ifo}")
     print(f"{args.data}: {read.line()}")
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
     print(found)

@@ -28,11 +28,15 @@ def read_as(path, readers):
     ------
     ValueError
         For another suffix.
+    FileNotFoundError
+        Where there is no file.
     """
     path = Path(path)
     if path.suffix.lower() not in readers:
         *others, last = readers
         raise ValueError(f"{path}: expected a file named {', '.join(others)} or {last}")
+    if not path.is_file():
+        raise FileNotFoundError(f"No such file: {path}. A path begins where the command is run, or with /")
     return path, readers[path.suffix.lower()](path)
 
 

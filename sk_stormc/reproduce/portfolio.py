@@ -157,7 +157,7 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, drop_missing, ifo, seeds, methods, out.
+        data, drop_missing, unit, ifo, seeds, methods, out.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def report(args):
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:
-        found = load_returns(args.data, args.drop_missing)
+        found = load_returns(args.data, args.drop_missing, args.unit)
         data = {Path(args.data).stem: found.values}
         about = f"{args.data}: {found.line()}"
     with progress_line() as show:

@@ -12,12 +12,14 @@ __all__ = ["Returns", "add_data_arguments", "load_returns", "read_returns"]
 
 _DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])?")  # yyyymm or yyyymmdd
 _MISSING_CODES = (-99.99, -999.0)  # of the French data library
+MANY = 20  # returns of so many periods are not all positive
 _ALWAYS = ("", "date", "index", "unnamed: 0")  # names of a column before the returns; "": pandas' unnamed index
 _IN_ORDER = (
     *("t", "time", "timestamp", "datetime", "year", "month", "week", "day", "period", "dt", "asof", "as of"),
     *("datum", "zeit", "jahr", "monat", "tag", "fecha", "data", "jour", "mois"),
 )  # if its numbers rise or fall throughout: T and DAY are shares, too
-_UNITS = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis points"))  # by the assets' median deviation
+UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
+_GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis points"))  # by the assets' median deviation
 EXPECTED = "expected a column of numbers for each asset, perhaps names above and dates before them"
 
 
@@ -41,21 +43,21 @@ class Returns:
     names: list
     dates: list | None = None
     notes: tuple = ()
+    unit: str | None = None  # that the user has said
 
     def line(self):
         """What was read, on one line."""
         n, d = self.values.shape
         span = "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
         deviation = float(np.median(self.values.std(axis=0)))
-        unit = f"{next(unit for limit, unit in _UNITS if deviation < limit)} (guessed)"
-        if n > 20 and (self.values > 0).all():
-            unit += ", but none is negative: are these prices?"
+        unit = f"{next(unit for limit, unit in _GUESSES if deviation < limit)} (guessed)"
+        unit = "fractions" if self.unit else unit
         parts = [f"{n} periods", f"{d} assets", span, f"unit: {unit}", *self.notes]
         return ", ".join(parts)
 
 
 def add_data_arguments(parser, about="returns (periods x assets)", required=False):
-    """Add --data and --drop-missing to a command.
+    """Add --data, --unit and --drop-missing to a command.
 
     Parameters
     ----------
@@ -66,6 +68,8 @@ def add_data_arguments(parser, about="returns (periods x assets)", required=Fals
     """
     kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
     parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    said = "unit of the returns of FILE, which then become fractions (default: they stay as they are)"
+    parser.add_argument("--unit", choices=list(UNITS), help=said)
     parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
 
 
@@ -103,13 +107,15 @@ def read_returns(path, drop_missing=False):
     return found.values, ", ".join(found.notes)
 
 
-def load_returns(path, drop_missing=False):
+def load_returns(path, drop_missing=False, unit=None):
     """As `read_returns`, with names and dates.
 
     Parameters
     ----------
     path : str or path-like
     drop_missing : bool, default=False
+    unit : {"fractions", "percent", "basis-points"}, default=None
+        What the numbers are in; they become fractions. None leaves them as they are.
 
     Returns
     -------
@@ -132,6 +138,18 @@ def load_returns(path, drop_missing=False):
             f"{path}: expected finite returns, column {found.names[column]!r} has {missing[:, column].sum()} missing "
             f"or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); --drop-missing "
             "leaves such periods out"
+        )
+    if unit is not None:
+        converted = [note for note in found.notes if "divided by" in note]
+        if converted and unit != "fractions":
+            raise ValueError(f"{path}: --unit must not be {unit!r} where numbers have a unit already: {converted[0]}")
+        found.unit, found.values = unit, found.values / UNITS[unit]
+        found.notes = (*found.notes, *[f"{unit} divided by {UNITS[unit]:,.0f}"] * (unit != "fractions"))
+    elif len(found.values) > MANY and (found.values > 0).all():
+        raise ValueError(
+            f"{path}: expected returns, but none of {found.values.size:,} numbers is negative, as in a file of prices. "
+            "Returns are p[1:] / p[:-1] - 1 of prices p, by pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
+            ".to_csv('returns.csv'). If these are returns, say so by --unit"
         )
     return found
 

@@ -134,7 +134,7 @@ def run_methods(cases, methods, *, max_ifo, n_seeds, first_seed=0, progress=None
     Raises
     ------
     ValueError
-        For a max_ifo or n_seeds that is not an integer >= 1.
+        For a max_ifo or n_seeds that is not an integer >= 1, and a max_ifo below what a method takes to begin.
     KeyboardInterrupt
         After Ctrl-C, which `minimize` itself answers by returning what it has.
     """
@@ -174,6 +174,8 @@ def _run(case, method, params, seed, max_ifo, show):
         )
     if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
         raise KeyboardInterrupt
+    if not result.n_iter and result.ifo[-1] > max_ifo:
+        raise ValueError(f"--ifo must pay for the first batch of {method}, {result.ifo[-1]}; got {max_ifo}")
     seconds = time.perf_counter() - began - watching
     if result.ifo[-1] > ifo[-1]:  # the returned x is recorded without a call
         with np.errstate(over="ignore", invalid="ignore"):

@@ -75,6 +75,12 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     ------
     ValueError
         For a name that is not known (the known ones are listed), or an object that is no solver.
+
+    Examples
+    --------
+    >>> from sk_stormc.solvers import get_solver
+    >>> get_solver("storm-c")
+    AutomaticSTORM()
     """
     if isinstance(solver, CompositionalSolver):
         return clone(solver)

@@ -36,8 +36,8 @@ class CIVR(SARAHCompositional):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta. "auto" is 1.4 / L, L a charged probe of the curvature of minibatches: half of it is used where steps are
-        not shortened; 0.7 / L with ``precision=None``.
+        eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``. L is the curvature of minibatches. A probe measures
+        it, and its oracle calls are counted. Half of the rate is used where steps are not shortened.
     precision : float, callable, None or "auto", default="auto"
         epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta with a penalty
         or a metric). None takes plain steps, gamma = 1: CIVR without the normalisation.

@@ -45,7 +45,8 @@ class SCGD(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, L a charged probe of the curvature of minibatches.
+        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
+        minibatches. A probe measures it, and its oracle calls are counted.
     beta : float, callable or "auto", default="auto"
         Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 where g is taken on all components and the metric
         is a matrix, such as the inverse Hessian.

@@ -38,8 +38,8 @@ class SketchySTORM(AutomaticSTORM):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         eta, in the preconditioned metric: near the minimum of a quadratic, 1 is about a Newton step. "auto" is
-        0.25 / L, or 0.7 / L where nothing is sketched or batches are full, L a charged probe of the curvature of
-        minibatches in that metric.
+        0.25 / L, or 0.7 / L where nothing is sketched or batches are full. L is the curvature of minibatches in that
+        metric. A probe measures it, and its oracle calls are counted.
     rank : int, default=10
         r. Not more than the number of variables are used.
     sketch_batch_size : int, default=256

@@ -55,8 +55,8 @@ class STORMCompositional(CompositionalSolver):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.5 / L, L a charged probe of the curvature of
-        minibatches.
+        eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
+        curvature of minibatches. A probe measures it, and its oracle calls are counted.
     precision : float, callable or "auto", default="auto"
         epsilon of step 6. "auto" is 0.1, the value of all the paper's experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"

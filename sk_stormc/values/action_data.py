@@ -69,15 +69,18 @@ def check_policy(policy):
         )
 
 
-def policy_chances(policy, source, states, rows, actions):
+def policy_chances(policy, source, follows, rows, actions):
     """The probability of each action in some states, under a given policy.
 
     Parameters
     ----------
     policy : callable or array-like
-    source, states : the states as the user gave them, and their numbers
+    source : array-like
+        The states as the user gave them.
+    follows : ndarray of shape (n, n_columns)
+        The numbers of those that are asked for.
     rows : ndarray of int of shape (n,)
-        Those of them that are asked for.
+        Which rows of the source they are.
     actions : ndarray of shape (n_actions,)
         Labels, sorted.
 
@@ -94,7 +97,7 @@ def policy_chances(policy, source, states, rows, actions):
             )
     else:
         found = np.asarray(policy)
-        found = found[_numbers_of_states(states[rows], len(found))]
+        found = found[_numbers_of_states(follows, len(found))]
     if found.ndim == 1:
         labels = check_actions(found, len(rows)) if len(rows) else found
         return chosen(numbers_of(labels, actions, "actions of policy"), len(actions))

@@ -41,10 +41,9 @@ def of_actions(Z, chances):
 
 
 def unknown_actions(Z, known):
-    """Where a state has a feature that no row of an action has, as booleans (n, n_actions); None for nowhere."""
-    if known.all():
-        return None
-    return dense(abs(Z) @ (~known).T.astype(float)) > 0
+    """Where a state has a feature that only rows of other actions have, booleans (n, n_actions); None for nowhere."""
+    missing = known.any(axis=0) & ~known
+    return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
 
 
 def best_actions(values, unknown=None, before=None):
@@ -82,20 +81,19 @@ class ActionSums:
 
     Parameters
     ----------
-    Z, next_Z : ndarrays or sparse matrices of shape (n, n_features)
-        next_Z is 0 where an episode ended.
+    log : Log
     action : ndarray of int of shape (n,)
     n_actions : int
-    y, weights : ndarrays of shape (n,)
     gamma : float
     ridge : ndarray of shape (n_features,)
     """
 
-    def __init__(self, Z, next_Z, action, n_actions, y, weights, gamma, ridge):
-        self.next_Z, self.gamma, self.n_rows = next_Z, gamma, len(y)
+    def __init__(self, log, action, n_actions, gamma, ridge):
+        Z, y = log.Z, log.y
+        self.next_Z, self.gamma, self.n_rows = log.next_Z, gamma, len(y)
         self.shape = n_actions, Z.shape[1]
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
-        self.weighted = scale_rows(normalized_weights(weights, len(y)), Z)
+        self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
         self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
         self.known = self.largest > 0
         self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) + np.diag(ridge) for rows in self.rows))
@@ -193,13 +191,13 @@ def iterate_policies(sums, going, max_iter):
     return Iterated(w, found, losses, changes)
 
 
-def problem_of(sums, Z, next_Z, action, chances, y, weights, ridge):
+def problem_of(sums, log, action, chances, ridge):
     """The compositional problem of a policy that is given, and what makes the coefficients of its variables.
 
     Parameters
     ----------
     sums : ActionSums
-    Z, next_Z, action, y, weights, ridge
+    log, action, ridge
         As they were given to it.
     chances : ndarray of shape (n, n_actions)
 
@@ -209,8 +207,8 @@ def problem_of(sums, Z, next_Z, action, chances, y, weights, ridge):
     spread : callable
     """
     m, at = sums.shape[0], np.flatnonzero(sums.known)
-    left, after = of_actions(Z, chosen(action, m))[:, at], of_actions(next_Z, chances)[:, at]
-    weights, ridge = normalized_weights(weights, len(y)), np.tile(ridge, m)[at]
+    left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
+    y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]
     alone = np.flatnonzero(ridge)  # each of these features alone leads to the end
     if len(alone):
         left = sparse.vstack([left, sparse.eye_array(len(ridge), format="csr")[alone]], format="csr")

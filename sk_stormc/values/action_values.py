@@ -7,7 +7,6 @@ from types import MethodType
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,10 +26,12 @@ from sk_stormc.values.action_data import (
     warn_of_unknown,
 )
 from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_policies, problem_of, unknown_actions
-from sk_stormc.values.guards import check_given, told, warn_of_state_numbers
+from sk_stormc.values.episodes import in_order
+from sk_stormc.values.guards import check_given
+from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.lstd import attributes_of, check_products, forget, solver_or_lstd
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.transitions import checked_data, successors, successors_to_score, transform, transform_next
+from sk_stormc.values.transitions import checked_data, successors_to_score, transform
 
 __all__ = ["ActionValueEstimator"]
 
@@ -195,7 +196,8 @@ class ActionValueEstimator(CompositionalEstimator):
     @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None
     ) -> Self:
         """Find the values of actions, and with "greedy" the best policy.
 
@@ -213,8 +215,10 @@ class ActionValueEstimator(CompositionalEstimator):
             Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
             nowhere.
         time : array-like of int of shape (n_transitions,), default=None
-            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes. A
-            row without successor that is not terminal is dropped.
+            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes,
+            or give ``episode``. A row without successor that is not terminal is dropped.
+        episode : array-like of shape (n_transitions,), default=None
+            A label of each row's episode, as for `BellmanValueEstimator`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weighting a transition k times equals repeating it.
 
@@ -236,38 +240,24 @@ class ActionValueEstimator(CompositionalEstimator):
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
-        given = {"action": action, "next_X": next_X, "terminal": terminal, "time": time, "sample_weight": sample_weight}
-        solver = self._make_solver()
+        given = Given(next_X, terminal, time, episode, sample_weight)
+        solver, policy = self._make_solver(), vars(self)["policy"]
         self._check_parameters()
-        probe, policy = copy.copy(self), vars(self)["policy"]
-        states, y = checked_data(probe, X, y)
-        states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-        weights = row_weights(sample_weight, len(y))
-        labels = check_actions(action, len(y))
-        named = told(next_X, terminal, time)
-        source, follows, rows, kept, terminal = successors(probe, X, states, next_X, terminal, time)
-        kept &= weights > 0
-        if not kept.any():
-            raise ValueError(
-                "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
-            )
-        warn_of_state_numbers(self.features, states)
-        features = None if self.features is None else clone(self.features).fit(X, y)
-        Z = transform(features, X, states, None, self.fit_intercept)[kept]
-        rows, terminal, y, weights, labels = (part[kept] for part in (rows, terminal, y, weights, labels))
-        next_Z = transform_next(features, source, follows, rows, terminal, Z, self.fit_intercept)
-        check_products(Z, next_Z, y)
-        actions, action = np.unique(labels, return_inverse=True)
-        ridge = np.full(Z.shape[1], float(self.alpha))
+        log = read_log(copy.copy(self), X, y, given)
+        check_products(log.Z, log.next_Z, log.y)
+        actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
+        ridge = np.full(len(log.columns), float(self.alpha))
         if self.fit_intercept:
             ridge[-1] = 0.0
-        sums = ActionSums(Z, next_Z, action, len(actions), y, weights, self.gamma, ridge)
-        going = np.flatnonzero(~terminal)
+        sums = ActionSums(log, done, len(actions), self.gamma, ridge)
+        going = np.flatnonzero(~log.terminal)
 
         def values(w):
-            coef, intercept = (w[:, :-1], w[:, -1]) if self.fit_intercept else (w, np.zeros(len(w)))
-            known = sums.known[:, : coef.shape[1]]
-            return {"coef_": coef, "intercept_": intercept, "features_": features, "actions_": actions, "_known": known}
+            whole, known = np.zeros((2, len(actions), log.n_features))
+            whole[:, log.columns], known[:, log.columns] = w, sums.known
+            coef, intercept = (whole[:, :-1], whole[:, -1]) if self.fit_intercept else (whole, np.zeros(len(actions)))
+            found = {"coef_": coef, "intercept_": intercept, "features_": log.features, "actions_": actions}
+            return found | {"_known": known[:, : coef.shape[1]] > 0}
 
         result = changes = None
         if isinstance(policy, str):
@@ -275,25 +265,25 @@ class ActionValueEstimator(CompositionalEstimator):
             w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
             fitted = attributes_of(found.found, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
         else:
-            chances = np.zeros((len(y), len(actions)))
-            chances[going] = policy_chances(policy, source, follows, rows[going], actions)
-            unknown = unknown_actions(next_Z, sums.known)
+            chances = np.zeros((len(log.y), len(actions)))
+            chances[going] = policy_chances(policy, log.source, log.follows[going], log.at[going], actions)
+            unknown = unknown_actions(log.next_Z, sums.known)
             if unknown is not None:
                 warn_of_unknown(float((chances * unknown).sum() / max(1, len(going))))
         if changes is None and solver == "lstd":
             w, found, fun = sums.solution(chances)
             fitted = attributes_of(found, fun, {}, StopReason.CONVERGED) | charged([fun], sums.n_rows)
         elif changes is None:
-            problem, spread = problem_of(sums, Z, next_Z, action, chances, y, weights, ridge)
+            problem, spread = problem_of(sums, log, done, chances, ridge)
             solver.accept(problem)
-            fit = Fit(self, solver, X, y, **given)
+            fit = Fit(self, solver, X, y, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
         vars(self).pop("policy_changes_", None)
-        vars(self).update(values(w), _given=named)
+        vars(self).update(values(w), _given=given.told())
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
@@ -336,7 +326,7 @@ class ActionValueEstimator(CompositionalEstimator):
 
     def td_error(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None
     ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
 
@@ -344,8 +334,8 @@ class ActionValueEstimator(CompositionalEstimator):
 
         Parameters
         ----------
-        X, y, action, next_X, terminal, time
-            As for `fit`. Without next_X and time every transition must be terminal.
+        X, y, action, next_X, terminal, time, episode
+            As for `fit`. Without next_X, time and episode every transition must be terminal.
 
         Returns
         -------
@@ -363,7 +353,9 @@ class ActionValueEstimator(CompositionalEstimator):
             raise ValueError("action must be given to score and td_error as it was to fit, got None")
         action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
         action = numbers_of(action, self.actions_)
-        check_given(self, next_X, terminal, time)
+        check_given(self, next_X, terminal, time, episode)
+        clock = in_order(episode, time, terminal, len(y))[1]
+        time = clock if next_X is None else time
         source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(kept, y - left, np.nan)
@@ -375,13 +367,14 @@ class ActionValueEstimator(CompositionalEstimator):
         if isinstance(policy, str):
             chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
         else:
-            chances = policy_chances(policy, source, follows, rows[going], self.actions_)
+            chances = policy_chances(policy, source, follows[rows[going]], rows[going], self.actions_)
         error[going] += self.gamma * (chances * after).sum(axis=1)
         return error
 
     def score(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
@@ -390,7 +383,7 @@ class ActionValueEstimator(CompositionalEstimator):
 
         Parameters
         ----------
-        X, y, action, next_X, terminal, time
+        X, y, action, next_X, terminal, time, episode
             As for `td_error`. Rows without a successor that are not terminal are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
 
@@ -398,7 +391,7 @@ class ActionValueEstimator(CompositionalEstimator):
         -------
         float
         """
-        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time)
+        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode)
         weights = row_weights(sample_weight, len(error))
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():

@@ -58,6 +58,10 @@ class Log:
         Numbers of the episodes.
     clock : array-like of shape (n_rows,) or None
         What orders the rows.
+    source : array-like
+        The data that has the successors, as the user gave it.
+    at : ndarray of int of shape (n,)
+        The successor of each transition is this row of it.
     """
 
     features: Any
@@ -74,6 +78,8 @@ class Log:
     kept: np.ndarray
     episode: np.ndarray | None
     clock: Any
+    source: Any
+    at: np.ndarray
 
     @property
     def rows(self):
@@ -132,7 +138,7 @@ def read_log(estimator, X, y, given):
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
     numbers = None if numbers is None else numbers[rows]
     said = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows[at]
-    return Log(features, Z, next_Z, *said, columns, d, kept, numbers, clock)
+    return Log(features, Z, next_Z, *said, columns, d, kept, numbers, clock, source, at)
 
 
 def distinct_rows(rows):

@@ -73,8 +73,19 @@ def checked_data(estimator, X, y, reset=True):
     with naming("X"):
         states = validate_data(estimator, X, reset=reset, dtype=np.float64)
     with naming("y"):
+        y = _finite("y", y)
         _, y = check_X_y(states, y, dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
     return states, y
+
+
+def _finite(name, values):
+    """Values as they are; numbers that are not finite are refused, and the first row of them is named."""
+    numbers = np.asarray(values)
+    wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" else np.zeros(1, dtype=bool)
+    if wrong.any():
+        at = tuple(np.argwhere(wrong)[0])
+        raise ValueError(f"{name} must be finite, got {numbers[at]} in row {at[0]}")
+    return values
 
 
 def check_next(estimator, next_X, states, terminal):

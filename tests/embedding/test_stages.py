@@ -7,8 +7,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from sk_stormc import SNEEmbedding
+from sk_stormc import SNEEmbedding, STORMCompositional
+from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.callbacks import Checkpoint, TimeLimit
+from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
+from sk_stormc.engine.results import SolverResult
+from sk_stormc.problems import SNEProblem
 
 DIGITS = load_digits().data[:500]
 
@@ -54,3 +58,42 @@ def test_a_file_knows_what_the_stages_were_to_be(tmp_path):
     clone(model).set_callbacks(saved, TimeLimit(0)).fit(DIGITS)
     longer = clone(model).set_params(max_iter=70).set_callbacks(saved).resume(DIGITS)
     np.testing.assert_array_equal(longer.embedding_, whole.set_params(max_iter=70).resume(DIGITS).embedding_)
+
+
+class Runs:
+    """A fit whose runs end at given values of the objective."""
+
+    has_callbacks = False
+
+    def __init__(self, *ends):
+        self.ends, self.begun = list(ends), []
+
+    def run(self, solver, problem, x, **kwargs):
+        self.begun.append(x[0])
+        fun = self.ends.pop(0)
+        return SolverResult(
+            x=np.full_like(x, fun),
+            fun=fun,
+            loss_curve=np.array([9.0, fun]),
+            ifo=np.array([0, 10]),
+            record_iterations=np.array([0, solver.max_iter]),
+            n_evaluations={"inner": 10},
+            n_iter=solver.max_iter,
+            n_guarded=0,
+            stop_reason="max_iter",
+        )
+
+
+def test_a_map_that_more_iterations_make_worse_stays():
+    problem = SNEProblem(perplexity_affinities(DIGITS[:60], 5), 2, kernel="student-t", n_iter=10)
+    solver = STORMCompositional(max_iter=30, tol=0.0)
+    plan = further_stages(further_stages(new_stages(10, 1.0), 20), 30)
+    assert [(stage.n_iter, stage.on) for stage in plan] == [(10, False), (10, True), (10, True)]
+    fit = Runs(5.0, 6.0, 4.0)
+    _, result = run_stages(plan, fit, problem, np.zeros(120), solver, dict, 0)
+    assert fit.begun == [0, 5, 5]  # the third begins where the first ended
+    assert (result.fun, result.n_iter, result.ifo[-1]) == (4.0, 20, 20)
+    np.testing.assert_array_equal(result.loss_curve, [9, 5, 4])
+    plan[1].asked = True  # what a user asks for is done
+    fit = Runs(5.0, 6.0, 4.0)
+    assert run_stages(plan, fit, problem, np.zeros(120), solver, dict, 0)[1].n_iter == 30 and fit.begun == [0, 5, 6]

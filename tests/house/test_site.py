@@ -62,7 +62,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "sphinx_gallery"):
         pytest.importorskip(name)
     # in a copy, since sphinx writes beside its sources
-    made = shutil.ignore_patterns("_build", "generated", "auto_examples")
+    made = shutil.ignore_patterns("_build", "generated", "backreferences", "auto_examples")
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
@@ -75,3 +75,8 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert found.returncode == 0, found.stderr
     for page in ("index", "guide/choose", "api/generated/sk_stormc.SNEEmbedding", "auto_examples/maps/plot_tsne_20000"):
         assert (tmp_path / "html" / f"{page}.html").exists()
+
+
+def test_every_public_name_has_an_example():
+    bare = {name for name, thing in documented().items() if callable(thing) and ">>>" not in (thing.__doc__ or "")}
+    assert bare == set()

@@ -3,6 +3,7 @@
 import datetime
 import pickle
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -219,6 +220,20 @@ def test_the_scorer_in_searches():
         make_sharpe_scorer(0)
     with pytest.raises(ValueError, match="risk_free must be a finite number, got None"):
         make_sharpe_scorer(risk_free=None)
+
+
+def test_a_run_that_overflowed_does_not_win():
+    """Its weights are the start, and a score of 0 would be above that of honest fits that lose money."""
+    R = make_returns() - 0.5
+    grid = {"solver__learning_rate": [1e-3, 1e-2, 1e6]}
+    portfolio = CompositionalPortfolio("scgd", max_iter=50, random_state=0)
+    for scoring in (None, sharpe_ratio, make_sharpe_scorer()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            search = GridSearchCV(portfolio, grid, scoring=scoring, cv=TimeSeriesSplit(3)).fit(R)
+        scores = search.cv_results_["mean_test_score"]
+        assert scores[2] == -np.inf and np.isfinite(scores[:2]).all() and search.best_index_ != 2
+        assert search.cv_results_["rank_test_score"][2] == 3
 
 
 def test_skfolio_beside_it():

@@ -174,7 +174,9 @@ def test_the_line_that_says_what_was_read(factor, unit):
     write("a.csv", ["Datum", "A", "B"], factor * rng.normal(size=(30, 2)), index=DAYS)
     assert load_returns("a.csv").line() == f"30 periods, 2 assets, 2020-01-31 to 2020-02-29, unit: {unit} (guessed)"
     write("b.csv", ["Datum", "A", "B"], 1000 + factor * rng.normal(size=(30, 2)), index=DAYS)
-    assert load_returns("b.csv").line().endswith("but none is negative: are these prices?")
+    with pytest.raises(ValueError, match=r"b.csv: expected returns, but none of 60 .* prices.*pct_change.*--unit"):
+        load_returns("b.csv")
+    assert load_returns("b.csv", unit="basis-points").line().endswith("unit: fractions, basis-points divided by 10,000")
 
 
 def test_control_c_ends_with_one_line(monkeypatch, capsys):

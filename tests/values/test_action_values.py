@@ -343,6 +343,10 @@ def test_time_stands_in_for_next_x():
     q = ActionValueEstimator(gamma=0.5).fit(walk[:199], y[:199], action=a[:199], next_X=walk[1:200])
     timed = ActionValueEstimator(gamma=0.5).fit(walk[:200], y, action=a, time=np.arange(200))
     np.testing.assert_allclose(timed.coef_, q.coef_, rtol=1e-9)
+    label = {"episode": np.repeat(["a"], 200)}
+    labelled = ActionValueEstimator(gamma=0.5).fit(walk[:200], y, action=a, **label)
+    np.testing.assert_array_equal(labelled.coef_, timed.coef_)
+    assert labelled.score(walk[:200], y, action=a, **label) == timed.score(walk[:200], y, action=a, time=np.arange(200))
     error = timed.td_error(walk[:200], y, action=a, time=np.arange(200))
     assert np.isnan(error[-1]) and not np.isnan(error[:-1]).any()
     assert timed.score(walk[:200], y, action=a, time=np.arange(200)) == pytest.approx(-np.mean(error[:-1] ** 2))

@@ -226,9 +226,9 @@ def test_parameters_out_of_range(params, message):
         collect_transitions("CartPole-v1", **params)
 
 
-def test_several_environments_at_once_are_refused():
+def test_several_environments_at_once_have_no_model():
     with pytest.raises(ValueError, match="env must be one gymnasium.Env"):
-        collect_transitions(gymnasium.make_vec("CartPole-v1", 2), n_transitions=5)
+        MarkovRewardProcess.from_gymnasium(gymnasium.make_vec("FrozenLake-v1", 2))
 
 
 def test_without_gymnasium(monkeypatch):

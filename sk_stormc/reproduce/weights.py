@@ -1,0 +1,97 @@
+"""Weights of a portfolio of your own returns.
+
+The weights are printed with what they would have earned, and written to a file where --out is given.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+from sk_stormc.portfolio.estimator import CompositionalPortfolio
+from sk_stormc.portfolio.linear import linear_of
+from sk_stormc.portfolio.problem import RISK_MEASURES
+from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
+
+__all__ = ["add_arguments", "report"]
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+def _table(text):
+    path = Path(text)
+    if path.suffix != ".csv" or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a .csv file in an existing directory, got {text!r}")
+    return path
+
+
+def add_arguments(parser):
+    """Add the command's options.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    add_data_arguments(parser, required=True)
+    parser.add_argument(
+        "--risk-measure", choices=RISK_MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--risk-aversion", type=_number, default=1.0, metavar="L",
+        help="weight of the risk, in the inverse unit of the returns; inf for the least risk (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--confidence", type=_number, default=0.95, metavar="C", help="of cvar and evar (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--bounds", type=_number, nargs=2, metavar=("LOW", "HIGH"),
+        help="of each weight (default: no weight is negative); weights sum to one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", action="append", metavar="TEXT", help="a constraint such as 'oil + gas <= 0.2'; may be repeated"
+    )
+    parser.add_argument("--out", type=_table, metavar="FILE", help="a .csv file for the weights")
+
+
+def report(args):
+    """Fit, print the weights and write them.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        data, drop_missing, unit, risk_measure, risk_aversion, confidence, bounds, limit, out.
+
+    Raises
+    ------
+    ValueError, OSError
+        As `CompositionalPortfolio.fit` and `load_returns`; where the file cannot be written.
+    """
+    read = load_returns(args.data, args.drop_missing, args.unit)
+    portfolio = CompositionalPortfolio(
+        risk_measure=args.risk_measure,
+        risk_aversion=args.risk_aversion,
+        confidence=args.confidence,
+        constraint=(0.0, 1.0) if args.bounds is None else tuple(args.bounds),
+        budget=1.0,
+        linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
+        random_state=0,
+    ).fit(read.values)
+    earned = portfolio.predict(read.values)
+    print(f"{args.data}: {read.line()}")
+    print(f"risk measure {args.risk_measure}, risk aversion {args.risk_aversion:g}, {portfolio.stop_reason_}\n")
+    width = max(map(len, read.names))
+    for name, weight in zip(read.names, portfolio.weights_, strict=True):
+        print(f"{name:{width}}  {weight:9.4f}")
+    print(f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst {earned.min():.4g}")
+    gap = max(portfolio.dual_gap_, 0.0)
+    print(f"objective {-portfolio.score(read.values):.6g}, above its minimum by {gap:.1g} at most")
+    if args.out is not None:
+        with open(args.out, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["asset", "weight"])
+            writer.writerows((name, repr(float(w))) for name, w in zip(read.names, portfolio.weights_, strict=True))
+        print(f"Weights written to {args.out}")

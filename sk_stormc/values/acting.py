@@ -1,0 +1,149 @@
+"""How a policy acts in Gymnasium's environments."""
+
+import copy
+
+import numpy as np
+
+from sk_stormc.utils.validation import as_numbers, short
+
+__all__ = ["acting", "acting_together", "action_probabilities", "allowed", "discrete_sizes", "seeds_of", "stacked"]
+
+SUM = 1e-6  # how far the probabilities of a policy may be from 1 in total
+
+
+def seeds_of(seed):
+    """Seeds of an environment and of a policy, which must not draw the same numbers: actions would know what comes."""
+    return (None, None) if seed is None else np.random.SeedSequence(seed).generate_state(2).tolist()
+
+
+def acting(policy, env, seed):
+    """A policy as a function of the observation of an environment."""
+    space = env.action_space
+    if policy is None:
+        space = copy.deepcopy(space)  # whose generator is ours
+        space.seed(seed)
+        return lambda observation: space.sample()
+    if callable(policy):
+        return lambda observation: allowed(policy(observation), space)
+    n_states, n_actions = discrete_sizes(env, "an array as policy")
+    cumulative = np.cumsum(action_probabilities(policy, n_states, n_actions), axis=1)
+    cumulative /= cumulative[:, -1:]
+    first, lowest, rng = int(env.observation_space.start), int(space.start), np.random.default_rng(seed)
+
+    def act(observation):
+        return lowest + int(np.searchsorted(cumulative[int(observation) - first], rng.random(), side="right"))
+
+    return act
+
+
+def allowed(action, space):
+    """An action of a space: a Discrete one as an int, an array in its shape, without NaN, others as they are."""
+    kind = type(space).__name__
+    if kind == "Discrete":
+        given = np.asarray(action)
+        if given.shape != () or given.dtype.kind not in "iub" or not space.start <= given < space.start + space.n:
+            raise ValueError(f"policy must give actions of {space}, got {short(action)}")
+        return int(given)
+    if kind not in ("Box", "MultiDiscrete", "MultiBinary"):
+        return action
+    given = as_numbers("actions of policy", action)
+    if given.shape != space.shape:
+        raise ValueError(
+            f"policy must give actions of {space}, arrays of shape {space.shape}, got {short(action)} of shape "
+            f"{given.shape}"
+        )
+    if np.isnan(given).any():
+        raise ValueError(f"policy must give actions of {space}, got {short(action)}")
+    return action
+
+
+def discrete_sizes(env, what, kind=""):
+    """How many states and actions there are; ``kind`` is "single_" for a vector environment."""
+    sizes = []
+    for name in ("observation", "action"):
+        space = getattr(env, f"{kind}{name}_space")
+        if type(space).__name__ != "Discrete":
+            raise ValueError(f"env must have Discrete {name}s for {what}, got {short(space)}")
+        sizes.append(int(space.n))
+    return tuple(sizes)
+
+
+def action_probabilities(policy, n_states, n_actions):
+    """A policy as an array of shape (n_states, n_actions).
+
+    Parameters
+    ----------
+    policy : array-like or None
+        None is uniform, integers of shape (n_states,) are actions (counted from 0), and numbers of shape
+        (n_states, n_actions) are probabilities.
+    n_states, n_actions : int
+    """
+    if policy is None:
+        return np.full((n_states, n_actions), 1 / n_actions)
+    given = as_numbers("policy", policy)
+    if given.shape == (n_states,):
+        wrong = ~np.isin(given, np.arange(n_actions))
+        if wrong.any():
+            s = np.argmax(wrong)
+            raise ValueError(f"policy must have actions from 0 to {n_actions - 1}, got {given[s]:g} in state {s}")
+        return np.eye(n_actions)[given.astype(int)]
+    if given.shape != (n_states, n_actions):
+        raise ValueError(
+            f"policy must be actions of shape ({n_states},) or probabilities of shape ({n_states}, {n_actions}), got "
+            f"shape {given.shape}"
+        )
+    wrong = ~(np.isfinite(given) & (given >= 0)).all(axis=1)
+    if wrong.any():
+        s = np.argmax(wrong)
+        raise ValueError(f"policy must have finite probabilities >= 0, got {short(given[s])} in state {s}")
+    total = given.sum(axis=1)
+    wrong = abs(total - 1) > SUM
+    if wrong.any():
+        s = np.argmax(wrong)
+        raise ValueError(f"policy must have probabilities that sum to 1, got {total[s]:.6g} in state {s}")
+    return given / total[:, None]
+
+
+def stacked(actions):
+    """Actions as an array, of objects where they have no common shape."""
+    try:
+        return np.array(actions)
+    except ValueError:  # those of a Tuple of different spaces
+        objects = np.empty(len(actions), dtype=object)
+        objects[:] = actions
+        return objects
+
+
+def acting_together(policy, env, seed):
+    """A policy as a function of the observations of a vector environment."""
+    if policy is None:
+        space = copy.deepcopy(env.action_space)
+        space.seed(seed)
+        return lambda observations: space.sample()
+    if callable(policy):
+        return lambda observations: allowed_together(policy(observations), env)
+    observed, space = env.single_observation_space, env.single_action_space
+    n_states, n_actions = discrete_sizes(env, "an array as policy", "single_")
+    cumulative = np.cumsum(action_probabilities(policy, n_states, n_actions), axis=1)
+    cumulative /= cumulative[:, -1:]
+    first, lowest, rng = int(observed.start), int(space.start), np.random.default_rng(seed)
+
+    def act(observations):
+        below = cumulative[np.asarray(observations) - first] <= rng.random(env.num_envs)[:, None]
+        return lowest + below.sum(axis=1)
+
+    return act
+
+
+def allowed_together(actions, env):
+    """An action for each environment of a vector, as it takes them."""
+    if type(env.single_action_space).__name__ not in ("Box", "Discrete", "MultiDiscrete", "MultiBinary"):
+        return actions
+    given = np.asarray(actions)
+    if given.ndim == 0 or len(given) != env.num_envs:
+        raise ValueError(
+            f"policy must give {env.num_envs} actions, one for each environment of the vector, got {short(actions)}"
+        )
+    for action in given:
+        allowed(action, env.single_action_space)
+    return given

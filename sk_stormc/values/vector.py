@@ -1,0 +1,66 @@
+"""Transitions of Gymnasium's vector environments: several copies of one environment that take their steps together."""
+
+import numpy as np
+
+from sk_stormc.utils.validation import short
+from sk_stormc.values.acting import acting_together, seeds_of, stacked
+from sk_stormc.values.spaces import leaves_of, log_of, pull, rows_of
+
+__all__ = ["collect_vector"]
+
+NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"  # when an environment that is over begins again
+
+
+def collect_vector(env, policy, n, seed, one_hot):
+    """What `collect_transitions` returns, one environment behind the other.
+
+    An environment begins again within the step that ends an episode, whose last observation then is in ``info``; or
+    within the step after that, which is no transition; or when it is asked to.
+    """
+    from gymnasium.vector.utils import iterate
+
+    mode, leaves, k = autoreset_mode(env), leaves_of(env.single_observation_space), env.num_envs
+    of_env, of_policy = seeds_of(seed)
+    act = acting_together(policy, env, of_policy)
+    steps, found = [], 0
+    observations = env.reset(seed=of_env)[0]
+    seen, began, over = rows_of(observations, leaves, k), np.zeros(k, int), np.zeros(k, bool)
+    while found < n:
+        actions = act(observations)
+        observations, rewards, terminated, truncated, info = env.step(actions)
+        came, resets = rows_of(observations, leaves, k), over & (mode == NEXT_STEP)
+        over = (terminated | truncated) & ~resets
+        after = came
+        if mode == SAME_STEP and over.any():
+            after = came.copy()
+            for i in np.flatnonzero(over):
+                pull(info["final_obs"][i], leaves, after[i])
+        live = np.flatnonzero(~resets)[: n - found]
+        done = list(iterate(env.action_space, actions))
+        columns = began, seen, rewards, after, terminated
+        steps.append((live, *(column[live] for column in columns), [done[i] for i in live]))
+        found, began = found + len(live), began + over
+        if mode == DISABLED and over.any():
+            observations = env.reset(options={"reset_mask": over.copy()})[0]
+            came = rows_of(observations, leaves, k)
+        seen = came
+    *columns, actions = zip(*steps, strict=True)
+    which, began, left, rewards, after, terminal = (np.concatenate(parts) for parts in columns)
+    order = np.argsort(which, kind="stable")
+    first = np.append(True, (np.diff(which[order]) != 0) | (np.diff(began[order]) != 0))
+    actions = stacked([action for part in actions for action in part])[order]
+    return log_of(
+        left[order], rewards[order], after[order], terminal[order], np.cumsum(first) - 1, actions, leaves, one_hot
+    )
+
+
+def autoreset_mode(env):
+    """When the environments of a vector begin again."""
+    mode = env.metadata.get("autoreset_mode")
+    name = getattr(mode, "value", mode)
+    if name not in (NEXT_STEP, SAME_STEP, DISABLED):
+        raise ValueError(
+            f"env must say in metadata['autoreset_mode'] when its environments begin again, as those of Gymnasium 1.1 "
+            f"do, got {short(mode)}"
+        )
+    return name
