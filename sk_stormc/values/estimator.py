@@ -66,6 +66,10 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
         row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
+    half_life : float or None, default=None
+        For transitions that change with time: their weight is halved every so many later rows, in `fit` as in
+        `partial_fit`, so that values are those of about the last 1.4 times as many rows. Rows are in time order, or
+        have ``time``. Each transition counts as a row, whatever its weight. None forgets nothing.
 
     Attributes
     ----------
@@ -141,6 +145,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         fit_intercept=True,
         alpha=0.0,
         trace_decay=0.0,
+        half_life=None,
         max_iter=None,
         tol=None,
         verbose=0,
@@ -153,6 +158,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         self.fit_intercept = fit_intercept
         self.alpha = alpha
         self.trace_decay = trace_decay
+        self.half_life = half_life
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -219,7 +225,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         solver = self._make_solver()
         self._check_parameters()
-        log = read_log(copy.copy(self), X, y, given)
+        log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
@@ -249,7 +255,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
             x = result.x
 
         spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+        if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
             spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
 
         validate_data(self, X, skip_check_array=True)
@@ -281,8 +287,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
         a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
         that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values. `gamma`, `alpha` and `fit_intercept` stay while the stream goes on, to whose first chunk
-        ``features`` are fitted.
+        from its values. `gamma`, `alpha`, `half_life` and `fit_intercept` stay while the stream goes on, to whose first
+        chunk ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -314,7 +320,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver, `gamma`, `alpha` (but for "lstd"), `fit_intercept` or `trace_decay`.
+            solver, `gamma`, `alpha` (but for "lstd"), `half_life`, `fit_intercept` or `trace_decay`.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
@@ -448,6 +454,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
         check_trace_decay(self)
+        check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")

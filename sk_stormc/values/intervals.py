@@ -79,6 +79,11 @@ class Intervals:
 
     def _known_spread(self):
         """How coefficients vary, and of which features they are."""
+        if self.half_life is not None:
+            raise ValueError(
+                f"half_life must be None for return_std=True and value_interval, got {self.half_life!r}: how values "
+                "that forget vary is not known"
+            )
         groups, found = self.__dict__.get("_groups"), self.__dict__.get("_spread")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]

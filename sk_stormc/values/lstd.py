@@ -10,6 +10,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.validation import check_choice
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -85,7 +86,7 @@ class Collected:
 def check_products(Z, next_Z, y):
     """Raise where squares of numbers overflow, which all solvers add."""
     with np.errstate(over="ignore"):
-        largest = max(float(abs(part).max()) for part in (Z, next_Z, y))
+        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
         if not np.isfinite(largest * largest * len(y)):
             raise ValueError(OVERFLOW)
 
@@ -107,7 +108,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
-def stream_moments(estimator, rows, keys):
+def stream_moments(estimator, rows, keys, left=1.0):
     """Add transitions to the moments of an estimator's stream, and solve; nothing is changed.
 
     Parameters
@@ -117,6 +118,8 @@ def stream_moments(estimator, rows, keys):
         Features of states and successors with the intercept's column, rewards, weights.
     keys : tuple
         For `goes_on`.
+    left : float, default=1.0
+        What is left of the weights of the transitions before.
 
     Returns
     -------
@@ -139,6 +142,8 @@ def stream_moments(estimator, rows, keys):
         )
     if not began:
         collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
+    if left != 1:
+        collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
     alpha = np.full(d, float(estimator.alpha))
     if estimator.fit_intercept:
@@ -188,7 +193,7 @@ def check_stays(estimator, exact, labelled):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
-    held["episode"] = labelled
+    held |= {"half_life": estimator.half_life, "episode": labelled}
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:

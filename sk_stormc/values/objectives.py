@@ -137,7 +137,7 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
-        return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
+        return ProjectedBellmanProblem.checked(Z, next_Z, y, gamma, weights, alpha)
     state, first = visited
     where, successor = distinct_rows(leads_to())
     return grouped_problem(state, successor, weights, y, Z[first], next_Z[where], gamma, alpha)
@@ -163,10 +163,10 @@ def window_of(n_features):
     return max(WINDOW, 10 * n_features)
 
 
-def value_stream(batches, window, gamma, alpha, fit_intercept):
+def value_stream(batches, window, gamma, alpha, fit_intercept, half_life=None):
     """The stream of (features, next_features, rewards, weights)."""
     d = batches[0][0].shape[1]
     alphas = np.full(d, float(alpha))
     if fit_intercept:
         alphas[-1] = 0.0
-    return TransitionStream(batches, window, gamma, alphas)
+    return TransitionStream(batches, window, gamma, alphas, half_life)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from sk_stormc.core.metrics import Metric
+from sk_stormc.values.forgetting import fading, remaining, remembered
 from sk_stormc.values.moments import Moments
 
 __all__ = ["CURVATURE", "ProximalNewton"]
@@ -32,6 +33,8 @@ class ProximalNewton(Metric):
     proximal : float
         Of C in the Hessian.
     alpha : ndarray of shape (n_features,)
+    half_life : float or None
+        Of the weights, in transitions.
     """
 
     stays = False
@@ -40,15 +43,20 @@ class ProximalNewton(Metric):
     moments: Moments
     proximal: float
     alpha: np.ndarray = field(repr=False)
+    half_life: float | None = None
 
     @classmethod
-    def none(cls, gamma, alpha):
+    def none(cls, gamma, alpha, half_life=None):
         """That of no transition."""
-        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha)
+        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
         """That of these transitions too; ``difference`` is phi - gamma phi'."""
-        return replace(self, moments=self.moments + Moments.of(Z, difference, y, weights))
+        before = self.moments
+        if self.half_life is not None:
+            before = before * remaining(self.half_life, len(y))
+            weights = weights * fading(self.half_life, np.arange(len(y)))
+        return replace(self, moments=before + Moments.of(Z, difference, y, weights))
 
     def __deepcopy__(self, memo):
         return self  # nothing is written into
@@ -149,4 +157,4 @@ class ProximalNewton(Metric):
         transitions are uncorrelated. Directions that no transition has do not count: M is 0 there.
         """
         inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
-        return noise * float(np.linalg.norm(inverse)) / np.sqrt(self.moments.n_rows)
+        return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))

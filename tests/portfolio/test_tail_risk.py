@@ -364,8 +364,8 @@ def test_the_stream_and_what_has_no_size_are_refused():
     R = make_returns()
     for risk_measure in BOTH:
         with pytest.raises(AttributeError) as refused:
-            CompositionalPortfolio(risk_measure=risk_measure, **LONG).partial_fit(R)
-        assert "tail risk needs all periods at once" in str(refused.value)
+            CompositionalPortfolio("scgd", risk_measure=risk_measure, **LONG).partial_fit(R)
+        assert "batches of a stream have too few periods of the tail" in str(refused.value)
         for params in ({}, {"l1": 0.1}, {"constraint": (0, INF)}, {"budget": 0.0}):
             with pytest.raises(ValueError, match=f"risk_measure='{risk_measure}' needs a constraint or a budget"):
                 fit(R, risk_measure=risk_measure, **params)

@@ -47,6 +47,8 @@ CONSTRAINTS = {
 
 def solver_for_streams(name):
     solver = get_solver(name)
+    if name == "storm-c":
+        return solver.set_params(batch_size=32)  # with automatic batches a portfolio's stream goes by moments
     return solver.set_params(**{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()})
 
 
@@ -478,7 +480,9 @@ def test_another_solver_is_refused_and_the_stream_goes_on():
     for rows in (RETURNS[:5], RETURNS):  # enough for an iteration or not
         with pytest.raises(ValueError, match="solver must stay AutomaticSTORM"):
             estimator.set_params(solver="scgd").partial_fit(rows)
-    estimator.set_params(solver="storm-c")
+    with pytest.raises(ValueError, match="solver must stay AutomaticSTORM"):
+        estimator.set_params(solver="storm-c").partial_fit(RETURNS)
+    estimator.set_params(solver=solver_for_streams("storm-c"))
     assert bits(fed(estimator, RETURNS[1000:], 50)) == bits(fed(portfolio(), RETURNS, 1500))
     assert fed(clone(estimator).set_params(solver="scgd"), RETURNS, 50).stop_reason_ == "exhausted"
 
