@@ -611,6 +611,7 @@ def test_init_stores_and_does_nothing_else():
         "transaction_cost": "high",
         "max_turnover": "low",
         "objective": "gain",
+        "half_life": "long",
         "linear_constraints": "none",
         "groups": object(),
         "benchmark": object(),
