@@ -43,6 +43,7 @@ INSIDE = {
     "Identity": "has no arguments",
     "ComparedRun": "a result",
     "SolverResult": "a result",
+    "PolicyValue": "a result",
     "StopReason": "constants",
     "SOLVERS": "a dict",
     "at": "is called in every iteration, with what solvers have checked",
