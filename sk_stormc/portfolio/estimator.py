@@ -40,7 +40,7 @@ from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool
+from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
