@@ -95,9 +95,8 @@ def off_policy(quick):
                 values = lstd(alpha=1e-6).fit(**parts, importance_ratio=ratio).predict(np.eye(n_states))
                 plain = models.numpy_off_policy(log, ratio, values)
                 for method in METHODS:
-                    value = off_policy_value(
-                        importance_ratio=ratio, gamma=models.GAMMA, method=method, estimator=lstd(alpha=1e-6), **parts
-                    )
+                    how = {"method": method, "estimator": lstd(alpha=1e-6), "cv": 2}
+                    value = off_policy_value(importance_ratio=ratio, gamma=models.GAMMA, **how, **parts)
                     low, high = value.interval()
                     found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
                                           value.std_error, value.effective_size))  # fmt: skip
