@@ -83,8 +83,7 @@ class ActionValueEstimator(CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
-        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts. It is not the penalty on
-        |w|^2 of `BellmanValueEstimator`, which is too strong near gamma = 1.
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts.
     max_iter : int, default=None
         Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
     tol : float, default=None
