@@ -100,6 +100,8 @@ def _by_steps(portfolio, returns, weights, problem):
     def open_stream(batches):
         return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
 
+    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
+        portfolio._stream = None  # a new stream, which begins at the best weights and finds its steps anew
     for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
         parts = (rows,)
         if weights is not None:
@@ -112,6 +114,11 @@ def _by_steps(portfolio, returns, weights, problem):
             portfolio.weights_ = result.x
         if vars(portfolio).get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
             break
+
+
+def _sets_its_rate(portfolio):
+    """Whether the solver's learning rate is automatic."""
+    return isinstance(getattr(portfolio._make_solver(), "learning_rate", None), str)
 
 
 # by moments
