@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import SolverResult, changed, outcome
+from sk_stormc.portfolio.collinear import flat_direction
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
@@ -136,21 +137,26 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     """
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
-    # where weights may go on without end the gap is known near w only; of the variance alone a fit looks further itself
-    endless = np.isneginf(Limits.of(penalty, len(w)).low).any()
-    near_only = endless and not (penalty is None and problem.risk_measure == "variance")
+    # where weights may go on without end the gap is known near w only; of the variance alone all is known
+    endless = bool(np.isneginf(Limits.of(penalty, len(w)).low).any())
+    plain = penalty is None and problem.risk_measure == "variance"
+    near_only = endless and not (plain and flat_direction(problem, result.x, result.fun, tol) is None)
     converged = result.stop_reason == StopReason.CONVERGED and not near_only
     # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
     strict = CAREFUL if problem.risk_measure in ("cvar", "evar") else 1.0
     if result.stop_reason in OVER or (converged and _small(gap, tol, strict * size, result.fun)):
         return result, gap, False
-    start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
-    found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))
+    starts = [np.asarray(w, float)] * bool(np.isfinite(w).all())
+    starts += [np.zeros(len(w))] * (endless or not starts)
+    starts = starts if penalty is None else [penalty.project(start) for start in starts]
+    tried = [solve_portfolio(problem, penalty, start) for start in starts]
+    found = min(tried, key=lambda one: (np.isnan(one.value), one.value))
     reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
     if reason != "converged" and result.stop_reason == "converged" and not found.value < result.fun:
         return result, gap, True  # nothing better was found than where the method had come to its end
-    ifo, evaluations = _charged(problem, found.n_iter)
-    n_iter = result.n_iter + found.n_iter
+    made = sum(one.n_iter for one in tried)
+    ifo, evaluations = _charged(problem, made)
+    n_iter = result.n_iter + made
     result = changed(
         result,
         x=problem.start_at(found.weights),

@@ -101,7 +101,7 @@ class Scaled:
 
     def _within(self, x, program):
         """Finite bounds: those that follow from bounds and budget, else twice the largest weight around x."""
-        n, far = self.limits.n, AROUND * np.abs(x).max()
+        n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # of weights that are all 0, of a typical one
         low = np.r_[self.limits.low / self.size, program.low[n:]]
         high = np.r_[self.limits.high / self.size, program.high[n:]]
         if self.limits.budget is not None:

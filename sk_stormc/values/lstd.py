@@ -10,6 +10,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.validation import check_choice
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -85,7 +86,7 @@ class Collected:
 def check_products(Z, next_Z, y):
     """Raise where squares of numbers overflow, which all solvers add."""
     with np.errstate(over="ignore"):
-        largest = max(float(abs(part).max()) for part in (Z, next_Z, y))
+        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
         if not np.isfinite(largest * largest * len(y)):
             raise ValueError(OVERFLOW)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
 
@@ -76,10 +76,11 @@ class Moments:
         """
         n, d = Z.shape
         with np.errstate(over="ignore", invalid="ignore"):
-            weighted = scale_rows(weights, Z).T
-            C = dense(weighted @ Z)
+            same = n > 0 and bool((weights == weights[0]).all())  # rows then need no copy
+            weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
+            C = factor * dense(weighted @ Z)
             if traced is None:
-                A, b = dense(weighted @ difference), weighted @ y
+                A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
             else:
                 A, b = np.zeros((d, d)), np.zeros(d)
                 for rows, traces in traced:
@@ -89,8 +90,7 @@ class Moments:
         if not all(np.isfinite(part).all() for part in (A, b, C)):
             raise ValueError(OVERFLOW)
         counted = weights > 0
-        known = Z if counted.all() else Z[counted]
-        largest = dense(abs(known).max(axis=0)).ravel() if counted.any() else np.zeros(d)
+        largest = largest_values(Z if counted.all() else Z[counted])
         return cls(A, b, C, float(weights.sum()), n, largest)
 
     def __add__(self, other: Moments) -> Moments:

@@ -137,7 +137,7 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
-        return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
+        return ProjectedBellmanProblem.checked(Z, next_Z, y, gamma, weights, alpha)
     state, first = visited
     where, successor = distinct_rows(leads_to())
     return grouped_problem(state, successor, weights, y, Z[first], next_Z[where], gamma, alpha)

@@ -133,7 +133,7 @@ def successors(estimator, X, states, next_X, terminal, time):
         if time is not None:
             raise ValueError("time must be None where next_X is given, which says what follows")
         follows = check_next(estimator, next_X, states, terminal)
-        warn_of_ranges(states, follows[~terminal])
+        warn_of_ranges(states, follows, terminal)
         warn_of_scales(states, follows, terminal)
         return next_X, follows, rows, everything, terminal
     if time is None:
@@ -188,5 +188,11 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     if not len(going):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
     known = transform(features, source, follows, rows[going], intercept)
+    if len(going) == n:
+        return known
+    if not sparse.issparse(known):
+        result = np.zeros((n, d))
+        result[going] = known
+        return result
     at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
     return at @ known
