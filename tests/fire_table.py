@@ -434,8 +434,9 @@ CASES = {
     ),
     "collect_transitions": Case(
         datasets.collect_transitions,
-        {"env": "FrozenLake-v1", "policy": None, "n_transitions": 5, "seed": 0, "one_hot": True},
-        {"policy": f"None,{FUNCTION}", "seed": "None"},
+        {"env": "FrozenLake-v1", "policy": None, "n_transitions": 5, "seed": 0, "one_hot": True,
+         "target": np.full((16, 4), 0.25)},
+        {"policy": "None", "seed": "None", "target": "None"},
     ),
     "transitions_from_episodes": Case(
         datasets.transitions_from_episodes,

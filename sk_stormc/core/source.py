@@ -163,6 +163,21 @@ class Source:
         places : iterable
         """
 
+    def aside(self, places: dict[str, Any]) -> dict[str, Any]:
+        """Places for draws that look ahead, and after which a run goes on from the given ones.
+
+        Parameters
+        ----------
+        places : dict
+            By kind.
+
+        Returns
+        -------
+        dict
+            The places themselves: random numbers need not be drawn again.
+        """
+        return places
+
     def broke(self, error: Exception) -> bool:
         """Whether an error is one that the source raised, after which a run can go on.
 

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
 from sk_stormc.embedding.going_on import GoesOn, as_map
-from sk_stormc.embedding.neighborhoods import Neighborhoods
+from sk_stormc.embedding.memory import warn_of_memory
+from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
 from sk_stormc.embedding.placing import place, warn_of_far_samples
 from sk_stormc.embedding.problem import check_degrees_of_freedom
 from sk_stormc.embedding.settled import warn_if_unsettled
@@ -242,6 +243,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
+        if self.metric not in ("precomputed", GIVEN):
+            warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         near = Neighborhoods(
             X_checked,
             self._kernel() == "gaussian",
@@ -255,6 +258,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem, order = self._problem(near, P, solver, most)
+        del P  # of many samples it is large
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)

@@ -85,7 +85,7 @@ class SARAHCompositional(CompositionalSolver):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
         large = self.sizes("checkpoint_batch_size", oracle, rule=None, like=size)
-        n = large[0] if oracle.streaming else oracle.problem.n_inner
+        n = oracle.problem.n_inner if oracle.source.finite else large[0]
         now = self.refresh(oracle, x, large)
         return EpochState(
             x,

@@ -205,7 +205,7 @@ class STORMCompositional(CompositionalSolver):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
         if s.x_hat is not None:
             return s.x_hat
-        ahead = oracle.streaming and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
+        ahead = not oracle.source.finite and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
         between = oracle.problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros
         return self.proximal_point(oracle, s, s.now.F) if ahead or between else s.x
 

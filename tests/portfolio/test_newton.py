@@ -131,7 +131,7 @@ def test_the_gap_is_valid_and_near_the_true_one(measure, case):
         np.random.default_rng(0),
         make_penalty(params["constraint"], params.get("budget"), 0, None, 0, 8, None),
     )
-    for k in range(200):  # no feasible neighbour is better
+    for k in range(30 if measure == "evar" else 200):  # no feasible neighbour is better; EVaR is dear
         other = w + 10.0 ** rng.uniform(-6, -1) * rng.normal(size=8)
         assert whole(penalty.project(other)) >= whole(w) - 1e-7 * abs(size), k
 

@@ -322,7 +322,7 @@ def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measu
         warnings.simplefilter("ignore", ConvergenceWarning)
         whole = fit(R, max_iter=5000, **asked)
         assert whole.n_iter_ > 40
-        for budget in (1, 7, whole.n_iter_ // 2, whole.n_iter_ - 1):
+        for budget in (7, whole.n_iter_ - 1):
             broken = pickle.loads(pickle.dumps(fit(R, max_iter=budget, **asked)))
             assert broken.n_iter_ <= budget
             broken.set_params(max_iter=5000).resume(R)

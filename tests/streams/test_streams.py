@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import composition, regression
+from helpers import composition, regression, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -27,9 +27,9 @@ import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import Limit, StepRule
-from sk_stormc.engine.interrupts import SAVE_IFO
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.probe import PROBES
+from sk_stormc.engine.watch import SAVE_IFO
 from sk_stormc.penalties import L1
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
@@ -103,7 +103,7 @@ def test_which_solvers_stream():
     assert "lbfgs" not in STREAMING
 
 
-@pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
+@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "variance", "entropic"))
 @pytest.mark.parametrize("solver", STREAMING)
 def test_bits_do_not_depend_on_chunks(solver, risk):
     one = bits(fed(portfolio(solver, risk_measure=risk), RETURNS, len(RETURNS)))
@@ -655,7 +655,7 @@ def test_rows_are_read_as_they_are_needed():
     assert len(read) <= 32 * (40 + 3) / 50 + 1
 
 
-@pytest.mark.parametrize("way", ["jacobian", "vjp", "differences"])
+@pytest.mark.parametrize("way", slow_but(["jacobian", "vjp", "differences"], "vjp"))
 @pytest.mark.parametrize("solver", STREAMING)
 def test_a_problem_of_the_users_own(solver, way):
     A, b = regression(2000)
@@ -818,8 +818,7 @@ def test_bellman_a_first_row_without_successor():
     assert bits(estimator.partial_fit(X[1:], y[1:], time=time[1:])) == bits(value().partial_fit(X, y, time=time))
 
 
-@pytest.mark.parametrize("sparse_output", [True, False])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("sparse_output", "fit_intercept"), [(True, True), (False, False)])
 def test_bellman_features(sparse_output, fit_intercept):
     encoder = OneHotEncoder(categories=[np.arange(12)], sparse_output=sparse_output)
     numbers, follow = states[:, None].astype(float), LOG.next_X.argmax(1)[:, None].astype(float)

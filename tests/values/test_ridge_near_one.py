@@ -27,7 +27,7 @@ def drives(n_episodes, rng):
 
 @pytest.fixture(scope="module")
 def logs():
-    train, test = (drives(n, np.random.default_rng(seed)) for n, seed in ((60, 0), (200, 1)))
+    train, test = (drives(n, np.random.default_rng(seed)) for n, seed in ((60, 0), (100, 1)))
     steps = np.concatenate([np.arange(len(states) - 1, 0, -1) for states in test])
     return {
         "X": np.vstack([states[:-1] for states in train]),

@@ -135,7 +135,7 @@ def test_weights_go_with_the_row_that_waits_for_its_successor():
 
 @pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
 def test_a_portfolio_with_weights(risk):
-    X = make_gaussian_returns(10_000, 4, mean=0.1, random_state=0)
+    X = make_gaussian_returns(6000, 4, mean=0.1, random_state=0)
     weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])
     weights[2000:2100] = 0
 
@@ -148,7 +148,7 @@ def test_a_portfolio_with_weights(risk):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of the rows that wait
         weighted, plain, ones = stream(100, weights), stream(100, None), stream(100, np.ones(len(X)))
-    assert stream(5000, weights).weights_.tobytes() == weighted.weights_.tobytes()
+    assert stream(3000, weights).weights_.tobytes() == weighted.weights_.tobytes()
     assert plain.weights_.tobytes() == ones.weights_.tobytes()
     best = CompositionalPortfolio(risk_measure=risk, tol=1e-8, random_state=0).fit(X, sample_weight=weights)
     zero = clone(best).fit(X)
