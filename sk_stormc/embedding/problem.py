@@ -349,7 +349,7 @@ class SNEProblem(Reports, CompositionalProblem):
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:
-            return -self.dof * float(self.edges.weight @ np.log(w))
+            return -self.dof * self.edges.total(lambda some: np.log(w[some]))
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):

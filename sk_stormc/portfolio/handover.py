@@ -49,13 +49,16 @@ def is_free(solver):
     return automatic and all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
 
 
-def in_memory(returns, penalty, solver):
+def in_memory(returns, penalty, solver, objective=None):
     """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
+    instead = "take solver='newton', or the default, which hands over to it"
+    if objective is not None and solver != "newton" and not is_free(solver):
+        raise ValueError(f"solver={solver!r} cannot be used with {objective}: {instead}")
     asked = "solver='newton'"
     if isinstance(penalty, Limited):
         asked = " and ".join(penalty.parameters())
         if solver != "newton" and not is_free(solver):
-            refuse_limits(penalty, f"solver={solver!r}", "take solver='newton', or the default, which hands over to it")
+            refuse_limits(penalty, f"solver={solver!r}", instead)
     if not can_solve(returns, penalty):
         raise ValueError(
             f"{asked} takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "

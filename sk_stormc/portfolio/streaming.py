@@ -64,6 +64,8 @@ def go_on(portfolio, X, sample_weight):
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
     penalty = portfolio._penalty(returns.shape[1], columns_of(X))
+    if portfolio.objective == "ratio":
+        raise ValueError("objective must be 'utility' for partial_fit, got 'ratio': use fit")
     problem = partial(
         PortfolioProblem, risk_aversion=portfolio.risk_aversion, risk_measure=portfolio.risk_measure
     )

@@ -282,12 +282,12 @@ class ActionValueEstimator(CompositionalEstimator):
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
-        vars(self).pop("policy_changes_", None)
-        vars(self).update(values(w), _given=given.told())
+        self.__dict__.pop("policy_changes_", None)
+        self.__dict__.update(values(w), _given=given.told())
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
-            vars(self).update(fitted, _progress=None)
+            self.__dict__.update(fitted, _progress=None)
         else:
             self._keep(solver, result, fit)
             fit.end()
