@@ -1,7 +1,5 @@
 """Mean-variance portfolios from a drift and a matrix alone, without the rows that these came from."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from sk_stormc.core.penalties import Simplex
@@ -34,17 +32,25 @@ def solve_quadratic(drift, B, penalty, start):
     -------
     NewtonFit
     """
+    if penalty is None:
+        return _free(drift, B)
     found = _long_only(drift, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
     if found is not None:
         return found
     root = np.sqrt(len(B)) * _root(B)
     rows = np.concatenate([drift + root, drift - root])
-    found = solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
-    if penalty is None:  # a slope that is left leads down without end
-        left = np.abs(drift - 2 * B @ found.weights) / size_of(B)
-        if left.max() > SLOPE * (np.abs(drift) / size_of(B)).max():
-            return replace(found, gap=np.inf)
-    return found
+    return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
+
+
+def _free(drift, B):
+    """The best weights without limits; the gap is infinite where a slope is left, which leads down without end."""
+    size = size_of(B)
+    scaled, slope = B / np.outer(size, size), drift / size
+    w = np.linalg.lstsq(2 * scaled, slope, rcond=ROUNDING)[0]
+    left = slope - 2 * (scaled @ w)
+    gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
+    w = w / size
+    return NewtonFit(w, float(w @ B @ w - drift @ w), gap, 1)
 
 
 def _long_only(drift, B, total, held):

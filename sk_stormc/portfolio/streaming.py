@@ -180,7 +180,7 @@ def _opened(portfolio, returns, penalty, each):
     if is_proportional(portfolio.risk_measure) and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(found, penalty, start, half_life, each)
+    return MomentStream(found, penalty, start, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):
