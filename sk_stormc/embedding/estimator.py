@@ -162,6 +162,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     (3, 2)
     """
 
+    objective_label = "KL divergence"
+
     def __init__(
         self,
         n_components=2,

@@ -38,14 +38,13 @@ from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
-from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
-EXACT = ("newton", "moments")  # names that stand for no solver of `sk_stormc.solvers`
 TOL = 1e-4  # of these, as of the other solvers
 
 
@@ -148,6 +147,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
+    own_solvers = ("newton", "moments")
+
     def __init__(
         self,
         solver="storm-c",
@@ -234,8 +235,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
         ratio = self.objective == "ratio"
-        if ratio or solver in EXACT or isinstance(penalty, Limited):
-            tol = (TOL if self.tol is None else self.tol) if solver in EXACT else solver.tol
+        if ratio or solver in self.own_solvers or isinstance(penalty, Limited):
+            tol = (TOL if self.tol is None else self.tol) if solver in self.own_solvers else solver.tol
             by = by_ratio if ratio else by_moments if solver == "moments" else by_newton
             result, gap = by(problem, penalty, tol, solver)
             validate_data(self, X, skip_check_array=True)
@@ -444,15 +445,6 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _active(self, returns, X):
         """The returns, with those of the benchmark behind them where there is one."""
         return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
-
-    def _make_solver(self):
-        """The solver to run; the names "newton" and "moments" stand for themselves."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, *EXACT))
-        if not isinstance(self.solver, str) or self.solver not in EXACT:
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return self.solver
 
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost

@@ -10,7 +10,7 @@ from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.sums import Sums
-from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
+from sk_stormc.portfolio.tail_risk import lowest
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
 
@@ -92,11 +92,9 @@ def slope_gap(problem, penalty, w):
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
-        if finite is None:
+        best, finite = lowest(penalty, w, c, scale, float(np.std(problem.returns @ w)))
+        if best is None:
             return np.nan
-        step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
-        best = finite.prox(-step * c, step)
         value = 0.0 if penalty is None else penalty.value(w)
         return float(c @ (w - best)) + value - finite.value(best)
 

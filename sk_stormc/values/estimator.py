@@ -20,7 +20,7 @@ from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
@@ -134,6 +134,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     >>> value.fit(X, [1.0, 1.0], next_X=next_X, terminal=[False, True]).predict(X).round(4)
     array([1.5, 1. ])
     """
+
+    own_solvers = ("lstd",)
 
     def __init__(
         self,
@@ -445,9 +447,6 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
-
-    def _make_solver(self):
-        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)

@@ -1,14 +1,11 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
-import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.solvers import SOLVERS, StopReason
-from sk_stormc.utils.validation import check_choice
+from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
@@ -23,7 +20,6 @@ __all__ = [
     "forget",
     "solve_exactly",
     "solve_traced",
-    "solver_or_lstd",
     "stream_moments",
 ]
 
@@ -160,21 +156,6 @@ def stream_moments(estimator, rows, keys, left=1.0):
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
-
-
-def solver_or_lstd(estimator, make):
-    """The solver that ``make()`` has of an estimator's parameters; the name "lstd" stands for itself."""
-    if isinstance(estimator.solver, str):
-        check_choice("solver", estimator.solver, (*SOLVERS, "lstd"))
-    elif isinstance(estimator.solver, type):
-        name = estimator.solver.__name__
-        raise ValueError(f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {name}()")
-    if not isinstance(estimator.solver, str) or estimator.solver != "lstd":
-        return make()
-    probe = copy.copy(estimator)
-    probe.solver = "storm-c"
-    CompositionalEstimator._make_solver(probe)  # max_iter and tol are checked all the same
-    return "lstd"
 
 
 def check_stays(estimator, exact, labelled):

@@ -120,5 +120,10 @@ def test_a_ratio_without_a_maximum():
     R[:, 0] = 0.0003
     with pytest.raises(ValueError, match="no risk"):
         fit(R)
-    with pytest.raises(ValueError, match="partial_fit"):
-        CompositionalPortfolio(objective="ratio", constraint="long_only").partial_fit(R)
+
+
+def test_streams_have_no_ratio():
+    portfolio = CompositionalPortfolio(objective="ratio", constraint="long_only")
+    assert not hasattr(portfolio, "partial_fit")
+    with pytest.raises(AttributeError, match="for partial_fit set objective='utility'"):
+        portfolio.partial_fit(returns())
