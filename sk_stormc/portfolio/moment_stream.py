@@ -189,7 +189,7 @@ class MomentStream:
         w, value = self.weights, math.inf
         if not self._gone() and not self.moments.exact:  # few rows may have led far away
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
-        before, endless = w, self.enough() > 2 and not self.moments.exact
+        before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(TURNS):
             known = self._known(stop, w)
             now, halved = self._value(known, w), 0
