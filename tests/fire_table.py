@@ -190,7 +190,7 @@ CASES = {
     "CompositionalPortfolio, limits": Case(
         fit_portfolio,
         {"max_turnover": 5.0, "linear_constraints": (np.ones((1, 3)), -5.0, 5.0), "groups": ["a", "a", "b"],
-         "benchmark": np.full(3, 0.3)},
+         "benchmark": np.full(3, 0.3), "objective": "utility"},
         {"max_turnover": "None,fraction", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
     ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS, "sample_weight": np.ones(12)},

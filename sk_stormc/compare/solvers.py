@@ -47,7 +47,8 @@ def compare_solvers(
     problem_or_estimator : CompositionalProblem or estimator
         An estimator of this package: clones of it are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. For `BellmanValueEstimator` "lstd" is one too.
+        Names, instances, or pairs of a label and one of these. Names of an estimator's own, such as "lstd" and
+        "newton", are taken too.
     X, y : array-like, default=None
         Data of the estimator; not for a problem.
     n_seeds : int, default=5
@@ -132,13 +133,13 @@ def _labelled(solvers, target, max_ifo):
         raise ValueError(
             f"solvers must be a list of names, solvers or pairs (label, solver), got {short(solvers)}"
         )
-    known, exact = {}, isinstance(target, CompositionalEstimator) and hasattr(target, "td_error")
+    known, own = {}, target.own_solvers if isinstance(target, CompositionalEstimator) else ()
     for one in solvers:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
         label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
         if label in known:
             raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
-        if not (exact and isinstance(solver, str) and solver == "lstd"):
+        if not (isinstance(solver, str) and solver in own):
             solver = get_solver(solver)
             if max_ifo is not None:
                 if "max_ifo" not in solver.get_params(deep=False):
@@ -204,7 +205,7 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
     names = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
     return {name: getattr(model, f"{name}_") for name in names} | {
         "record_iterations": getattr(model, "record_iterations_", watch.iterations_at(model.ifo_)),
-        "objective_label": "KL divergence" if hasattr(model, "kl_divergence_") else "objective",
+        "objective_label": model.objective_label,
     }
 
 

@@ -32,19 +32,19 @@ from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.ratio import by_ratio, ratio_at
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
-from sk_stormc.solvers import SOLVERS, StopReason
+from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
-EXACT = ("newton", "moments")  # names that stand for no solver of `sk_stormc.solvers`
 TOL = 1e-4  # of these, as of the other solvers
 
 
@@ -76,6 +76,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
         Confidence level of "cvar" and "evar". They are about the worst fraction 1 - confidence of the periods.
+    objective : {"utility", "ratio"}, default="utility"
+        "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
+        mean over semideviation for "semivariance", mean over CVaR or EVaR for these. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -144,6 +147,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
+    own_solvers = ("newton", "moments")
+
     def __init__(
         self,
         solver="storm-c",
@@ -151,6 +156,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         risk_measure="variance",
         risk_aversion=1.0,
         confidence=0.95,
+        objective="utility",
         constraint=None,
         budget=None,
         l1=0.0,
@@ -171,6 +177,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion
         self.confidence = confidence
+        self.objective = objective
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
@@ -227,9 +234,11 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
-        if solver in EXACT or isinstance(penalty, Limited):
-            tol = (TOL if self.tol is None else self.tol) if solver in EXACT else solver.tol
-            result, gap = (by_moments if solver == "moments" else by_newton)(problem, penalty, tol, solver)
+        ratio = self.objective == "ratio"
+        if ratio or solver in self.own_solvers or isinstance(penalty, Limited):
+            tol = (TOL if self.tol is None else self.tol) if solver in self.own_solvers else solver.tol
+            by = by_ratio if ratio else by_moments if solver == "moments" else by_newton
+            result, gap = by(problem, penalty, tol, solver)
             validate_data(self, X, skip_check_array=True)
             self.weights_, self.dual_gap_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False), gap
             self._keep(solver, result)
@@ -386,7 +395,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        return -self._problem(returns, sample_weight).value_at(weights)
+        problem = self._problem(returns, sample_weight)
+        return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self):
         """``weights_`` with the names of the columns.
@@ -436,15 +446,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         """The returns, with those of the benchmark behind them where there is one."""
         return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
 
-    def _make_solver(self):
-        """The solver to run; the names "newton" and "moments" stand for themselves."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, *EXACT))
-        if not isinstance(self.solver, str) or self.solver not in EXACT:
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return self.solver
-
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
         penalty = make_penalty(*given, n_assets, columns)
@@ -454,5 +455,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         if place is not None:
             penalty, previous[place] = without(penalty, place, n_assets), 0.0
         penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
-        check_size(self.risk_measure, self.risk_aversion, penalty)
+        check_choice("objective", self.objective, ("utility", "ratio"))
+        check_size(self.risk_measure, np.inf if self.objective == "ratio" else self.risk_aversion, penalty)
         return penalty

@@ -10,7 +10,7 @@ from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.sums import Sums
-from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
+from sk_stormc.portfolio.tail_risk import lowest
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
 
@@ -49,13 +49,16 @@ def is_free(solver):
     return automatic and all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
 
 
-def in_memory(returns, penalty, solver):
+def in_memory(returns, penalty, solver, objective=None):
     """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
+    instead = "take solver='newton', or the default, which hands over to it"
+    if objective is not None and solver != "newton" and not is_free(solver):
+        raise ValueError(f"solver={solver!r} cannot be used with {objective}: {instead}")
     asked = "solver='newton'"
     if isinstance(penalty, Limited):
         asked = " and ".join(penalty.parameters())
         if solver != "newton" and not is_free(solver):
-            refuse_limits(penalty, f"solver={solver!r}", "take solver='newton', or the default, which hands over to it")
+            refuse_limits(penalty, f"solver={solver!r}", instead)
     if not can_solve(returns, penalty):
         raise ValueError(
             f"{asked} takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "
@@ -89,11 +92,9 @@ def slope_gap(problem, penalty, w):
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
-        if finite is None:
+        best, finite = lowest(penalty, w, c, scale, float(np.std(problem.returns @ w)))
+        if best is None:
             return np.nan
-        step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
-        best = finite.prox(-step * c, step)
         value = 0.0 if penalty is None else penalty.value(w)
         return float(c @ (w - best)) + value - finite.value(best)
 

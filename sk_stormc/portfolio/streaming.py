@@ -33,10 +33,12 @@ FAR = 1e-4  # of what can be gained: a larger gap of the weights on the sums the
 
 
 def streams_returns(portfolio):
-    """As `streams`. "newton" needs all periods at once; a tail risk is known by moments only."""
+    """As `streams`. "newton" and a ratio need all periods at once; a tail risk is known by moments only."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if name == "newton":
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
+    if isinstance(portfolio.objective, str) and portfolio.objective == "ratio":
+        raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
     if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='storm-c' and 'moments' only, which "

@@ -34,6 +34,7 @@ def check_momentum(name, value):
 class StormState(MethodState):
     """u, J and F at x, and Algorithm 1's constants as resolved for the problem."""
 
+    anchored = False  # the automatic rule's state is
     now: Estimate | None = None
     batch_size: tuple | None = None  # (B_g, B_dg, B_f)
     momentum: tuple | None = None  # (a_g, a_dg, a_Phi)

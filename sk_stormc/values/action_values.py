@@ -29,7 +29,7 @@ from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_polic
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
 from sk_stormc.values.log import Given, read_log
-from sk_stormc.values.lstd import attributes_of, check_products, forget, solver_or_lstd
+from sk_stormc.values.lstd import attributes_of, check_products, forget
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import checked_data, successors_to_score, transform
 
@@ -83,8 +83,7 @@ class ActionValueEstimator(CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
-        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts. It is not the penalty on
-        |w|^2 of `BellmanValueEstimator`, which is too strong near gamma = 1.
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts.
     max_iter : int, default=None
         Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
     tol : float, default=None
@@ -148,6 +147,8 @@ class ActionValueEstimator(CompositionalEstimator):
     >>> q.policy(np.eye(3))
     array([1, 1, 1])
     """
+
+    own_solvers = ("lstd",)
 
     def __init__(
         self,
@@ -397,9 +398,6 @@ class ActionValueEstimator(CompositionalEstimator):
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
-
-    def _make_solver(self):
-        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)

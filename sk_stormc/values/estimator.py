@@ -20,7 +20,7 @@ from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
@@ -59,8 +59,9 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
-        Weight of |coef_|^2 in the objective. That is a mean square of Bellman errors, in which an error of all values
-        alike counts (1 - gamma)^2 times: beside this, alpha has to be small, or values are far too small.
+        A ridge, without the intercept. With "projected" it is added to the diagonals of A and C, the matrices of LSTD
+        (means over transitions). With "bellman" it is the weight of |coef_|^2 beside a mean square of Bellman errors,
+        in which an error of all values alike counts (1 - gamma)^2 times: alpha has to be far smaller there.
     trace_decay : float, default=0.0
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
@@ -134,6 +135,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     >>> value.fit(X, [1.0, 1.0], next_X=next_X, terminal=[False, True]).predict(X).round(4)
     array([1.5, 1. ])
     """
+
+    own_solvers = ("lstd",)
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
             x, exact = solve_traced(self, log.rows, *keys, alpha)
         elif solver == "lstd":
-            x, exact = solve_exactly(problem)
+            x, exact = solve_exactly(problem, len(log.y))
         else:
             solver.accept(problem)
             fit = Fit(self, solver, X, y, **given._asdict())
@@ -256,7 +259,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
 
         spread = None
         if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
-            spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
+            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, self.gamma * self.trace_decay)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)
@@ -445,9 +448,6 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
-
-    def _make_solver(self):
-        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)

@@ -610,6 +610,8 @@ def test_init_stores_and_does_nothing_else():
         "previous_weights": 0.5,
         "transaction_cost": "high",
         "max_turnover": "low",
+        "objective": "gain",
+        "half_life": "long",
         "linear_constraints": "none",
         "groups": object(),
         "benchmark": object(),
