@@ -8,6 +8,10 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks import _value_models as models
 from benchmarks._tables import markdown
@@ -21,6 +25,7 @@ NORMAL = 1.6448536269514722  # its .95 quantile
 MODELS = {"8 states, steps to the end 10": (8, 0.9, 11), "20 states, steps to the end 5": (20, 0.8, 12)}
 EPISODES = (25, 50, 200)
 TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
+ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 SIZES = ((5000, 20), (20_000, 50), (20_000, 100), (100_000, 100))
 
@@ -90,9 +95,8 @@ def off_policy(quick):
                 values = lstd(alpha=1e-6).fit(**parts, importance_ratio=ratio).predict(np.eye(n_states))
                 plain = models.numpy_off_policy(log, ratio, values)
                 for method in METHODS:
-                    value = off_policy_value(
-                        importance_ratio=ratio, gamma=models.GAMMA, method=method, estimator=lstd(alpha=1e-6), **parts
-                    )
+                    how = {"method": method, "estimator": lstd(alpha=1e-6), "cv": 2}
+                    value = off_policy_value(importance_ratio=ratio, gamma=models.GAMMA, **how, **parts)
                     low, high = value.interval()
                     found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
                                           value.std_error, value.effective_size))  # fmt: skip
@@ -112,7 +116,8 @@ def cpu(quick):
     for n, d in SIZES[:1] if quick else SIZES:
         rng = np.random.default_rng(0)
         X = rng.normal(size=(n + 1, d))
-        X, next_X, y, terminal = X[:-1], X[1:].copy(), rng.normal(size=n), rng.random(n) < 0.01
+        X, next_X, terminal = X[:-1], 0.5 * X[:-1] + X[1:], rng.random(n) < 0.01
+        y = X @ rng.normal(size=d) + rng.normal(size=n)
         ways = {
             "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
             "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("lstd", X, next_X, y, terminal),
@@ -146,7 +151,27 @@ def timed_fit(solver, X, next_X, y, terminal):
         BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
 
 
-PARTS = ("coverage", "off_policy", "cpu")
+def ridge(quick):
+    """Errors of values against the best linear fit to returns, by gamma and alpha."""
+    train, test = (models.drives(n, SEED + k) for k, n in enumerate((6, 6) if quick else (60, 200)))
+    X, next_X = np.vstack([states[:-1] for states in train]), np.vstack([states[1:] for states in train])
+    terminal = np.concatenate([np.arange(len(states) - 1) == len(states) - 2 for states in train])
+    held_out = np.vstack([states[:-1] for states in test])
+    steps = np.concatenate([np.arange(len(states) - 1, 0, -1) for states in test])
+    radial = make_pipeline(StandardScaler(), RBFSampler(n_components=100, gamma=0.5, random_state=0)).fit(X)
+    Z, rows = np.column_stack([radial.transform(held_out), np.ones(len(held_out))]), []
+    for gamma in (0.95, 0.99, 0.999):
+        best = Z @ np.linalg.lstsq(Z, -(1 - gamma**steps) / (1 - gamma), rcond=None)[0]
+        row = {"gamma": gamma, "size": np.sqrt(np.mean(best**2))}
+        for alpha in ALPHAS:
+            value = BellmanValueEstimator(gamma, "lstd", objective="projected", features=radial, alpha=alpha)
+            value.fit(X, -np.ones(len(X)), next_X=next_X, terminal=terminal)
+            row[f"{alpha:g}"] = np.sqrt(np.mean((value.predict(held_out) - best) ** 2))
+        rows.append(row)
+    return rows
+
+
+PARTS = ("coverage", "off_policy", "cpu", "ridge")
 
 
 def run_part(name, quick, images):
@@ -165,8 +190,9 @@ def run_part(name, quick, images):
     list of dict
     """
     with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
-        return {"coverage": coverage, "off_policy": off_policy, "cpu": cpu}[name](quick)
+        return {"coverage": coverage, "off_policy": off_policy, "cpu": cpu, "ridge": ridge}[name](quick)
 
 
 def table_of_coverage(rows):
@@ -196,7 +222,16 @@ def table_of_cpu(rows):
     ])  # fmt: skip
 
 
+def table_of_ridge(rows):
+    """By gamma and alpha."""
+    header = ["gamma", "values, RMS", *(f"alpha = {alpha:g}" for alpha in ALPHAS)]
+    return markdown(header, [
+        [f"{r['gamma']:g}", *(f"{r[key]:.3g}" for key in ("size", *(f"{alpha:g}" for alpha in ALPHAS)))] for r in rows
+    ])  # fmt: skip
+
+
 def tables(stored):
     """A table for each part that was measured."""
-    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cpu": table_of_cpu}
+    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cpu": table_of_cpu,
+              "ridge": table_of_ridge}
     return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}

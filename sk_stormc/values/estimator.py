@@ -59,8 +59,9 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
-        Weight of |coef_|^2 in the objective. That is a mean square of Bellman errors, in which an error of all values
-        alike counts (1 - gamma)^2 times: beside this, alpha has to be small, or values are far too small.
+        A ridge, without the intercept. With "projected" it is added to the diagonals of A and C, the matrices of LSTD
+        (means over transitions). With "bellman" it is the weight of |coef_|^2 beside a mean square of Bellman errors,
+        in which an error of all values alike counts (1 - gamma)^2 times: alpha has to be far smaller there.
     trace_decay : float, default=0.0
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
@@ -249,7 +250,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
             x, exact = solve_traced(self, log.rows, *keys, alpha)
         elif solver == "lstd":
-            x, exact = solve_exactly(problem)
+            x, exact = solve_exactly(problem, len(log.y))
         else:
             solver.accept(problem)
             fit = Fit(self, solver, X, y, **given._asdict())
@@ -258,7 +259,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
 
         spread = None
         if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
-            spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
+            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, self.gamma * self.trace_decay)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)

@@ -87,10 +87,11 @@ def check_products(Z, next_Z, y):
             raise ValueError(OVERFLOW)
 
 
-def solve_exactly(problem):
-    """The minimiser of a problem of policy evaluation, and the fitted attributes that tell of it."""
+def solve_exactly(problem, n_rows):
+    """The minimiser of a problem of so many transitions, and the fitted attributes that tell of it."""
     found = problem.solution()
-    n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+    n_inner = min(problem.n_inner, n_rows)  # without the rows of a ridge
+    n_evaluations = {"inner": n_inner, "jacobian": n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
     return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
@@ -213,7 +214,7 @@ def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and chance in the data by far more. Set alpha (1e-6 (1 - gamma)^2 times the mean square of a feature is "
+            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is "
             "little), or take fewer features.",
             ConvergenceWarning,
         )

@@ -129,6 +129,7 @@ class Moments:
         Parameters
         ----------
         alpha : ndarray of shape (n_features,)
+            Of the ridge: it is added to the diagonals of A and C.
         ends : bool, default=False
             Whether to raise where values without a discount are not determined.
 
@@ -142,15 +143,17 @@ class Moments:
         known = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
-        A, b, C, alpha = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)], alpha[known]
+        A, b, C = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)]
         if ends:
             check_ends(A, C)
-        found = solve_moments(A, b, C, alpha, self.largest[known])
+        ridge = np.diag(alpha[known])
+        A, C = A + ridge, C + ridge
+        found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
         x[known] = found.x
         if found.vanishes:
             return x, found, 0.0
         residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
-        return x, found, float(residual @ residual + alpha @ found.x**2)
+        return x, found, float(residual @ residual)
 
 
 def _add(total, lost, part, more):

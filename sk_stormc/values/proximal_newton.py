@@ -23,9 +23,9 @@ START = 8  # steps to where a stream starts, on the moments of its first transit
 class ProximalNewton(Metric):
     """The projected objective of some moments, and the metric that they make: its inverse Hessian.
 
-    The objective is |L^-1 (A w - b)|^2 + sum_j alpha_j w_j^2, of means A and b, with L L^T = C. The Hessian gets a
-    small multiple of C, so that a step is that of a proximal point method: it contracts in the norm of C for these
-    moments, however ill-conditioned A is. All columns are divided by their root mean squares first.
+    The objective is |L^-1 (A w - b)|^2, of means A and b, with L L^T = C; alpha is added to the diagonals of A and C.
+    The Hessian gets a small multiple of C, so that a step is that of a proximal point method: it contracts in the norm
+    of C for these moments, however ill-conditioned A is. All columns are divided by their root mean squares first.
 
     Attributes
     ----------
@@ -69,8 +69,10 @@ class ProximalNewton(Metric):
 
     @cached_property
     def means(self):
-        """A, b and C."""
-        return self.moments.means()
+        """A, b and C, with the ridge."""
+        A, b, C = self.moments.means()
+        ridge = np.diag(self.alpha)
+        return A + ridge, b, C + ridge
 
     @cached_property
     def size_of_columns(self):
@@ -102,9 +104,8 @@ class ProximalNewton(Metric):
         """Lower triangular factor of half the Hessian where C is the identity."""
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
-        W = np.sqrt(SHORT + self.alpha / self.size_of_columns**2)
-        W = solve_triangular(self.factor, np.diag(W), lower=True)
-        H += W @ W.T
+        W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
+        H += SHORT * (W @ W.T)
         return cholesky(H, lower=True)
 
     # the objective
@@ -121,11 +122,11 @@ class ProximalNewton(Metric):
     def value(self, x):
         """The objective."""
         u = self.residual(x)
-        return float(u @ u + self.alpha @ x**2)
+        return float(u @ u)
 
     def gradient(self, x):
         """Its gradient."""
-        return 2 * self.pull(self.residual(x)) + 2 * self.alpha * x
+        return 2 * self.pull(self.residual(x))
 
     # the metric
 
