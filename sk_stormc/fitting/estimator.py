@@ -103,7 +103,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     _free_to_resume: tuple[str, ...] = FREE
     solver: Any
 
-    own_solvers = ()
+    own_solvers: tuple[str, ...] = ()
     objective_label = "objective"
 
     def __init_subclass__(cls, **kwargs):
