@@ -86,7 +86,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         "exact". ``neighbor_recall_`` says what part of the neighbours was found.
     max_iter : int or "auto", default="auto"
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
-        60 to 151, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
+        60 to 150, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
         by "student-t" still spreads then, as maps of small perplexities do, "auto" goes on: as many iterations again,
         up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most. `resume`
         with a larger number goes on from the finished map, with a rate that falls to 0 once more.

@@ -62,7 +62,7 @@ class SNEProblem(Reports, CompositionalProblem):
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from. Records
         have Phi without it.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 60 to 151, by the number of points, the kernel
+        Horizon of the automatic learning rate; None means 60 to 150, by the number of points, the kernel
         and the dimension (the problem's ``advice.max_iter`` says it).
     dof : float, default=1.0
         a, the degrees of freedom of "student-t".

@@ -67,11 +67,11 @@ class ActionValueEstimator(CompositionalEstimator):
     policy : "greedy", callable or array-like, default="greedy"
         The policy whose values are found. "greedy" looks for the best one by least-squares policy iteration (LSPI): the
         values of a policy, then the policy that is best for these values, until it stays. Where policies come back in a
-        circle, as approximate values can have it, their mixture is the next one. A callable gets rows of
-        next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order of
-        ``actions_``. An array is for states that are numbers (X has one column) or indicators: actions of shape
-        (n_states,), or probabilities of shape (n_states, n_actions). As an attribute ``policy`` is the method below;
-        `get_params` has the parameter.
+        circle, as approximate values can have it, it begins again from the policy that always takes the first action,
+        and in a second circle goes on with a mixture. A callable gets rows of next_X and returns an action for each, or
+        probabilities of shape (n_rows, n_actions) in the order of ``actions_``. An array is for states that are numbers
+        (X has one column) or indicators: actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
+        As an attribute ``policy`` is the method below; `get_params` has the parameter.
     gamma : float, default=0.95
         Discount of later rewards, in [0, 1]. 1 is for episodes that all end.
     solver : str or CompositionalSolver, default="lstd"
