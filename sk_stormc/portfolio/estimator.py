@@ -329,7 +329,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; after a run that ended as "non_finite" or "diverged".
+            As for `fit`; after a run that ended as "non_finite", or as "diverged" with a learning rate of yours.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
@@ -343,7 +343,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             no minimum, and where the weights have moved so far that the objective over earlier periods is known
             roughly only. By steps: where the objective over the last 512 periods is higher than at the start. Steps are
             then shortened and the run goes on from its best point; if that fails three times, ``stop_reason_`` is
-            "diverged".
+            "diverged", and the next chunk begins a new run at the best weights.
 
         Examples
         --------

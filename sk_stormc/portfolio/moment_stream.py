@@ -17,6 +17,7 @@ __all__ = ["MomentStream"]
 OPENING, BLOCK = 4096, 1024  # rows that are kept at least at first; and that become sums at a time later
 ENOUGH, MEMORY = 20, 2**21  # rows that count for each asset when the first rows become sums, and numbers kept at most
 FIRST, GROWTH = 64, 1.5  # row at which weights are renewed first, and how many times as many until the next
+FREE = 5  # rows for each asset before weights move that nothing limits, where moments do not say all
 THIN = 5  # rows that count for each asset, below which sums of them are not to be trusted
 FINE = 128  # part of the rows so far by which weights may be behind at the end of a chunk
 TURNS = 20  # of a renewal, at most
@@ -38,6 +39,8 @@ class MomentStream:
     penalty : object of `sk_stormc.penalties`, Turnover or None
     weights : ndarray of shape (n_assets,)
         As they were renewed last at one of the fixed rows. Rows become sums around them.
+    start : ndarray of shape (n_assets,)
+        Where the stream began.
     half_life : float
         Rows after which the weight of a row is half of what it was; infinite where nothing fades.
     each : bool
@@ -73,6 +76,7 @@ class MomentStream:
     moments: object
     penalty: object
     weights: np.ndarray
+    start: np.ndarray
     half_life: float = math.inf
     each: bool = False
     origin: np.ndarray | None = None
@@ -183,24 +187,34 @@ class MomentStream:
             return None
         near = ROUGH if self._gone() else NEAR
         w, value = self.weights, math.inf
-        before = w
+        if not self._gone() and not self.moments.exact:  # few rows may have led far away
+            w = min((self.start, w), key=lambda w: self._value_of(stop, w))
+        before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(TURNS):
             known = self._known(stop, w)
             now, halved = self._value(known, w), 0
-            while not now <= value + 1e-12 * abs(value) and halved < HALVED:  # the last turn went too far
+            far = endless and w is not before and self._count(known, stop, w) < len(w)
+            while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # the last turn went too far
                 w, halved = 0.5 * (w + before), halved + 1
                 known = self._known(stop, w)
                 now = self._value(known, w)
+                far = endless and self._count(known, stop, w) < len(w)  # to a portfolio that hardly ever loses
             before, value = w, now
             fit = known.minimised(self._solve, w)
             w, way = fit.weights, fit.weights - before
             if known.exact or way @ known.matrix() @ way <= near * (w @ known.matrix() @ w):
                 break
+        else:
+            fit, w = replace(fit, weights=before, gap=math.inf), before
         return replace(fit, value=self._value(known, w))
 
     def _solve(self, drift, matrix):
         start = self.weights if self.penalty is None else self.penalty.project(self.weights)
         return solve_quadratic(drift + self.moments.earned * self.origin, matrix, self.penalty, start)
+
+    def _value_of(self, stop, w):
+        value = self._value(self._known(stop, w), w)
+        return value if math.isfinite(value) else math.inf
 
     def _value(self, known, w):
         value = known.value(w) - known.earned * float(self.origin @ w)
@@ -212,13 +226,17 @@ class MomentStream:
         limits = Limits.of(self.penalty, n)
         below, above = np.isfinite(limits.low).all(), np.isfinite(limits.high).all()
         compact = (below and above) or (limits.budget is not None and (below or above))
-        return 2 if compact else n + 2
+        return 2 if compact else n + 2 if self.moments.exact else FREE * n
 
     def counting(self, w):
         """How many of the rows that are there say something of the objective: a mean over some may hang on few."""
         if self.moments.exact or not w.any():
-            return math.inf
-        weights = self._known(self.n, w).counts(self.rows, w) * self.p
+            return math.inf if self.moments.exact else 0.0
+        return self._count(self._known(self.n, w), self.n, w)
+
+    def _count(self, known, stop, w):
+        there = slice(stop - self._gone())
+        weights = known.counts(self.rows[there], w) * self.p[there]
         return float(weights.sum() ** 2 / max(weights @ weights, 1e-300))
 
     def _shift(self, known, w):

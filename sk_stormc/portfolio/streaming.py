@@ -102,6 +102,8 @@ def _by_steps(portfolio, returns, weights, problem):
     def open_stream(batches):
         return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
 
+    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
+        portfolio._stream = None  # a new stream, which begins at the best weights and finds its steps anew
     for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
         parts = (rows,)
         if weights is not None:
@@ -114,6 +116,11 @@ def _by_steps(portfolio, returns, weights, problem):
             portfolio.weights_ = result.x
         if vars(portfolio).get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
             break
+
+
+def _sets_its_rate(portfolio):
+    """Whether the solver's learning rate is automatic."""
+    return isinstance(getattr(portfolio._make_solver(), "learning_rate", None), str)
 
 
 # by moments
@@ -173,7 +180,7 @@ def _opened(portfolio, returns, penalty, each):
     if is_proportional(portfolio.risk_measure) and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(found, penalty, start, half_life, each)
+    return MomentStream(found, penalty, start, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):
