@@ -166,6 +166,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
 
     objective_label = "KL divergence"
 
+    embedding_: FloatArray
+    kl_divergence_: float
+
     def __init__(
         self,
         n_components: int = 2,

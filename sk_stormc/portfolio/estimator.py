@@ -149,6 +149,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     """
 
     own_solvers: tuple[str, ...] = ("newton", "moments")
+    weights_: FloatArray
+    dual_gap_: float
 
     def __init__(
         self,

@@ -1,13 +1,24 @@
 """Names for the types of public signatures. Shapes and units are in the docstrings."""
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = ["Array", "ArrayLike", "Auto", "Features", "FloatArray", "RandomState", "Schedule", "Size", "SparseMatrix"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Auto",
+    "F",
+    "Features",
+    "FloatArray",
+    "RandomState",
+    "Schedule",
+    "Size",
+    "SparseMatrix",
+]
 
 Array: TypeAlias = NDArray
 FloatArray: TypeAlias = NDArray[np.floating]
@@ -17,3 +28,4 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # of the iteration
 Auto: TypeAlias = Literal["auto"]
 Size: TypeAlias = int | tuple | Auto | None  # of a batch, for g, its Jacobian and f
+F = TypeVar("F", bound=Callable[..., Any])  # what a decorator takes and returns

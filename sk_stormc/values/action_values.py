@@ -150,6 +150,8 @@ class ActionValueEstimator(CompositionalEstimator):
     """
 
     own_solvers = ("lstd",)
+    coef_: FloatArray
+    actions_: Array
 
     def __init__(
         self,

@@ -138,6 +138,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     """
 
     own_solvers = ("lstd",)
+    coef_: FloatArray
+    intercept_: float
 
     def __init__(
         self,
