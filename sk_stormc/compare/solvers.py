@@ -40,7 +40,7 @@ def compare_solvers(
     random_state: RandomState = None,
     progress: Any = None,
     **fit_params: Any,
-):
+) -> SolverComparison:
     """Run several solvers on one problem, or within one estimator, from several seeds.
 
     For each seed all solvers are run one after the other. Their warnings are collected and shown with the table.
