@@ -91,7 +91,8 @@ class Intervals:
         if found is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream"
+                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream, "
+                "whose half_life must be None"
             )
         n = found[0].n_clusters
         if n < 2:
