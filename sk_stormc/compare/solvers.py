@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -14,6 +16,7 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
+from sk_stormc.utils.types import RandomState
 from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
@@ -24,20 +27,20 @@ EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
 
 
 def compare_solvers(
-    problem_or_estimator,
-    solvers,
-    X=None,
-    y=None,
+    problem_or_estimator: Any,
+    solvers: Sequence,
+    X: Any = None,
+    y: Any = None,
     *,
-    n_seeds=5,
-    max_ifo=None,
-    gaps=GAPS,
-    optimum=None,
-    gradient=False,
-    random_state=None,
-    progress=None,
-    **fit_params,
-):
+    n_seeds: int = 5,
+    max_ifo: int | None = None,
+    gaps: Sequence[float] = GAPS,
+    optimum: float | None = None,
+    gradient: bool = False,
+    random_state: RandomState = None,
+    progress: Any = None,
+    **fit_params: Any,
+) -> SolverComparison:
     """Run several solvers on one problem, or within one estimator, from several seeds.
 
     For each seed all solvers are run one after the other. Their warnings are collected and shown with the table.
@@ -105,7 +108,8 @@ def compare_solvers(
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
-    runs, done = {label: [] for label in known}, 0
+    done = 0
+    runs: dict[str, list] = {label: [] for label in known}
     for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
         for label, solver in known.items():
             if progress is not None:

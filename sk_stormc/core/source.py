@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
 __all__ = ["FiniteSource", "Source", "source_of"]
 
@@ -224,7 +224,13 @@ class FiniteSource(Source):
     array([[2, 2, 0, 0, 2, 2, 2, 2]])
     """
 
-    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None):
+    def __init__(
+        self,
+        n_inner: int,
+        n_outer: int,
+        weights: ArrayLike | None = None,
+        outer_weights: ArrayLike | None = None,
+    ) -> None:
         self.n_inner, self.n_outer = n_inner, n_outer
         self.weights, self.outer_weights = weights, outer_weights
 

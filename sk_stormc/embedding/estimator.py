@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -19,13 +20,14 @@ from sk_stormc.embedding.problem import check_degrees_of_freedom
 from sk_stormc.embedding.settled import warn_if_unsettled
 from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
 from sk_stormc.embedding.starts import FEATURELESS, check_init, make_start
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import in_threads
-from sk_stormc.utils.types import Features, FloatArray
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
 __all__ = ["SNEEmbedding"]
@@ -164,28 +166,31 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
 
     objective_label = "KL divergence"
 
+    embedding_: FloatArray
+    kl_divergence_: float
+
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        perplexity=30.0,
-        kernel="auto",
-        solver="storm-c",
-        dof=1.0,
-        init="auto",
-        metric="euclidean",
-        metric_params=None,
-        neighbors="auto",
-        max_iter="auto",
-        early_exaggeration="auto",
-        exaggeration=1.0,
-        record_every="auto",
-        tol="auto",
-        transform_perplexity=None,
-        verbose=0,
-        random_state=None,
-        n_jobs=None,
-    ):
+        perplexity: float | Sequence[float] = 30.0,
+        kernel: str = "auto",
+        solver: str | CompositionalSolver = "storm-c",
+        dof: float = 1.0,
+        init: str | ArrayLike = "auto",
+        metric: str | Callable = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        neighbors: str = "auto",
+        max_iter: int | Auto | None = "auto",
+        early_exaggeration: float | Auto = "auto",
+        exaggeration: float = 1.0,
+        record_every: int | Auto = "auto",
+        tol: float | Auto = "auto",
+        transform_perplexity: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_components = n_components
         self.perplexity = perplexity
         self.kernel = kernel
@@ -275,7 +280,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         x0 = start[order].ravel()
         problem, result = run_stages(stages, fit, problem, x0, solver, embedded, self.verbose)
         validate_data(self, X, skip_check_array=True)
-        vars(self).update(embedded(result.x))
+        self.__dict__.update(embedded(result.x))
         self._n_features_out = self.n_components
         self.kernel_ = problem.kernel
         self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)

@@ -19,6 +19,7 @@ from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import Array, FloatArray
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
@@ -103,7 +104,11 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     _free_to_resume: tuple[str, ...] = FREE
     solver: Any
 
-    own_solvers = ()
+    own_solvers: tuple[str, ...] = ()
+    loss_curve_: FloatArray
+    ifo_: Array
+    n_iter_: int
+    stop_reason_: str
     objective_label = "objective"
 
     def __init_subclass__(cls, **kwargs):

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
@@ -39,7 +40,7 @@ from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import ArrayLike, FloatArray
+from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
@@ -147,32 +148,34 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
-    own_solvers = ("newton", "moments")
+    own_solvers: tuple[str, ...] = ("newton", "moments")
+    weights_: FloatArray
+    dual_gap_: float
 
     def __init__(
         self,
-        solver="storm-c",
+        solver: str | CompositionalSolver = "storm-c",
         *,
-        risk_measure="variance",
-        risk_aversion=1.0,
-        confidence=0.95,
-        objective="utility",
-        constraint=None,
-        budget=None,
-        l1=0.0,
-        previous_weights=None,
-        transaction_cost=0.0,
-        max_turnover=None,
-        linear_constraints=None,
-        groups=None,
-        benchmark=None,
-        half_life=None,
-        max_iter=None,
-        tol=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
-    ):
+        risk_measure: str = "variance",
+        risk_aversion: float = 1.0,
+        confidence: float = 0.95,
+        objective: str = "utility",
+        constraint: Any = None,
+        budget: float | None = None,
+        l1: float = 0.0,
+        previous_weights: ArrayLike | None = None,
+        transaction_cost: float | ArrayLike = 0.0,
+        max_turnover: float | None = None,
+        linear_constraints: Any = None,
+        groups: Any = None,
+        benchmark: Any = None,
+        half_life: float | None = None,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        warm_start: bool = False,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.solver = solver
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion

@@ -3,6 +3,7 @@
 import copy
 from abc import abstractmethod
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from sk_stormc.core.penalties import L1, Box, Simplex, check_penalty
 from sk_stormc.portfolio.limits import implied
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_metric, check_number
 
 __all__ = ["AROUND", "TailRiskProblem", "check_confidence", "lowest"]
@@ -57,8 +59,17 @@ class TailRiskProblem(PortfolioProblem):
     own_width = 0.01  # of a problem by itself
 
     def __init__(
-        self, returns, risk_aversion, *, risk_measure, confidence, width, sample_weight, penalty, metric
-    ):
+        self,
+        returns: ArrayLike,
+        risk_aversion: float,
+        *,
+        risk_measure: str,
+        confidence: float,
+        width: float | None,
+        sample_weight: ArrayLike | None,
+        penalty: Any,
+        metric: Any,
+    ) -> None:
         check_confidence(confidence)
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
@@ -67,7 +78,7 @@ class TailRiskProblem(PortfolioProblem):
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
         check_penalty(penalty, self.n_assets)
         self.confidence, self.of_weights = float(confidence), penalty
-        every = 16 * (2 * self.n_inner + self.n_outer)
+        every = int(16 * (2 * self.n_inner + self.n_outer))
         self.advice = replace(self.advice, batch_size=None, record_every=every)
         self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
 

@@ -8,6 +8,7 @@ from sk_stormc.engine.estimates import advance_outer, guard
 from sk_stormc.engine.steps import Direction, direction
 from sk_stormc.solvers.anchored import Anchor, balance, distance, enlarge, exact_slope, extrapolate, settle
 from sk_stormc.solvers.storm import STORMCompositional, StormState
+from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["AutomaticSTORM"]
 
@@ -92,7 +93,14 @@ class AutomaticSTORM(STORMCompositional):
     anchor = None
     output = "last"
 
-    def __init__(self, learning_rate="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self,
+        learning_rate: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from sk_stormc.core.metrics import Identity
 from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.theory import storm_parameters
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
@@ -103,18 +105,18 @@ class STORMCompositional(CompositionalSolver):
 
     def __init__(
         self,
-        learning_rate="auto",
-        precision="auto",
-        momentum="auto",
-        batch_size="auto",
-        init_batch_size="auto",
-        normalization="auto",
-        anchor=None,
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-        output="last",
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        precision: float | Schedule | Auto | None = "auto",
+        momentum: float | Schedule | Auto | tuple = "auto",
+        batch_size: Size = "auto",
+        init_batch_size: Size = "auto",
+        normalization: Any = "auto",
+        anchor: int | None = None,
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+        output: str = "last",
+    ) -> None:
         self.learning_rate = learning_rate
         self.precision = precision
         self.momentum = momentum

@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
@@ -149,21 +150,23 @@ class ActionValueEstimator(CompositionalEstimator):
     """
 
     own_solvers = ("lstd",)
+    coef_: FloatArray
+    actions_: Array
 
     def __init__(
         self,
-        policy="greedy",
-        gamma=0.95,
-        solver="lstd",
+        policy: Any = "greedy",
+        gamma: float = 0.95,
+        solver: str | CompositionalSolver = "lstd",
         *,
-        features=None,
-        fit_intercept=True,
-        alpha=0.0,
-        max_iter=None,
-        tol=None,
-        verbose=0,
-        random_state=None,
-    ):
+        features: Any = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.policy = policy
         self.gamma = gamma
         self.solver = solver

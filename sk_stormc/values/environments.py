@@ -1,5 +1,7 @@
 """Transitions logged in Gymnasium's environments, and the models that some of them publish."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
@@ -19,7 +21,15 @@ from sk_stormc.values.vector import collect_vector
 __all__ = ["collect_transitions", "model_of"]
 
 
-def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, one_hot=True, target=None):
+def collect_transitions(
+    env: Any,
+    policy: Any = None,
+    n_transitions: int = 10_000,
+    seed: int | None = None,
+    *,
+    one_hot: bool | None = True,
+    target=None,
+):
     """Let a policy act in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
 
     Parameters

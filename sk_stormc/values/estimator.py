@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.types import ArrayLike, Features, FloatArray
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
@@ -137,23 +138,25 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     """
 
     own_solvers = ("lstd",)
+    coef_: FloatArray
+    intercept_: float
 
     def __init__(
         self,
-        gamma=0.95,
-        solver="storm-c",
+        gamma: float = 0.95,
+        solver: str | CompositionalSolver = "storm-c",
         *,
-        objective="auto",
-        features=None,
-        fit_intercept=True,
-        alpha=0.0,
-        trace_decay=0.0,
-        half_life=None,
-        max_iter=None,
-        tol=None,
-        verbose=0,
-        random_state=None,
-    ):
+        objective: str = "auto",
+        features: Any = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        trace_decay: float = 0.0,
+        half_life: float | None = None,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.gamma = gamma
         self.solver = solver
         self.objective = objective
@@ -232,7 +235,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
-            everything = ProjectedBellmanProblem(*log.rows[:3], 1, sample_weight=log.weights)
+            everything = ProjectedBellmanProblem(log.Z, log.next_Z, log.y, 1, sample_weight=log.weights)
             check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
         visited = distinct_rows(log.states)
         objective, reason, problem = choose_objective(
@@ -248,7 +251,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         result = keys = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
-            x, exact = solve_traced(self, log.rows, *keys, alpha)
+            x, exact = solve_traced(self, log.rows, keys[0], keys[1], alpha)
         elif solver == "lstd":
             x, exact = solve_exactly(problem, len(log.y))
         else:
@@ -265,11 +268,11 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         self._spread = spread and (spread, log.columns)
         self.n_states_ = len(visited[0])
         self.objective_, self.objective_reason_ = objective, reason
-        vars(self).update(values(x))
+        self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = None
         self._given = given.told()
         if result is None:
-            vars(self).update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=None)
         else:
             forget(self)
             self._keep(solver, result, fit)

@@ -98,9 +98,9 @@ class Moments:
             _add(total, lost, part, more)
             for total, lost, part, more in zip(self._sums, self.lost, other._sums, other.lost, strict=True)
         ]
-        sums, lost = zip(*added, strict=True)
+        (A, b, C), lost = zip(*added, strict=True)
         largest = np.maximum(self.largest, other.largest)
-        return Moments(*sums, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
+        return Moments(A, b, C, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
 
     def __mul__(self, factor: float) -> Moments:
         A, b, C = (factor * part for part in self._sums)

@@ -1,12 +1,14 @@
 """Policy evaluation with a linear value function: the Bellman residual, and its projection for logged transitions."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
 from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
@@ -91,17 +93,17 @@ class BellmanProblem(LinearValue):
 
     def __init__(
         self,
-        transition_matrix,
-        rewards,
-        features=None,
-        gamma=0.95,
+        transition_matrix: ArrayLike | SparseMatrix,
+        rewards: ArrayLike | SparseMatrix,
+        features: Any = None,
+        gamma: float = 0.95,
         *,
-        next_features=None,
-        sample_weight=None,
-        alpha=0.0,
-        sampling="successor",
-        metric="auto",
-    ):
+        next_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        alpha: float = 0.0,
+        sampling: Any = "successor",
+        metric: Any = "auto",
+    ) -> None:
         check_choice("sampling", sampling, ("successor", "column"))
         P, self.entry_rewards = check_model(transition_matrix, rewards)
         n, m = P.shape
@@ -307,16 +309,16 @@ class ProjectedBellmanProblem(LinearValue):
 
     def __init__(
         self,
-        features,
-        next_features,
-        rewards,
-        gamma=0.95,
+        features: Any,
+        next_features: Any,
+        rewards: ArrayLike | SparseMatrix,
+        gamma: float = 0.95,
         *,
-        sample_weight=None,
-        alpha=0.0,
-        metric="auto",
-        covariance=None,
-    ):
+        sample_weight: ArrayLike | None = None,
+        alpha: float = 0.0,
+        metric: Any = "auto",
+        covariance: Any = None,
+    ) -> None:
         self.rewards = as_numbers("rewards", rewards)
         n = len(self.rewards) if self.rewards.ndim == 1 else 0
         if not n or not np.isfinite(self.rewards).all():
