@@ -92,7 +92,9 @@ def slope_gap(problem, penalty, w):
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        best, finite = lowest(penalty, w, c, scale, float(np.std(problem.returns @ w)))
+        # in the returns' own precision: products of a block of a file with other numbers would copy it
+        deviation = float(np.std(problem.returns @ w.astype(problem.returns.dtype)))
+        best, finite = lowest(penalty, w, c, scale, deviation)
         if best is None:
             return np.nan
         value = 0.0 if penalty is None else penalty.value(w)
