@@ -67,6 +67,19 @@ def test_what_is_for_readers_or_never_so_is_not_changed():
     assert not mutations_of("a.py", "@frozen(True)\nclass A:\n    def __repr__(self):\n        return 1 + 2")
 
 
+def test_a_change_is_the_same_while_its_function_is():
+    def keys(source, before):
+        return [m.key for m in mutations_of("a.py", source) if m.before == before]
+
+    text = "def f(x):\n    return x + 1\n\ndef g(x):\n    return x + 1 + (x + 1)\n"
+    (one,), several = keys("def f(x):\n    return x + 1\n", "x + 1"), keys(text, "x + 1")
+    assert several[0] == one and len(set(several)) == 3
+    told = text.replace("def g(x):\n", 'def g(x):\n    """Twice."""\n    # and more\n')
+    assert keys("import os\n\n" + told, "x + 1") == several
+    assert keys(text.replace("+ (x", "- (x"), "x + 1")[0] == one
+    assert not set(keys(text.replace("+ (x", "- (x"), "x + 1")[1:]) & set(several)
+
+
 def test_the_seed_draws_of_every_file_one_of_each_place():
     many = mutations_of("many.py", "\n".join(f"x{k} = {k} < y and 3 or 7" for k in range(90)))
     few = mutations_of("few.py", "\n".join(f"x{k} = {k} < y and 3 or 7" for k in range(10)))
@@ -151,6 +164,7 @@ def test_outcomes(tmp_path, monkeypatch):
     found = mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
     assert {(m.before, m.after): outcome for m, outcome in found} == wanted
     assert (tree / file).read_text() == source
-    # what is kept is not run again
+    # what is kept is not run again, and counts if it is not drawn
     monkeypatch.setattr(mutants, "run_forked", lambda jobs, *_: pytest.fail("run again") if jobs else None)
     assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
+    assert found == mutants.tried([], {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
