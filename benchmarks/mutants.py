@@ -213,7 +213,7 @@ def tables(stored):
     header = ["file", "changes", *OUTCOMES, "noticed"]
     left = [
         [f"`{m['file'].removeprefix('sk_stormc/')}`", code(m["line"]), f"{code(m['before'])} to {code(m['after'])}",
-         REASONS.get((m["file"], m["before"], m["after"]), "")]
+         REASONS.get((m["file"], m["line"], m["before"], m["after"]), "")]
         for part in parts for m in part["survivors"]
     ]  # fmt: skip
     return {

@@ -11,8 +11,9 @@ from sk_stormc import AutomaticSTORM
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import Estimate, Oracle
 from sk_stormc.engine.steps import Direction
+from sk_stormc.penalties import Box
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
-from sk_stormc.solvers import anchored
+from sk_stormc.solvers import anchored, automatic
 
 EVEN, UNEVEN = [1.0] * 16, [0.01] * 15 + [1.0]  # curvatures of minibatches; the root mean square is 25 times the median
 
@@ -147,3 +148,18 @@ def test_differences_of_the_newest_anchors_count_however_far_the_oldest_was():
     np.testing.assert_allclose(found.x, 0, atol=1e-6)
     np.testing.assert_allclose(found.F, 0, atol=1e-6)
     np.testing.assert_allclose(found.u, found.x)
+
+
+@pytest.mark.parametrize("set_", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": 16, "learning_rate": 0.1}])
+def test_only_batches_and_rates_that_are_both_automatic_are_settled(monkeypatch, set_):
+    monkeypatch.setattr(automatic, "settle", lambda *args: pytest.fail("settled"))
+    problem = PortfolioProblem(make_gaussian_returns(1100, 3, random_state=0))
+    s = AutomaticSTORM(**set_).init_state(Oracle(problem, 0), np.zeros(3))
+    assert s.batch_size[0] == s.batch_size[2] == 16
+
+
+def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
+    problem = PortfolioProblem(make_gaussian_returns(1100, 3, mean=1.0, random_state=0), penalty=Box(-0.1, 0.1))
+    oracle = Oracle(problem, 0)
+    s = AutomaticSTORM(learning_rate=lambda t: 100.0 if t == 0 else 1e-3).init_state(oracle, np.zeros(3))
+    np.testing.assert_array_equal(np.abs(s.way.target), 0.1)  # so long a step ends at the bounds
