@@ -8,6 +8,7 @@ from sk_stormc import SCGD, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, Oracle
 from sk_stormc.engine.probe import curvature
+from sk_stormc.metrics import Identity
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 
 
@@ -62,6 +63,24 @@ def test_a_stream_without_rows_for_the_first_batches_is_exhausted_where_it_began
 def test_a_learning_rate_is_the_inverse_of_the_curvature_unless_there_is_none(L, rate):
     problem = PortfolioProblem(make_gaussian_returns(60, 3, random_state=0))
     assert SCGD().step_rule(Oracle(problem, 0), np.zeros(3), ALL, 0.5, L=L).learning_rate == rate
+
+
+def test_a_problem_is_asked_for_its_smoothness_in_the_metric_of_the_first_step():
+    class Dated(Identity):
+        stays, t = False, None
+
+        def at(self, x, t):
+            metric = Dated()
+            metric.t = t
+            return metric
+
+    asked = []
+    problem = PortfolioProblem(make_gaussian_returns(60, 3, random_state=0))
+    problem.advice = Advice(smoothness=lambda problem, size, metric: asked.append(metric.t) or 1e6)
+    oracle = Oracle(problem, 0)
+    oracle.metric = Dated()
+    assert SCGD().step_rule(oracle, np.zeros(3), ALL, 0.5).learning_rate == 0.5e-6
+    assert asked == [0]
 
 
 @pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
