@@ -23,6 +23,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from _pytest.main import pytest_runtestloop as run_items
@@ -207,9 +208,11 @@ def tables(stored):
     rows, total = [], Counter()
     for file, counts in sorted(pair for part in parts for pair in part["files"].items()):
         rows.append([f"`{file.removeprefix('sk_stormc/')}`", str(sum(counts)), *map(str, counts), share(counts)])
-        total.update(dict(zip(OUTCOMES, counts, strict=True)))
-    counts = [total[outcome] for outcome in OUTCOMES]
-    rows.append(["all", str(sum(counts)), *map(str, counts), share(counts)])
+        for name in (Path(file).parts[1], "all rooms"):
+            total.update({(name, outcome): count for outcome, count in zip(OUTCOMES, counts, strict=True)})
+    for name in sorted({name for name, _ in total}, key=lambda name: (name == "all rooms", name)):
+        counts = [total[name, outcome] for outcome in OUTCOMES]
+        rows.append([name, str(sum(counts)), *map(str, counts), share(counts)])
     header = ["file", "changes", *OUTCOMES, "noticed"]
     left = [
         [f"`{m['file'].removeprefix('sk_stormc/')}`", code(m["line"]), f"{code(m['before'])} to {code(m['after'])}",
