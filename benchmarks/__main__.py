@@ -18,7 +18,7 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "sne_vs_tsne", "bellman",
-    "streams", "desk", "desk_cases", "maps", "mutants",
+    "streams", "values", "desk", "desk_cases", "maps", "large_maps", "mutants",
 )  # fmt: skip
 
 

@@ -79,12 +79,9 @@ def lstd(log, n, gamma, states):
     Z, following, T = (np.asarray(M[:, left].todense()) for M in (Z, following, T))
     D = (Z - gamma * ~rows.terminal[:n, None] * following) / np.sqrt(n)
     Z, y = Z / np.sqrt(n), rows.y[:n] / np.sqrt(n)
-    if log.alpha:  # |C^-1/2 (A w - b)|^2 + alpha |w|^2, where C^-1/2 Z^T is the orthogonal factor of Z
-        Q, d = np.linalg.qr(Z)[0], Z.shape[1]
-        A = np.vstack([Q.T @ D, np.sqrt(log.alpha) * np.eye(d - 1, d)])
-        b = np.append(Q.T @ y, np.zeros(d - 1))
-    else:
-        A, b = Z.T @ D, Z.T @ y
+    ridge = np.full(Z.shape[1], log.alpha)
+    ridge[-1] = 0.0  # not of the intercept
+    A, b = Z.T @ D + np.diag(ridge), Z.T @ y
     scale = np.linalg.norm(A, axis=0)
     return T @ (np.linalg.lstsq(A / scale, b, rcond=None)[0] / scale)
 

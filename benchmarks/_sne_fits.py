@@ -8,10 +8,14 @@ import json
 import resource
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
+from scipy import fft
 
+TRANSFORMS = ("rfft", "irfft", "fft", "ifft", "dctn")
 COMPILED = 6000  # points with which pynndescent compiles what it needs; fewer take other ways through it
 
 
@@ -95,7 +99,79 @@ def open_tsne(X, seed, new=None, **params):
     return found
 
 
-METHODS = {"ours": embedding, "0.1.0": embedding, "graph": from_graph, "sklearn": scikit_learn, "openTSNE": open_tsne}
+def from_file(X, seed, path, **params):
+    """SNEEmbedding of a file that is mapped into memory, its search apart."""
+    from sk_stormc import SNEEmbedding
+    from sk_stormc.embedding import neighborhoods
+
+    search, of_search = neighborhoods.neighbor_graph, []
+
+    def watched(*args):
+        graph, seconds = timed(search, *args)
+        of_search.append(seconds)
+        return graph
+
+    with patch.object(neighborhoods, "neighbor_graph", watched):
+        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, np.load(path, mmap_mode="r"))
+    found = {"recall": model.neighbor_recall_, "n_iter": model.n_iter_, "kl": model.kl_divergence_}
+    return {"Z": model.embedding_, "seconds": seconds, "search": of_search[0], **found}
+
+
+def shares(X, seed, **params):
+    """What part of a fit is done in parts that threads can take, and what that leaves of its time, at best.
+
+    It is a fit by one thread, so that it does not matter what else the machine does.
+    """
+    from sk_stormc import SNEEmbedding
+    from sk_stormc.utils import threads
+
+    counts, clock = (2, 4, 8), time.perf_counter
+    left, within, taken = dict.fromkeys(counts, 0.0), [], [0.0]
+
+    def watched(function):
+        def call(*args, **kwargs):
+            if within:
+                return function(*args, **kwargs)
+            within.append(1)
+            began = clock()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                within.pop()
+                passed = clock() - began
+                taken[0] += passed
+                kwargs.pop("workers", None)
+                several = len(args[1]) if function is each else 2**20  # lines of a transform
+                few = function is each and (args[2] if len(args) > 2 else threads.LARGE) < threads.LARGE
+                for k in counts:
+                    left[k] += passed if few else passed * -(-several // k) / max(several, 1)
+
+        return call
+
+    each = threads.each
+    with ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("sk_stormc.embedding") and vars(module).get("each") is each:
+                stack.enter_context(patch.object(module, "each", watched(each)))
+        for name in TRANSFORMS:
+            stack.enter_context(patch.object(fft, name, watched(getattr(fft, name))))
+        began, cpu = clock(), time.process_time()
+        SNEEmbedding(random_state=seed, **params).fit(X)
+        whole, seconds = clock() - began, time.process_time() - cpu
+    alone = whole - taken[0]
+    of_time = {f"left_{k}": (alone + left[k]) / whole for k in counts}
+    return {"seconds": seconds, "alone": alone / whole, **of_time}
+
+
+METHODS = {
+    "ours": embedding,
+    "file": from_file,
+    "shares": shares,
+    "0.1.0": embedding,
+    "graph": from_graph,
+    "sklearn": scikit_learn,
+    "openTSNE": open_tsne,
+}
 
 
 def fit(method, X, seed, **params):

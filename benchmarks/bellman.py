@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks import _bellman_fits
+from benchmarks import _bellman_control, _bellman_fits
 from benchmarks._bellman_logs import ENVIRONMENTS
 from benchmarks._tables import markdown
 from sk_stormc import STORMCompositional, minimize
@@ -118,7 +118,7 @@ def published(quick):
     ]  # fmt: skip
 
 
-OTHERS = {part.__name__: part for part in (iteration, gap, published)}
+OTHERS = {part.__name__: part for part in (iteration, gap, published)} | {"control": _bellman_control.measure}
 PARTS = (*OTHERS, *ENVIRONMENTS)
 
 
@@ -177,6 +177,7 @@ def tables(stored):
     """What was measured: a table for each part that is no environment, and two of all environments."""
     results = stored["results"]
     makers = {"iteration": table_of_iteration, "gap": table_of_gap, "published": table_of_published}
+    makers["control"] = _bellman_control.table
     found = {name: make(results[name]) for name, make in makers.items() if name in results}
     logs = {part: results[part] for part in ENVIRONMENTS if part in results}
     if logs:

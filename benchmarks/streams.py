@@ -4,6 +4,12 @@ Gaps are relative to the closed form of the same rows, whose moments are summed 
 float32 returns (1 GB) is written and fitted, each way in a process of its own, whose peak of resident memory is read
 (from /proc: this needs Linux). `batches` is a bare transcription of Algorithm 1 for the mean-variance objective, with
 steps in the inverse variances that are as long as the inverse of the mean curvature of a batch.
+
+`correlated` has returns z A + mean, z normal, A = I + .1 N(0, 1): their covariance has a condition number of about 1e5.
+`regimes` has thirty chunks that are distributed differently. Gaps are those to the optimum of the same rows, over the
+gap of equal weights. The sampling error is half of how much the optimum of other rows of the same kind, as many, is
+above the optimum on these rows. `speed` has the bytes of a stream over the CPU time, beside the time of the sum of all
+products alone.
 """
 
 import json
@@ -11,18 +17,20 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._tables import ROOT, markdown
-from sk_stormc import CompositionalPortfolio
+from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 DURATION = "2 minutes"
 NEEDS_DATA = False
 PACKAGES = ()
-PARTS = ("memory", "chunks", "batches")
+PARTS = ("memory", "chunks", "batches", "correlated", "regimes", "speed")
 BLOCK, B = 10_000, 32
 SHAPES = ((200_000, 100, 20), (50_000, 25, 100), (7000, 25, 100))  # of `batches`: rows, assets, condition number
 WAYS = ("three batches of their own", "one batch for all", "rows handed on")
@@ -115,6 +123,104 @@ def algorithm_1(R, way, risk_aversion=1.0):
     return x
 
 
+def by_steps(**kwargs):
+    """A portfolio whose streams go by steps of Algorithm 1."""
+    return CompositionalPortfolio(AutomaticSTORM(batch_size=B), random_state=0, **kwargs)
+
+
+def by_moments(**kwargs):
+    """A portfolio whose streams go by moments: the default."""
+    return CompositionalPortfolio(random_state=0, **kwargs)
+
+
+def streamed(portfolio, chunks):
+    """The portfolio after these chunks, and whether it has warned of the last."""
+    for chunk in chunks:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", ConvergenceWarning)
+            portfolio.partial_fit(chunk)
+    return portfolio, bool(said)
+
+
+def correlated(rng, n, A, mean):
+    """Gaussian returns of assets that are mixed by A."""
+    return rng.standard_normal((n, len(A))) @ A + mean
+
+
+def gaps(X, others, kwargs, ways):
+    """Gaps of streams of X as shares of that of equal weights, and the sampling error."""
+    exact = CompositionalPortfolio("newton", **kwargs)
+    problem = exact._problem(X, None)
+    least = problem.value_at(exact.fit(X).weights_)
+    spread = problem.value_at(np.full(X.shape[1], 1 / X.shape[1])) - least
+    row = {"error": np.nan}
+    if others is not None:
+        row["error"] = (problem.value_at(exact.fit(others).weights_) - least) / (2 * spread)
+    for name, make in ways.items():
+        portfolio, warned = streamed(make(**kwargs), np.split(X, range(BLOCK, len(X), BLOCK)))
+        row[name] = (problem.value_at(portfolio.weights_) - least) / spread
+        row[f"{name} warned"] = warned
+    return row
+
+
+WAYS_ON = {"steps": by_steps, "moments": by_moments}
+KINDS = [("variance", None), ("variance", "long_only"), ("semivariance", None), ("semivariance", "long_only"),
+         ("entropic", None), ("entropic", "long_only"), ("cvar", "long_only"), ("evar", "long_only")]  # fmt: skip
+
+
+def run_correlated(quick):
+    """Streams of correlated assets, on seeds that no choice was made on."""
+    rows, d = [], 4 if quick else 100
+    rng = np.random.default_rng(2026)
+    A, mean = np.eye(d) + 0.1 * rng.standard_normal((d, d)), rng.normal(0.02, 0.03, d)
+    for n in (1000,) if quick else (30_000,):
+        X, others = correlated(rng, n, A, mean), correlated(rng, n, A, mean)
+        for risk_measure, constraint in KINDS[:6]:
+            kwargs = {"risk_measure": risk_measure, "constraint": constraint}
+            found = gaps(X, others, kwargs, WAYS_ON)
+            rows.append({"rows": n, "assets": d, **kwargs, **found})
+    n, d = (1000, 4) if quick else (50_000, 10)
+    A, mean = A[:d, :d], mean[:d]
+    X, others = correlated(rng, n, A, mean), correlated(rng, n, A, mean)
+    for risk_measure, constraint in KINDS[6:]:
+        kwargs = {"risk_measure": risk_measure, "constraint": constraint}
+        found = gaps(X, others, kwargs, {"moments": by_moments})
+        rows.append({"rows": n, "assets": d, **kwargs, **found})
+    return rows
+
+
+def run_regimes(quick):
+    """Thirty chunks, each of another distribution."""
+    n, d = (300, 4) if quick else (10_000, 20)
+    X = np.concatenate([make_gaussian_returns(n, d, mean=0.1, random_state=i) for i in range(3 if quick else 30)])
+    ways = {"moments": by_moments, "moments, each": lambda **kwargs: CompositionalPortfolio("moments", **kwargs)}
+    rows = []
+    for risk_measure, constraint in KINDS[1:6:2]:
+        kwargs = {"risk_measure": risk_measure, "constraint": constraint}
+        rows.append({"rows": len(X), "assets": d, **kwargs, **gaps(X, None, kwargs, ways)})
+    return rows
+
+
+def run_speed(quick):
+    """Bytes a second of a stream in memory, chunks of 10,000."""
+    n, d = (2000, 5) if quick else (250_000, 100)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) + 0.05
+    began = time.process_time()
+    for i in range(0, n, 1024):
+        X[i : i + 1024].T @ X[i : i + 1024]
+    rows = [{"what": "the sum of products alone", "speed": X.nbytes / (time.process_time() - began) / 1e9}]
+    for name, make in WAYS_ON.items():
+        for risk_measure, constraint in KINDS[:6]:
+            portfolio = make(risk_measure=risk_measure, constraint=constraint)
+            began = time.process_time()
+            streamed(portfolio, np.split(X, range(BLOCK, n, BLOCK)))
+            used = time.process_time() - began
+            rows.append({"what": name, "risk_measure": risk_measure, "constraint": constraint,
+                         "speed": X.nbytes / used / 1e9})  # fmt: skip
+    return rows
+
+
 def run_part(name, quick, images):
     """Measure one part.
 
@@ -134,6 +240,8 @@ def run_part(name, quick, images):
         return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
     if name == "chunks":
         return apart(2000, 5, (100,)) if quick else apart(100_000, 100, (1, 37, 10_000))
+    if name in ("correlated", "regimes", "speed"):
+        return {"correlated": run_correlated, "regimes": run_regimes, "speed": run_speed}[name](quick)
     rows = []
     for n, d, kappa in ((1000, 4, 20),) if quick else SHAPES:
         row = {"rows": n, "assets": d, "condition_number": kappa, **{way: [] for way in WAYS}}
@@ -165,6 +273,33 @@ def tables(stored):
             *(" to ".join(dict.fromkeys([f"{min(row[way]):.1e}", f"{max(row[way]):.1e}"])) for way in WAYS),
         ]
         for row in results.get("batches", ())
+    ])  # fmt: skip
+    said = {True: ", warned", False: ""}
+    header = ["rows x assets", "risk", "constraint", "by steps", "by moments", "sampling error"]
+    found["correlated"] = markdown(header, [
+        [
+            f"{row['rows']:,} x {row['assets']}", row["risk_measure"], row["constraint"] or "none",
+            f"{row['steps']:.1e}{said[row['steps warned']]}" if "steps" in row else "",
+            f"{row['moments']:.1e}{said[row['moments warned']]}", f"{row['error']:.1e}",
+        ]
+        for row in results.get("correlated", ())
+    ])  # fmt: skip
+    header = ["rows x assets", "risk", '"storm-c"', '"moments"']
+    found["regimes"] = markdown(header, [
+        [
+            f"{row['rows']:,} x {row['assets']}", row["risk_measure"],
+            *(f"{row[way]:.1e}{said[row[way + ' warned']]}" for way in ("moments", "moments, each")),
+        ]
+        for row in results.get("regimes", ())
+    ])  # fmt: skip
+    speed = {(row["what"], row.get("risk_measure"), row.get("constraint")): row["speed"] for row in
+             results.get("speed", ())}  # fmt: skip
+    alone = speed.get(("the sum of products alone", None, None), 0.0)
+    found["speed"] = markdown(["risk", "constraint", "by steps", "by moments", "the sum of products alone"], [
+        [
+            risk, constraint or "none", *(f"{speed[way, risk, constraint]:.2f}" for way in WAYS_ON), f"{alone:.2f}",
+        ]
+        for risk, constraint in KINDS[:6] if speed
     ])  # fmt: skip
     return {name: text for name, text in found.items() if name in results}
 

@@ -65,7 +65,7 @@ class EarlyStopping(_PerFit):
     'callback'
     """
 
-    def __init__(self, monitor="loss", patience=5, min_delta=1e-4):
+    def __init__(self, monitor: str = "loss", patience: int = 5, min_delta: float = 1e-4) -> None:
         check_int("patience", patience, low=1)
         check_number("min_delta", min_delta, low=0)
         if not callable(monitor) and not isinstance(monitor, str):
@@ -121,7 +121,7 @@ class TimeLimit(_PerFit):
     'callback'
     """
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float) -> None:
         check_number("seconds", seconds, low=0)
         super().__init__()
         self.seconds = seconds
@@ -172,7 +172,7 @@ class Checkpoint(_PerFit):
     True
     """
 
-    def __init__(self, path, every=1):
+    def __init__(self, path: str | os.PathLike, every: float = 1) -> None:
         if not isinstance(path, (str, os.PathLike)):
             raise ValueError(f"path must be that of a file, got {path!r}")
         check_int("every", every, low=1)

@@ -1,9 +1,13 @@
 """What all tests have."""
 
+import os
 import signal
 import sys
 
 import pytest
+
+for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: a thread for each worker of pytest-xdist
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,17 @@
 """What several test files build on."""
 
 import numpy as np
+import pytest
 
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.problems import FiniteSumComposition
 
 SEED = 3
+
+
+def slow_but(values, *quick):
+    """Cases of a parametrisation, all but a few of which are slow."""
+    return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def draws_of(problem, seed=SEED):

@@ -2,95 +2,112 @@
 Walk forward through years of returns
 =====================================
 
-A portfolio is fitted on the last five years and held for one. Then the window moves on by a year. So each return that
-is counted was unknown when its weights were chosen.
+A portfolio is fitted on the last four years and held for half a year. Then the window moves on. So each return that is
+counted was unknown when its weights were chosen. No sector may have more than a third of the money. A portfolio that is
+replaced by a quite different one each time is expensive, so that one of the four limits its trades.
 
-The returns are those of 25 European portfolios, by size and profitability, from the library of Kenneth French. Where
-they are not on this computer, returns with common factors are generated in their place. They have volatile times and
-large losses. ``download_if_missing=True`` gets the real ones.
+The returns are those of 20 large American companies from 1990 to 2022, which skfolio brings with it. Where it is not
+installed, returns with common factors are generated in their place. They have volatile times and large losses.
 """
 
 # %%
-# Returns
-# -------
-from pathlib import Path
-
+# Returns and sectors
+# -------------------
 import numpy as np
 
-import sk_stormc
-from sk_stormc.datasets import fetch_french_portfolios
+SECTORS = {
+    "technology": ["AAPL", "AMD", "MSFT"], "banks": ["BAC", "JPM"], "energy": ["CVX", "RRC", "XOM"],
+    "health": ["JNJ", "LLY", "MRK", "PFE", "UNH"], "shops": ["BBY", "HD", "WMT"], "staples": ["KO", "PEP", "PG"],
+    "industry": ["GE"],
+}  # fmt: skip
+sector = {name: label for label, names in SECTORS.items() for name in names}
+names = sorted(sector)
 
 
-def generated(n_days=7240, n_assets=25, seed=0):
-    """Daily returns in percent: five common factors, and volatility that changes slowly."""
+def real_returns():
+    """Daily returns in percent and their dates."""
+    from skfolio.datasets import load_sp500_dataset
+
+    prices = load_sp500_dataset()[names]
+    return 100 * prices.pct_change().iloc[1:].to_numpy(), prices.index.year.to_numpy()[1:], "20 American companies"
+
+
+def generated_returns(n_days=8000, n_assets=20, seed=0):
+    """The same in kind: five common factors, and volatility that changes slowly."""
     rng = np.random.default_rng(seed)
-    loadings = rng.uniform(0.1, 0.5, (5, n_assets))
+    loadings = rng.uniform(0.1, 0.8, (5, n_assets))
     logs = np.convolve(rng.normal(size=n_days + 499), np.ones(500) / 15, mode="valid")  # of the volatility
     factors = np.exp(0.4 * logs)[:, None] * rng.standard_t(5, (n_days, 5)) * 0.6
-    return 0.03 + factors @ loadings + rng.normal(0, 0.3, (n_days, n_assets))
+    own = rng.standard_t(4, (n_days, n_assets)) * rng.uniform(0.5, 1.5, n_assets)
+    return 0.03 + factors @ loadings + own, 1990 + np.arange(n_days) // 250, "20 generated assets"
 
 
-def european_returns():
-    """Returns in percent, and where they are from."""
-    try:
-        found = fetch_french_portfolios("Europe", "OP", download_if_missing=False)
-        whole = np.isfinite(found.returns).all(axis=1)
-        return 100 * found.returns[whole], "25 European portfolios"
-    except OSError:
-        checkout = Path(sk_stormc.__file__).parents[1]
-        file = checkout.parent / "shared" / "data" / "french25_Europe_OP.npz"
-        if file.exists():
-            return np.load(file)["returns_bp"] / 100, "25 European portfolios"
-    return generated(), "25 generated assets"
-
-
-returns, source = european_returns()
-print(f"{source}: {len(returns)} days of {returns.shape[1]} assets, standard deviation {returns.std():.2f} % a day")
+try:
+    returns, year, source = real_returns()
+except ImportError:
+    returns, year, source = generated_returns()
+print(f"{source}: {len(returns)} days, {year[0]} to {year[-1]}, standard deviation {returns.std():.2f} % a day")
 
 # %%
 # Four ways to choose weights
 # ---------------------------
-# None of them may sell short. Each fit starts from the weights of the year before.
+# "least variance" looks for the least risk alone. The next two trade the mean return against the mean of the worst
+# losses: one is free, the other has no sector above a third, and may sell a fifth each half-year and buy as much. What
+# is held has moved with the market since it was bought.
 from sklearn.model_selection import TimeSeriesSplit
 
 from sk_stormc import CompositionalPortfolio
 
-YEAR = 250  # trading days
-common = {"constraint": (0.0, 0.2), "budget": 1.0, "warm_start": True, "random_state": 0}
+HALF = 126  # trading days of half a year
+caps = {"groups": [sector[name] for name in names], "linear_constraints": [f"{label} <= 0.3333" for label in SECTORS]}
+tail = {"risk_measure": "cvar", "risk_aversion": 0.04, "confidence": 0.95, "constraint": "long_only"}
 portfolios = {
-    "variance": CompositionalPortfolio(risk_aversion=1.0, **common),
-    "semivariance": CompositionalPortfolio(risk_aversion=2.0, risk_measure="semivariance", **common),
-    "entropic": CompositionalPortfolio(risk_aversion=2.0, risk_measure="entropic", **common),
+    "least variance": CompositionalPortfolio(risk_aversion=np.inf, constraint="long_only"),
+    "mean and CVaR": CompositionalPortfolio(**tail),
+    "sectors, few trades": CompositionalPortfolio(max_turnover=0.4, **caps, **tail),
 }
-years = TimeSeriesSplit(n_splits=(len(returns) - 5 * YEAR) // YEAR, max_train_size=5 * YEAR, test_size=YEAR)
-earned = {name: [] for name in (*portfolios, "equal weights")}
-for past, year in years.split(returns):
-    for name, portfolio in portfolios.items():
-        earned[name].append(portfolio.fit(returns[past]).predict(returns[year]))
-    earned["equal weights"].append(returns[year].mean(axis=1))
-earned = {name: np.concatenate(parts) for name, parts in earned.items()}
-print(f"{'':15}{'mean':>8}{'std':>8}{'worst day':>11}   % a day")
-for name, r in earned.items():
-    print(f"{name:15}{r.mean():8.3f}{r.std():8.3f}{r.min():11.2f}")
+window = 4 * 252
+halves = TimeSeriesSplit((len(returns) - window) // HALF, max_train_size=window, test_size=HALF)
+equal = np.full(len(names), 1 / len(names))
+held = dict.fromkeys((*portfolios, "equal weights"), equal)
+earned, traded, days = {name: [] for name in held}, dict.fromkeys(held, 0.0), []
+for past, ahead in halves.split(returns):
+    days.append(ahead)
+    for name in held:
+        before, weights = held[name], equal
+        if name in portfolios:
+            weights = portfolios[name].set_params(previous_weights=before).fit(returns[past]).weights_
+        traded[name] += np.abs(weights - before).sum() / halves.n_splits
+        growth = np.cumprod(1 + returns[ahead] / 100, axis=0)  # of each asset since it was bought
+        value = growth @ weights
+        earned[name].append(value / np.r_[1.0, value[:-1]] - 1)
+        held[name] = growth[-1] * weights / value[-1]
+days = np.concatenate(days)
+print(f"{'':24}{'mean':>8}{'std':>8}{'worst day':>11}   % a day{'trades a half-year':>20}")
+for name, parts in earned.items():
+    r = 100 * np.concatenate(parts)
+    print(f"{name:24}{r.mean():8.3f}{r.std():8.3f}{r.min():11.2f}{traded[name]:28.2f}")
 
 # %%
-# What they earned, and the frontier of the last five years
-# ---------------------------------------------------------
-# On the left is the sum of the returns. On the right each point of a curve is a portfolio for another aversion to risk,
-# fitted on the last window. More return is to be had only with more risk.
+# What they earned, and how the sectors of the last portfolio stand
+# -----------------------------------------------------------------
+# On the left is the growth of what is invested in the beginning, before costs. On the right are the sectors of the
+# portfolios of the last half-year.
 from matplotlib import pyplot as plt
 
-from sk_stormc.plotting import FrontierDisplay
-
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-styles = {"variance": "-", "semivariance": "--", "entropic": "-.", "equal weights": ":"}
-for name, r in earned.items():
-    left.plot(5 + np.arange(1, len(r) + 1) / YEAR, r.cumsum(), styles[name], label=name, linewidth=1.6)
-left.set(xlabel="years since the first return", ylabel="sum of the returns, percent", title=f"{source}, out of sample")
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained", width_ratios=[3, 2])
+colours = {"least variance": "C0", "mean and CVaR": "C3", "sectors, few trades": "C1", "equal weights": "0.5"}
+time = year[0] + days / (len(returns) / (year[-1] - year[0] + 1))
+for name, parts in earned.items():
+    left.semilogy(time, np.cumprod(1 + np.concatenate(parts)), color=colours[name], label=name, linewidth=1.2)
+left.set(xlabel="year", ylabel="growth of 1", title=f"{source}, out of sample")
 left.legend(frameon=False)
-FrontierDisplay.from_estimator(
-    CompositionalPortfolio(constraint=(0.0, 0.2), budget=1.0, random_state=0),
-    returns[-5 * YEAR :], name="at most 20 % in each", ax=right,
-)  # fmt: skip
-right.set_title("the last five years, percent a day")
+places = np.arange(len(SECTORS))
+for k, (name, portfolio) in enumerate(portfolios.items()):
+    shares = [sum(w for asset, w in zip(names, portfolio.weights_, strict=True) if sector[asset] == s) for s in SECTORS]
+    right.barh(places + 0.27 * (1 - k), shares, 0.25, color=colours[name], label=name)
+right.axvline(1 / 3, color="0.5", linestyle=":")
+right.set_yticks(places, list(SECTORS))
+right.invert_yaxis()
+right.set(xlabel="share of the last portfolio", title="where only one has a limit")
 plt.show()

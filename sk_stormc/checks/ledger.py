@@ -21,7 +21,7 @@ class Ledger:
     ifo : int
         Components drawn.
     evaluated : dict
-        Component evaluations by kind, whoever asked for them; those of `objective` are free.
+        Component evaluations by kind, whoever asked for them; those of `objective` and `reported` are free.
     partial : bool
         Whether some batch did not hold all components.
     """
@@ -34,7 +34,7 @@ class Ledger:
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
         self.problem = watched = copy.copy(problem)
-        for name in (*KINDS_OF, "objective"):  # which is for the records
+        for name in (*KINDS_OF, "objective", "reported"):  # the last two are for the records
             setattr(watched, name, self._evaluating(getattr(problem, name), KINDS_OF.get(name)))
 
     def watch(self, oracle):

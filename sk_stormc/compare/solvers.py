@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -14,6 +16,7 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
+from sk_stormc.utils.types import RandomState
 from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
@@ -24,20 +27,20 @@ EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
 
 
 def compare_solvers(
-    problem_or_estimator,
-    solvers,
-    X=None,
-    y=None,
+    problem_or_estimator: Any,
+    solvers: Sequence,
+    X: Any = None,
+    y: Any = None,
     *,
-    n_seeds=5,
-    max_ifo=None,
-    gaps=GAPS,
-    optimum=None,
-    gradient=False,
-    random_state=None,
-    progress=None,
-    **fit_params,
-):
+    n_seeds: int = 5,
+    max_ifo: int | None = None,
+    gaps: Sequence[float] = GAPS,
+    optimum: float | None = None,
+    gradient: bool = False,
+    random_state: RandomState = None,
+    progress: Any = None,
+    **fit_params: Any,
+) -> SolverComparison:
     """Run several solvers on one problem, or within one estimator, from several seeds.
 
     For each seed all solvers are run one after the other. Their warnings are collected and shown with the table.
@@ -47,7 +50,8 @@ def compare_solvers(
     problem_or_estimator : CompositionalProblem or estimator
         An estimator of this package: clones of it are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. For `BellmanValueEstimator` "lstd" is one too.
+        Names, instances, or pairs of a label and one of these. Names of an estimator's own, such as "lstd" and
+        "newton", are taken too.
     X, y : array-like, default=None
         Data of the estimator; not for a problem.
     n_seeds : int, default=5
@@ -104,7 +108,8 @@ def compare_solvers(
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
-    runs, done = {label: [] for label in known}, 0
+    done = 0
+    runs: dict[str, list] = {label: [] for label in known}
     for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
         for label, solver in known.items():
             if progress is not None:
@@ -132,13 +137,13 @@ def _labelled(solvers, target, max_ifo):
         raise ValueError(
             f"solvers must be a list of names, solvers or pairs (label, solver), got {short(solvers)}"
         )
-    known, exact = {}, isinstance(target, CompositionalEstimator) and hasattr(target, "td_error")
+    known, own = {}, target.own_solvers if isinstance(target, CompositionalEstimator) else ()
     for one in solvers:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
         label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
         if label in known:
             raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
-        if not (exact and isinstance(solver, str) and solver == "lstd"):
+        if not (isinstance(solver, str) and solver in own):
             solver = get_solver(solver)
             if max_ifo is not None:
                 if "max_ifo" not in solver.get_params(deep=False):
@@ -204,7 +209,7 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
     names = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
     return {name: getattr(model, f"{name}_") for name in names} | {
         "record_iterations": getattr(model, "record_iterations_", watch.iterations_at(model.ifo_)),
-        "objective_label": "KL divergence" if hasattr(model, "kl_divergence_") else "objective",
+        "objective_label": model.objective_label,
     }
 
 

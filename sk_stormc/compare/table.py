@@ -100,7 +100,7 @@ class SolverComparison:
     (['lbfgs', 'storm-c'], 'storm-c')
     """
 
-    def __init__(self, runs, gaps, optimum, optimum_from):
+    def __init__(self, runs: dict[str, list[ComparedRun]], gaps: tuple, optimum: float, optimum_from: str) -> None:
         self.runs = runs
         self.gaps = gaps
         self.optimum = optimum

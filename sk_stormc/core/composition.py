@@ -1,9 +1,13 @@
 """A problem of the user's own, from callables."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from sk_stormc.core.declared import check_attributes
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_int, check_metric, plain, short
 
 __all__ = ["FiniteSumComposition"]
@@ -98,20 +102,20 @@ class FiniteSumComposition(CompositionalProblem):
 
     def __init__(
         self,
-        inner,
-        inner_jacobian,
-        outer_gradient,
-        outer,
-        n_inner,
-        n_outer,
-        n_variables=None,
+        inner: Callable,
+        inner_jacobian: Callable | None,
+        outer_gradient: Callable,
+        outer: Callable,
+        n_inner: int,
+        n_outer: int,
+        n_variables: int | None = None,
         *,
-        inner_vjp=None,
-        x0=None,
-        penalty=None,
-        metric=None,
-        inner_floor=None,
-    ):
+        inner_vjp: Callable | None = None,
+        x0: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+        inner_floor: float | None = None,
+    ) -> None:
         self._functions = {
             "inner": inner,
             "inner_jacobian": inner_jacobian,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
 __all__ = ["FiniteSource", "Source", "source_of"]
 
@@ -163,6 +163,21 @@ class Source:
         places : iterable
         """
 
+    def aside(self, places: dict[str, Any]) -> dict[str, Any]:
+        """Places for draws that look ahead, and after which a run goes on from the given ones.
+
+        Parameters
+        ----------
+        places : dict
+            By kind.
+
+        Returns
+        -------
+        dict
+            The places themselves: random numbers need not be drawn again.
+        """
+        return places
+
     def broke(self, error: Exception) -> bool:
         """Whether an error is one that the source raised, after which a run can go on.
 
@@ -209,7 +224,13 @@ class FiniteSource(Source):
     array([[2, 2, 0, 0, 2, 2, 2, 2]])
     """
 
-    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None):
+    def __init__(
+        self,
+        n_inner: int,
+        n_outer: int,
+        weights: ArrayLike | None = None,
+        outer_weights: ArrayLike | None = None,
+    ) -> None:
         self.n_inner, self.n_outer = n_inner, n_outer
         self.weights, self.outer_weights = weights, outer_weights
 

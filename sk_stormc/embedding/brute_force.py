@@ -13,7 +13,7 @@ __all__ = ["nearest_by_products"]
 LEAST_POINTS = 10_000  # with fewer, or with more features, it is hardly quicker
 MOST_FEATURES, MOST_KEPT = 128, 400
 ROWS, COLUMNS = 256, 8192  # of a block of the matrix of products: it stays in the cache
-TASK = 16 * ROWS  # of a thread at a time
+TASK = 8 * ROWS  # of a thread at a time
 UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
 
 

@@ -199,11 +199,12 @@ class Cells:
                 s[places == (mine + rows.start)[:, None]] = -np.inf
                 bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
                 found.append(_those(s, bound[mine], mine, places))
-        nearness = self._nearness(X)
-        worst = nearness.shape[1] - n_cells
-        looked = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
-        looked &= _farther(nearness, np.maximum(norms - 2 * bound, 0)[:, None]) <= limit
-        looked = np.ascontiguousarray(looked.T)
+        looked, worst = np.empty((len(self.sizes), size), bool), len(self.sizes) - n_cells
+        reach = np.maximum(norms - 2 * bound, 0)[:, None]
+        for some in parts(size, TILE // len(self.sizes)):
+            nearness = self._nearness(X[some])
+            near = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
+            looked[:, some] = (near & (_farther(nearness, reach[some]) <= limit)).T
         for cells, mine in done:
             looked[cells, mine] = False
         bound += 2 * EPS * norms  # copies of the farthest need no place

@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from sk_stormc.utils.threads import each, parts
+
 __all__ = ["divergence_from"]
 
-TILE = 2**20  # pairs at a time
+TILE = 2**18  # pairs at a time
 
 
 def divergence_from(P, points, per_point, log_sum, dof=1.0):
@@ -27,12 +29,14 @@ def divergence_from(P, points, per_point, log_sum, dof=1.0):
     float
         (1/n) sum_i KL(P_i || Q_i) for "gaussian", and KL of the joint probabilities for "student-t".
     """
-    n, attraction = P.shape[0], 0.0
+    n = P.shape[0]
     row, x = np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)), points.astype(float, copy=False)
-    for first in range(0, P.nnz, TILE):
-        some = slice(first, first + TILE)
+
+    def of_some(some):
         square = sum(np.square(c[row[some]] - c[P.indices[some]]) for c in x.T)
-        attraction += float(P.data[some] @ (square if per_point else dof * np.log1p(square / dof)))
+        return float(P.data[some] @ (square if per_point else dof * np.log1p(square / dof)))
+
+    attraction = sum(each(of_some, parts(P.nnz, TILE)))
     if per_point:
         p = P.data[P.data > 0]
         return (attraction + float(p @ np.log(p)) + log_sum) / n

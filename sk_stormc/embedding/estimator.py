@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,19 +13,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
 from sk_stormc.embedding.going_on import GoesOn, as_map
-from sk_stormc.embedding.neighborhoods import Neighborhoods
+from sk_stormc.embedding.memory import warn_of_memory
+from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
 from sk_stormc.embedding.placing import place, warn_of_far_samples
 from sk_stormc.embedding.problem import check_degrees_of_freedom
 from sk_stormc.embedding.settled import warn_if_unsettled
 from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
 from sk_stormc.embedding.starts import FEATURELESS, check_init, make_start
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import in_threads
-from sk_stormc.utils.types import Features, FloatArray
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
 
 __all__ = ["SNEEmbedding"]
@@ -85,7 +88,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         "exact". ``neighbor_recall_`` says what part of the neighbours was found.
     max_iter : int or "auto", default="auto"
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
-        60 to 151, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
+        60 to 150, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
         by "student-t" still spreads then, as maps of small perplexities do, "auto" goes on: as many iterations again,
         up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most. `resume`
         with a larger number goes on from the finished map, with a rate that falls to 0 once more.
@@ -161,28 +164,33 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     (3, 2)
     """
 
+    objective_label = "KL divergence"
+
+    embedding_: FloatArray
+    kl_divergence_: float
+
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        perplexity=30.0,
-        kernel="auto",
-        solver="storm-c",
-        dof=1.0,
-        init="auto",
-        metric="euclidean",
-        metric_params=None,
-        neighbors="auto",
-        max_iter="auto",
-        early_exaggeration="auto",
-        exaggeration=1.0,
-        record_every="auto",
-        tol="auto",
-        transform_perplexity=None,
-        verbose=0,
-        random_state=None,
-        n_jobs=None,
-    ):
+        perplexity: float | Sequence[float] = 30.0,
+        kernel: str = "auto",
+        solver: str | CompositionalSolver = "storm-c",
+        dof: float = 1.0,
+        init: str | ArrayLike = "auto",
+        metric: str | Callable = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        neighbors: str = "auto",
+        max_iter: int | Auto | None = "auto",
+        early_exaggeration: float | Auto = "auto",
+        exaggeration: float = 1.0,
+        record_every: int | Auto = "auto",
+        tol: float | Auto = "auto",
+        transform_perplexity: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
         self.n_components = n_components
         self.perplexity = perplexity
         self.kernel = kernel
@@ -242,6 +250,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
+        if self.metric not in ("precomputed", GIVEN):
+            warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         near = Neighborhoods(
             X_checked,
             self._kernel() == "gaussian",
@@ -255,6 +265,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem, order = self._problem(near, P, solver, most)
+        del P  # of many samples it is large
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
@@ -269,7 +280,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         x0 = start[order].ravel()
         problem, result = run_stages(stages, fit, problem, x0, solver, embedded, self.verbose)
         validate_data(self, X, skip_check_array=True)
-        vars(self).update(embedded(result.x))
+        self.__dict__.update(embedded(result.x))
         self._n_features_out = self.n_components
         self.kernel_ = problem.kernel
         self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)

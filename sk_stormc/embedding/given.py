@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.utils.types import ArrayLike, SparseMatrix
+from sk_stormc.utils.types import Array, SparseMatrix
 from sk_stormc.utils.validation import check_bool
 
 __all__ = ["check_affinities", "given_affinities"]
 
 
-def given_affinities(X: ArrayLike | SparseMatrix, joint: bool) -> SparseMatrix:
+def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     """Affinities that were given in place of data, as probabilities.
 
     Parameters

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -15,6 +16,7 @@ from sk_stormc.engine.results import SolverResult, changed
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["GoesOn", "as_map"]
@@ -32,6 +34,12 @@ def as_map(x, order, dtype):
 
 class GoesOn:
     """Mixin of `SNEEmbedding`."""
+
+    embedding_: FloatArray
+    n_iter_: int
+    verbose: int | bool
+    _near: Any
+    _make_solver: Callable
 
     @with_fit
     @in_threads

@@ -14,11 +14,12 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
-from sk_stormc.utils.threads import each
+from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
 FEW, AGGREGATE, MOST = 300, 25, 1500  # aggregates where they cost nothing, points of one, aggregates at most
+EDGES = 2**18  # of a thread at a time
 
 
 class Aggregates:
@@ -61,7 +62,14 @@ class Aggregates:
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
         self._one, self._other = np.divmod(np.flatnonzero(found), m)
-        self._cell = (np.cumsum(found) - 1)[cell]
+        cell = (np.cumsum(found, dtype=np.int32) - 1)[cell]
+        shape, size = len(self._one), min(EDGES, len(cell))
+        ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
+        self._cells = [  # matrices that sum the weights of some edges for each pair of groups
+            (some, sparse.csc_array((ones[:k], cell[some], pointer[: k + 1]), shape=(shape, k)))
+            for some in parts(len(cell), EDGES)
+            for k in (some.stop - some.start,)
+        ]
         self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
 
     def solver(self, c, mu):
@@ -90,7 +98,9 @@ class Aggregates:
 
     def _factor(self, c, mu):
         """The Cholesky factor of the groups' matrix, of which the lower half is enough."""
-        weight = np.bincount(self._cell, weights=c)
+        weight = np.zeros(len(self._one))
+        for of_some in each(lambda cells: cells[1] @ c[cells[0]], self._cells):
+            weight += of_some
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
         diagonal = mu * self.size + np.bincount(one, weight, self.m) + np.bincount(other, weight, self.m)

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+from sk_stormc.embedding.pairs import TASK
+from sk_stormc.utils.threads import each, parts
+
 __all__ = ["NearField", "same_point"]
 
 
@@ -77,7 +80,12 @@ class NearField:
         if self._attraction is None:
             if w.dtype not in self._weight:
                 self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
-            c = self.kernel.attraction(self._weight[w.dtype], w)  # not in a buffer: a metric keeps it
+            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer: a metric keeps it
+
+            def task(some):
+                c[some] = self.kernel.attraction(weight[some], w[some])
+
+            each(task, parts(len(c), TASK))
             self._attraction = c, self.edges.sums(c)
         return self._attraction
 

@@ -104,6 +104,10 @@ class Edges:
         sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
         return sums * X - product(X)
 
+    def total(self, value):
+        """The sum over all edges of their weight times the value of some of them, a function of a slice."""
+        return sum(each(lambda some: float(self.weight[some] @ value(some)), parts(len(self.weight), TASK)))
+
     def ends(self, v):
         """v_i + v_j for each edge."""
         total = v.take(self.i)

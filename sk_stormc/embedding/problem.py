@@ -2,6 +2,7 @@
 
 import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.reports import Reports
 from sk_stormc.embedding.source import ColumnSource
 from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
+from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
@@ -62,7 +64,7 @@ class SNEProblem(Reports, CompositionalProblem):
         alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from. Records
         have Phi without it.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 60 to 151, by the number of points, the kernel
+        Horizon of the automatic learning rate; None means 60 to 150, by the number of points, the kernel
         and the dimension (the problem's ``advice.max_iter`` says it).
     dof : float, default=1.0
         a, the degrees of freedom of "student-t".
@@ -109,18 +111,18 @@ class SNEProblem(Reports, CompositionalProblem):
 
     def __init__(
         self,
-        affinities,
-        n_components=2,
+        affinities: ArrayLike | SparseMatrix,
+        n_components: int = 2,
         *,
-        kernel="gaussian",
-        exaggeration=1.0,
-        n_iter=None,
-        dof=1.0,
-        joint=False,
-        near_field=True,
+        kernel: str = "gaussian",
+        exaggeration: float = 1.0,
+        n_iter: int | None = None,
+        dof: float = 1.0,
+        joint: bool = False,
+        near_field: Any = True,
         jacobian="operator",
-        dtype=np.float32,
-    ):
+        dtype: Any = np.float32,
+    ) -> None:
         check_int("n_components", n_components, low=1)
         check_choice("kernel", kernel, ("gaussian", "student-t"))
         check_number("exaggeration", exaggeration, low=1)
@@ -349,7 +351,7 @@ class SNEProblem(Reports, CompositionalProblem):
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:
-            return -self.dof * float(self.edges.weight @ np.log(w))
+            return -self.dof * self.edges.total(lambda some: np.log(w[some]))
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):

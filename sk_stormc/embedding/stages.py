@@ -48,8 +48,8 @@ class Stage(Kept):
     early: bool = False
     on: bool = False
     asked: bool = False
-    learning_rate: float = None
-    record_every: int = None
+    learning_rate: float | None = None
+    record_every: int | str | None = None
 
 
 def new_stages(n_iter, early, exaggeration=1.0, record_every=None):

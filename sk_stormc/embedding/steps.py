@@ -8,7 +8,7 @@ from sk_stormc.core.schedules import Geometric, decay_to
 __all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
 
 MOST = 120  # iterations
-MESHED = 1.375  # times as many for many points as for 20,000, at most: they are cheap on a mesh
+MESHED = 130, 150  # at 20,000 points, and at most: they are cheap on a mesh
 SMALL = 1024  # up to so many points batches hold all pairs
 CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
@@ -77,7 +77,8 @@ def _horizon(kernel, n, meshed):
     """Iterations: as many as the divergence gains from, fewer for few points. Larger maps take longer to spread."""
     if n > 10_000:
         longer = (n / 20_000) ** 0.25
-        return int(110 * min(max(longer, 1), MESHED)) if meshed else min(MOST, int(60 * longer))
+        least, most = MESHED
+        return min(most, int(least * max(longer, 1))) if meshed else min(MOST, int(60 * longer))
     if kernel == "gaussian":
         return MOST
     few, many = (100, 120) if meshed else (70, 125)

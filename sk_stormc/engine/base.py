@@ -21,7 +21,7 @@ from sk_stormc.engine.run import run
 from sk_stormc.engine.tools import Tools, check_prox
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import ArrayLike, RandomState
+from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
 
 __all__ = ["CompositionalSolver"]
@@ -94,9 +94,13 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     }
     instead = "solver='storm-c'"
 
+    learning_rate: float | Schedule | Auto
+    batch_size: Size
+    precision: float | Schedule | Auto | None
     # for methods that do not have the parameter
-    max_iter = max_ifo = None
-    tol = 1e-4
+    max_iter: int | None = None
+    max_ifo: int | None = None
+    tol: float = 1e-4
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)

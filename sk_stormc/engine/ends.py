@@ -14,7 +14,7 @@ NOTABLE = 1e-4  # part of the way down by which an end above a recorded value is
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
-def warn_of_the_end(solver, oracle, result, unlimited):
+def warn_of_the_end(solver, oracle, result, watch, unlimited):
     """Warn of an end that leaves something to be changed, and say what.
 
     Parameters
@@ -22,6 +22,8 @@ def warn_of_the_end(solver, oracle, result, unlimited):
     solver : CompositionalSolver
     oracle : Oracle
     result : SolverResult
+    watch : Watch
+        That of the run.
     unlimited : bool
         Whether the budget was not the user's.
     """
@@ -45,10 +47,10 @@ def warn_of_the_end(solver, oracle, result, unlimited):
             "unbounded below. Add a constraint or a penalty, or more samples than variables.",
         )
     else:
-        if oracle.streaming:
-            _warn_if_uphill(solver, oracle, result)
-        elif result.n_iter:
+        if result.n_iter and watch.comparable:
             _warn_if_above(solver, result)
+        elif result.n_iter:
+            _warn_if_uphill(solver, oracle, result)
         if unlimited:
             warn_if_unconverged(solver, result)
 
@@ -73,7 +75,7 @@ def _warn_if_above(solver, result):
 def _warn_if_uphill(solver, oracle, result):
     """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
     start = result.state.start
-    if result.n_iter and oracle.source.uphill(result.x, start):
+    if oracle.source.uphill(result.x, start):
         _warn(
             solver,
             f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 
 __all__ = ["Interrupts"]
 
-SAVE_EVERY = 0.1  # seconds between states that are kept, at the least
-SAVE_IFO = 6000  # the same on a stream, which keeps the rows from the last such state on
-
 
 class Interrupts:
     """The signals that a run was sent, and the state that it goes back to if one comes within an iteration.
@@ -33,8 +30,7 @@ class Interrupts:
     def keep(self):
         """Keep the present state now and then; a stream keeps the rows from there on."""
         now, ifo = time.monotonic(), self.oracle.ifo
-        due = ifo - self._ifo >= SAVE_IFO if self.oracle.streaming else now - self._at >= SAVE_EVERY
-        if due:
+        if self.loop.watch.keeps(now - self._at, ifo - self._ifo):
             run = self.loop.snapshot()
             self._kept, self._at, self._ifo = (run, lambda: run.oracle), now, ifo
             self.oracle.hold()

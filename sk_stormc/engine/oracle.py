@@ -75,8 +75,6 @@ class Oracle:
         Component evaluations so far, by kind: "inner", "jacobian", "outer".
     source : sk_stormc.core.source.Source
         Where the components come from.
-    streaming : bool
-        Whether they are those of a stream, which has no batch of all and may end.
     n_guarded : int
         Entries of estimates of u that had left the domain of f and were put back, so far.
     exact_charged : bool
@@ -111,7 +109,6 @@ class Oracle:
         generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
         self.rng = generators.pop()
         self.source = source_of(problem)
-        self.streaming = not self.source.finite
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
         self._ahead = {}  # (kind, size) -> Ahead
         self.ifo = 0
@@ -179,7 +176,7 @@ class Oracle:
             if ahead is None:
                 ahead = self._ahead[kind, size] = Ahead(self, kind, size)
             draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
-            blocks = 1 if self.streaming else max(1, min(AHEAD, 2**20 // size))
+            blocks = max(1, min(AHEAD, 2**20 // size)) if self.source.finite else 1
             ahead[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
         self.ifo += ahead.price
         return Batch(ahead.gather(ahead.pop()), ahead.price)
@@ -326,7 +323,7 @@ class Oracle:
     @contextmanager
     def looking_ahead(self):
         """Draws within are charged, but a stream is then where it was: its rows are not spent on a probe."""
-        places = copy.deepcopy(self._generators) if self.streaming else self._generators
+        places, self._generators = self._generators, self.source.aside(self._generators)
         yield
         self._generators = places
 

@@ -32,7 +32,7 @@ class Records:
         t = run.t
         run.records.append((t, ifo, fun))
         run.next_record = (ifo // self.every + 1) * self.every
-        if fun < run.best_fun and not (self.oracle.streaming and t):  # other rows are no comparison
+        if fun < run.best_fun and (loop.watch.comparable or not t):
             run.best_x, run.best_fun = x, fun
         if self._report is not None:
             self._report.line(t, ifo, fun, loop.rule.residual())

@@ -180,6 +180,15 @@ class SolverResult(OptimizeResult):
     (True, 'converged', True)
     """
 
+    x: np.ndarray
+    fun: float
+    loss_curve: np.ndarray
+    ifo: np.ndarray
+    n_iter: int
+    stop_reason: str
+    success: bool
+    state: RunState
+
 
 def outcome(n_iter, reason):
     """The entries of a `SolverResult` that say how far the run came and why it ended."""

@@ -10,7 +10,7 @@ from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.records import Records
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import StoppingRule
-from sk_stormc.engine.uphill import begins_again, look, shortened
+from sk_stormc.engine.watch import shortened, watch_of
 from sk_stormc.utils.validation import as_numbers, seeded
 
 __all__ = ["Loop", "run"]
@@ -52,13 +52,11 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             try:
                 _iterate(solver, oracle, loop)
             finally:
-                if oracle.streaming and loop.reason is not None:  # if Ctrl-C comes before the result, this is left
-                    loop.run.oracle = oracle.snapshot(last=True)
-                    problem.state = loop.run
+                if loop.reason is not None:  # if Ctrl-C comes before the result, this is left
+                    loop.watch.leave(oracle, loop.run)
         result = _result(solver, oracle, loop)
-        unlimited = loop.unlimited
         loop.rule = loop.records = loop.interrupts = None  # which know the loop: a circle would keep a stream's rows
-        warn_of_the_end(solver, oracle, result, unlimited)
+        warn_of_the_end(solver, oracle, result, loop.watch, loop.unlimited)
     return result
 
 
@@ -107,7 +105,7 @@ def _iterate(solver, oracle, loop):
     """Begin where nothing was done yet, and iterate until there is a reason to end."""
     try:
         _begin(solver, oracle, loop)
-        while begins_again(solver, oracle, loop.run, loop.reason):
+        while loop.watch.begins_again(solver, oracle, loop.run, loop.reason):
             loop.reason = None
             _begin(solver, oracle, loop)
     except KeyboardInterrupt:
@@ -123,7 +121,7 @@ def _iterate(solver, oracle, loop):
 def _begin(solver, oracle, loop):
     whole = loop.run
     if loop.reason is None and type(whole.state) is MethodState:
-        before = oracle.snapshot() if oracle.streaming else None
+        before = loop.watch.begins(oracle)
         try:
             whole.state = solver.init_state(oracle, whole.state.x)
         except EOFError:  # a stream has too few rows as yet
@@ -153,6 +151,8 @@ class Loop:
 
     Attributes
     ----------
+    watch : Watch
+        What is different on a stream.
     rule : StoppingRule
     records : Records
     interrupts : Interrupts
@@ -161,6 +161,7 @@ class Loop:
     def __init__(self, solver, oracle, run, record_every=None, on_record=None, verbose=0):
         problem = oracle.problem
         self.solver, self.oracle, self.run, self.reason = solver, oracle, run, None
+        self.watch = watch_of(oracle.source)
         self.a_pass = 2 * problem.n_inner + problem.n_outer
         max_iter = solver.max_iter
         if max_iter is None and solver.max_ifo is None:
@@ -193,7 +194,7 @@ class Loop:
         if self.reason is None:
             if s.t + run.t_before >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
-            elif self.max_ifo < math.inf or self.oracle.streaming:
+            elif self.max_ifo < math.inf or self.watch.runs_out:
                 self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
@@ -213,7 +214,7 @@ class Loop:
         due = t and oracle.ifo >= run.next_record
         if due:
             self.reason = self.records.add(s.x)
-            if oracle.streaming and self.reason is None and look(oracle, run, s.x):
+            if self.reason is None and self.watch.has_diverged(oracle, run, s.x):
                 self.reason = StopReason.DIVERGED
         if t & (t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
@@ -226,9 +227,9 @@ class Loop:
         """Whether it is NaN, or so long that nothing of the start is left; the first that is not 0 is the measure."""
         run = self.run
         run.first_length = run.first_length or residual
-        # a stream may start where its first rows have their minimum
-        self._longest = math.inf if self.oracle.streaming else run.first_length / self._eps
-        return not residual * self._eps <= (math.inf if self.oracle.streaming else run.first_length)
+        longest = self.watch.longest(run.first_length)
+        self._longest = longest / self._eps
+        return not residual * self._eps <= longest
 
     def tell(self):
         """Ask the callback, where there is a new record."""

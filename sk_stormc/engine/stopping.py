@@ -272,7 +272,7 @@ class StoppingRule:
         known, oracle = self.run.stopping, self.oracle
         size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None
         ifo = len(points) * oracle.cost(size)
-        if oracle.streaming or oracle.ifo < known.ask_again or oracle.ifo + ifo > self.loop.max_ifo:
+        if not oracle.source.finite or oracle.ifo < known.ask_again or oracle.ifo + ifo > self.loop.max_ifo:
             return None
         found = [start(oracle, x, size).F for x in points]
         oracle.exact.clear()

@@ -1,5 +1,7 @@
 """What the methods' `init_state` and `step` are made of: batch sizes, learning rates and steps for a problem."""
 
+from typing import Any
+
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.engine.advised import advised
 from sk_stormc.engine.probe import curvature
@@ -26,7 +28,10 @@ class Tools:
     """The tools of a method. They resolve what is "auto": the user's value, else the problem's, else the method's."""
 
     # for methods that do not have the parameter; else __init__ stores the user's
-    learning_rate = batch_size = normalization = precision = "auto"
+    learning_rate: Any = "auto"
+    batch_size: Any = "auto"
+    normalization: Any = "auto"
+    precision: Any = "auto"
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the problem's, else the solver's rule."""

@@ -15,10 +15,11 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.fitting.compat import CallbackSupportMixin
 from sk_stormc.fitting.identity import FREE
-from sk_stormc.solvers import StopReason, get_solver
+from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import Array, FloatArray
 from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
 from sk_stormc.utils.warnings import warn
 
@@ -68,6 +69,8 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of the estimators, which have a solver, and what a run of it leaves behind.
 
     The descriptions of parameters and attributes here become part of an estimator's docstring, unless it has its own.
+    A class says in ``own_solvers`` which further names its ``solver`` takes, of what it solves without a run of a
+    method, and in ``objective_label`` what its loss curve is.
 
     Parameters
     ----------
@@ -100,6 +103,13 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
 
     _free_to_resume: tuple[str, ...] = FREE
     solver: Any
+
+    own_solvers: tuple[str, ...] = ()
+    loss_curve_: FloatArray
+    ifo_: Array
+    n_iter_: int
+    stop_reason_: str
+    objective_label = "objective"
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -166,16 +176,39 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         finally:
             del self._resumed
 
+    def solves_itself(self) -> bool:
+        """Whether ``solver`` is one of the names that stand for no run of a method.
+
+        Returns
+        -------
+        bool
+        """
+        return isinstance(self.solver, str) and self.solver in self.own_solvers
+
     def _make_solver(self):
-        """The solver to run, with all its parameters checked."""
+        """The solver to run, with all its parameters checked; one of ``own_solvers`` stands for itself."""
         check_int("max_iter", self.max_iter, low=1, words=(None,))
         check_number("tol", self.tol, low=0, words=(None,))
         check_choice("verbose", self.verbose, (0, 1, False, True))
+        if self.solves_itself():
+            return self.solver
+        if self.own_solvers:
+            self._check_solver()
         solver = get_solver(self.solver)
         own = {"max_iter": self.max_iter, "tol": self.tol}
         solver.set_params(**{name: value for name, value in own.items() if value is not None})
         solver.validate()
         return solver
+
+    def _check_solver(self):
+        """As `get_solver`, with the names of the estimator's own."""
+        names = [*SOLVERS, *self.own_solvers]
+        if isinstance(self.solver, str):
+            check_choice("solver", self.solver, names)
+        elif isinstance(self.solver, type):
+            raise ValueError(
+                f"solver must be an instance or one of {names}, got a class: give {self.solver.__name__}()"
+            )
 
     def _at_once(self, learn):
         """Change a copy, and become what it has become in one assignment: an exception or Ctrl-C leaves no half.

@@ -17,6 +17,7 @@ from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept, declared, in_short
 from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import seeded
 
 __all__ = ["Fit", "with_fit"]
@@ -185,7 +186,7 @@ class Fit:
             self._task = None
 
 
-def with_fit(method):
+def with_fit(method: F) -> F:
     """Decorate `fit`: however it ends, callbacks are torn down, and what `resume` needs is kept."""
 
     @with_callbacks

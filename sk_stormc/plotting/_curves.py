@@ -59,7 +59,7 @@ class Curve:
             np.asarray(estimator.ifo_, dtype=float),
             np.asarray(estimator.loss_curve_, dtype=float),
             getattr(estimator, "record_iterations_", None),
-            objective_label="KL divergence" if hasattr(estimator, "kl_divergence_") else "objective",
+            objective_label=getattr(estimator, "objective_label", "objective"),
         )
 
 

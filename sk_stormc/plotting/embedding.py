@@ -8,6 +8,7 @@ from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
 from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
 
 __all__ = ["EmbeddingDisplay"]
@@ -70,7 +71,7 @@ class EmbeddingDisplay:
     ['a', 'b', 'c']
     """
 
-    def __init__(self, embedding, *, y=None, y_label=""):
+    def __init__(self, embedding: ArrayLike, *, y: ArrayLike | None = None, y_label: str = "") -> None:
         self.embedding = embedding
         self.y = y
         self.y_label = y_label

@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from sk_stormc.plotting._style import styles_of
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_text, naming, short
 
 __all__ = ["plot_curves", "plot_embeddings"]
 
-def plot_curves(panels, labels):
+def plot_curves(panels: dict, labels: dict | None):
     """Draw curves against IFO, both axes logarithmic, x_0 at the left edge.
 
     Several runs of a method are drawn as their median, with a band between their quartiles. A run
@@ -84,7 +85,7 @@ def plot_curves(panels, labels):
     return figure
 
 
-def plot_embeddings(panels, labels=None):
+def plot_embeddings(panels: dict, labels: ArrayLike | None = None):
     """Scatter embeddings side by side, coloured by label.
 
     Parameters

@@ -6,15 +6,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["warn_of_a_flat_direction"]
+__all__ = ["flat_direction", "warn_of_a_flat_direction"]
 
 LARGEST = 2000  # assets: the covariance matrix takes their square
 NOTABLE = 1e-3  # of the way down
 ILL = 1e4  # a condition number from which gradients tell little
 
 
-def warn_of_a_flat_direction(problem, x, fun, tol):
-    """Warn where a mean-variance objective can still fall notably along directions of hardly any variance.
+def flat_direction(problem, x, fun, tol):
+    """By how much a mean-variance objective can still fall, where that is notable.
 
     At weights x the objective is F^T S^+ F / (4 lambda) above its minimum, F its gradient and S the covariance. Along a
     near-copy of an asset minus the asset, S is tiny, and so is F however far away the minimum is.
@@ -27,25 +27,38 @@ def warn_of_a_flat_direction(problem, x, fun, tol):
     fun : float
         Phi(x), which is 0 for the empty portfolio.
     tol : float
+
+    Returns
+    -------
+    (float, float) or None
+        The fall, and the condition number of the assets' correlations.
     """
     returns = problem.returns
     if not isinstance(returns, np.ndarray) or returns.shape[1] > LARGEST or len(returns) <= returns.shape[1]:
-        return
+        return None
     centred = returns - problem.mean
     weighted = centred / len(returns) if problem.weights is None else centred * problem.weights[:, None]
     S = (centred.T @ weighted).astype(float)
     unit = np.sqrt(S.diagonal())
     if not unit.all():
-        return
+        return None
     values, vectors = np.linalg.eigh(S / np.outer(unit, unit))
     values = np.maximum(values, np.finfo(returns.dtype).eps * len(values))
     F = vectors.T @ (problem.gradient(x) / unit)
     left = float(F @ (F / values)) / (4 * problem.risk_aversion)
-    if values[-1] > ILL * values[0] and left > max(NOTABLE, 10 * tol) * abs(fun):
+    notable = values[-1] > ILL * values[0] and left > max(NOTABLE, 10 * tol) * abs(fun)
+    return (left, values[-1] / values[0]) if notable else None
+
+
+def warn_of_a_flat_direction(problem, x, fun, tol):
+    """Warn of a `flat_direction`, whose parameters these are."""
+    found = flat_direction(problem, x, fun, tol)
+    if found is not None:
+        left, condition = found
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but some assets are nearly combinations of others "
-            f"(condition number {values[-1] / values[0]:.1g} of their correlations): along these the objective can "
+            f"(condition number {condition:.1g} of their correlations): along these the objective can "
             f"still fall by {left / abs(fun):.1%} of its size, by large opposite weights. Add bounds or an "
-            "l1 norm, drop assets, or take solver='lbfgs' with a smaller tol.",
+            "l1 norm, drop assets, or take solver='newton'.",
             ConvergenceWarning,
         )

@@ -1,5 +1,7 @@
 """Portfolios of least conditional value at risk."""
 
+from typing import Any
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
@@ -7,6 +9,7 @@ from scipy.special import expit
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
 __all__ = ["CVaRPortfolioProblem"]
@@ -51,16 +54,16 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
 
     def __init__(
         self,
-        returns,
-        risk_aversion=1.0,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
         *,
-        risk_measure="cvar",
-        confidence=0.95,
-        width=None,
-        sample_weight=None,
-        penalty=None,
-        metric=None,
-    ):
+        risk_measure: str = "cvar",
+        confidence: float = 0.95,
+        width: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
         check_choice("risk_measure", risk_measure, ("cvar",))
         super().__init__(
             returns,

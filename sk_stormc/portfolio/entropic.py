@@ -1,12 +1,14 @@
 """Portfolios of least entropic risk."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
 __all__ = ["EntropicPortfolioProblem"]
@@ -39,14 +41,14 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
 
     def __init__(
         self,
-        returns,
-        risk_aversion=1.0,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
         *,
-        risk_measure="entropic",
-        sample_weight=None,
-        penalty=None,
-        metric=None,
-    ):
+        risk_measure: str = "entropic",
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
         if isinstance(risk_aversion, Real) and risk_aversion == np.inf:
             raise ValueError(

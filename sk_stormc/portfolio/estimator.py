@@ -12,19 +12,20 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, held_now, is_proportional, make_penalty
-from sk_stormc.portfolio.feasible import limited, refuse_limits
+from sk_stormc.portfolio.feasible import limited
 from sk_stormc.portfolio.handover import (
     PATIENCE,
+    by_moments,
     by_newton,
     finish_by_newton,
     hands_over,
-    in_memory,
     slope_gap,
     warn_of_newton,
 )
@@ -32,20 +33,20 @@ from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.ratio import by_ratio, ratio_at
 from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.scorers import has_failed
-from sk_stormc.portfolio.stages import run_in_stages, streams_returns, warn_of_a_gap
+from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
+from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
-from sk_stormc.solvers import SOLVERS, StopReason
-from sk_stormc.streams.mapped import blocks
-from sk_stormc.streams.problem import WINDOW, StreamingProblem
-from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import check_bool, check_choice, row_weights
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
+from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
-TOL = 1e-4  # of solver="newton", as of the other solvers
+TOL = 1e-4  # of these, as of the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -63,6 +64,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
         "storm-c-paper" steps as the paper does. "newton" is an exact second-order method for at most 500 assets whose
         returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
+        "moments" keeps sums of products of returns, of at most 2000 assets. Of the variance they say all. "storm-c"
+        goes by them in `partial_fit`, with at most 500 assets and automatic steps and batches.
     risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
         only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
@@ -74,6 +77,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
         Confidence level of "cvar" and "evar". They are about the worst fraction 1 - confidence of the periods.
+    objective : {"utility", "ratio"}, default="utility"
+        "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
+        mean over semideviation for "semivariance", mean over CVaR or EVaR for these. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -101,6 +107,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         What returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
         the name of a column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape
         (n_periods,). The last two of one length are told apart by labels.
+    half_life : float, default=None
+        Periods after which a period counts half as much: the weight of a period is 0.5 ** (periods since / half_life),
+        times its ``sample_weight``. About 2.9 times as many periods as the half-life say as much as all of them. None
+        forgets nothing.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
         to where the first of these fits started. A fit that starts near the optimum then ends soon.
@@ -113,7 +123,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         The objective at the records. The l1 norm and the cost of trades are included.
     dual_gap_ : float
         The objective is above its minimum by this much at most, as all periods tell. Where bounds and budget leave
-        weights free, it holds among portfolios with weights up to three times the largest. `fit` sets it.
+        weights free, it holds among portfolios with weights up to three times the largest. A stream has it for the
+        variance, over the rows that ``weights_`` know of. For other measures it is NaN there.
 
     See Also
     --------
@@ -137,32 +148,39 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
+    own_solvers: tuple[str, ...] = ("newton", "moments")
+    weights_: FloatArray
+    dual_gap_: float
+
     def __init__(
         self,
-        solver="storm-c",
+        solver: str | CompositionalSolver = "storm-c",
         *,
-        risk_measure="variance",
-        risk_aversion=1.0,
-        confidence=0.95,
-        constraint=None,
-        budget=None,
-        l1=0.0,
-        previous_weights=None,
-        transaction_cost=0.0,
-        max_turnover=None,
-        linear_constraints=None,
-        groups=None,
-        benchmark=None,
-        max_iter=None,
-        tol=None,
-        warm_start=False,
-        verbose=0,
-        random_state=None,
-    ):
+        risk_measure: str = "variance",
+        risk_aversion: float = 1.0,
+        confidence: float = 0.95,
+        objective: str = "utility",
+        constraint: Any = None,
+        budget: float | None = None,
+        l1: float = 0.0,
+        previous_weights: ArrayLike | None = None,
+        transaction_cost: float | ArrayLike = 0.0,
+        max_turnover: float | None = None,
+        linear_constraints: Any = None,
+        groups: Any = None,
+        benchmark: Any = None,
+        half_life: float | None = None,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        warm_start: bool = False,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.solver = solver
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion
         self.confidence = confidence
+        self.objective = objective
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
@@ -172,6 +190,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.linear_constraints = linear_constraints
         self.groups = groups
         self.benchmark = benchmark
+        self.half_life = half_life
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -216,11 +235,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
-        problem = self._problem(returns, sample_weight, penalty, metric="variance")
-        if solver == "newton" or isinstance(penalty, Limited):
-            in_memory(returns, penalty, solver)
-            tol = (TOL if self.tol is None else self.tol) if solver == "newton" else solver.tol
-            result, gap = by_newton(problem, penalty, tol)
+        weights = faded(sample_weight, len(returns), self.half_life)
+        problem = self._problem(returns, weights, penalty, metric="variance")
+        ratio = self.objective == "ratio"
+        if ratio or solver in self.own_solvers or isinstance(penalty, Limited):
+            tol = (TOL if self.tol is None else self.tol) if solver in self.own_solvers else solver.tol
+            by = by_ratio if ratio else by_moments if solver == "moments" else by_newton
+            result, gap = by(problem, penalty, tol, solver)
             validate_data(self, X, skip_check_array=True)
             self.weights_, self.dual_gap_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False), gap
             self._keep(solver, result)
@@ -280,14 +301,20 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Go on with the next periods of a stream of returns: the estimates of g, its Jacobian and F carry over.
+        """Go on with the next periods of a stream of returns.
 
-        Periods are taken in order, each once, in batches of their own (32 for "auto"), whatever the chunks; those that
-        do not fill a batch wait for the next call. The weights move when about 600 periods have come, the first 512 of
-        which give the scale of the steps. `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its
-        weights; parameters hold from the start of the stream.
+        Periods are taken in order, each once, and it makes no difference how they are divided into chunks. With
+        "storm-c", automatic steps and batches, and at most 500 assets, and with "moments", they become sums. Of the
+        variance these say all. The objectives of the other measures are known from them to second order, around the
+        weights of the time at which a period came. The first 4096 periods or more are kept as they are. With "storm-c"
+        weights are renewed when about one part in 128 more periods have come, with "moments" at the end of each chunk.
 
-        ``loss_curve_`` is the objective over the 512 periods before each record, ``stop_reason_`` "exhausted".
+        Other solvers make steps, on batches of their own. They start when about 600 periods have come, the first 512 of
+        which give the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
+        record. By moments it is the objective over all periods so far.
+
+        `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its weights; parameters hold from the start
+        of the stream. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -296,7 +323,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
-            multiply what a period says, over the mean weight so far; periods of weight 0 are left out.
+            multiply what a period says, by steps over the mean weight so far. Periods of weight 0 are left out.
 
         Returns
         -------
@@ -305,18 +332,21 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; after a run that ended as "non_finite" or "diverged".
+            As for `fit`; after a run that ended as "non_finite", or as "diverged" with a learning rate of yours.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
-            For a solver that needs all periods ("lbfgs", checkpoints without a size), and for tail risks.
+            For a solver that needs all periods ("newton", "lbfgs", checkpoints without a size), and for tail risks with
+            a solver that makes steps: a batch has too few periods of the tail.
 
         Warns
         -----
         ConvergenceWarning
-            At the first chunk, while there are too few periods to begin; where the objective over the last 512 periods
-            is higher than at the start. Steps are then shortened and the run goes on from its best point; if that fails
-            three times, ``stop_reason_`` is "diverged".
+            At the first chunk, while there are too few periods to begin. By moments: where the objective seems to have
+            no minimum, and where the weights have moved so far that the objective over earlier periods is known
+            roughly only. By steps: where the objective over the last 512 periods is higher than at the start. Steps are
+            then shortened and the run goes on from its best point; if that fails three times, ``stop_reason_`` is
+            "diverged", and the next chunk begins a new run at the best weights.
 
         Examples
         --------
@@ -325,49 +355,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
         >>> for month in range(60):
         ...     portfolio = portfolio.partial_fit(make_gaussian_returns(21, 4, mean=0.1, random_state=month))
-        >>> portfolio.stop_reason_, portfolio.n_iter_
-        ('exhausted', 36)
+        >>> portfolio.stop_reason_, portfolio.n_evaluations_["outer"]
+        ('exhausted', 1260)
         """
-        return self._at_once(lambda new: new._go_on(X, sample_weight))
-
-    def _go_on(self, X, sample_weight):
-        """`partial_fit`, on a copy that is given up if anything is raised."""
-        returns = check_returns(X)
-        n_assets = returns.shape[1]
-        penalty = self._penalty(n_assets, columns_of(X))
-        refuse_limits(penalty, "partial_fit", "use fit")
-        weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
-        validate_data(self, X, reset=not hasattr(self, "n_features_in_"), skip_check_array=True)
-        problem = partial(
-            PortfolioProblem,
-            risk_aversion=self.risk_aversion,
-            risk_measure=self.risk_measure,
-            penalty=penalty,
-            metric="variance",
-        )
-        problem(returns[:1])  # checks the parameters
-        if self.__dict__.get("_stream") is None:
-            self._weighted = weights is not None
-        elif weights is not None and not self._weighted:
-            raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
-
-        def open_stream(batches):
-            return StreamingProblem(batches, problem, window=WINDOW, weighted=self._weighted)
-
-        for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
-            parts = (rows,)
-            if self._weighted:
-                known = np.ones(len(rows)) if weights is None else weights[start : start + len(rows)]
-                parts = (rows[known > 0], known[known > 0])
-            result = None
-            if len(parts[0]):
-                result = self._stream_on(parts, WINDOW, open_stream, x0=getattr(self, "weights_", None))
-            if result is not None:
-                self.weights_ = result.x
-            elif not hasattr(self, "weights_"):
-                raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
-            if self.__dict__.get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
-                break
+        return self._at_once(lambda new: go_on(new, X, sample_weight))
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """The portfolio's return in each period.
@@ -407,7 +398,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        return -self._problem(returns, sample_weight).value_at(weights)
+        problem = self._problem(returns, sample_weight)
+        return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self):
         """``weights_`` with the names of the columns.
@@ -457,15 +449,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         """The returns, with those of the benchmark behind them where there is one."""
         return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
 
-    def _make_solver(self):
-        """The solver to run; the name "newton" stands for itself."""
-        if isinstance(self.solver, str):
-            check_choice("solver", self.solver, (*SOLVERS, "newton"))
-        if not isinstance(self.solver, str) or self.solver != "newton":
-            return super()._make_solver()
-        clone(self).set_params(solver="storm-c")._make_solver()  # max_iter and tol are checked all the same
-        return "newton"
-
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
         penalty = make_penalty(*given, n_assets, columns)
@@ -475,5 +458,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         if place is not None:
             penalty, previous[place] = without(penalty, place, n_assets), 0.0
         penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
-        check_size(self.risk_measure, self.risk_aversion, penalty)
+        check_choice("objective", self.objective, ("utility", "ratio"))
+        check_size(self.risk_measure, np.inf if self.objective == "ratio" else self.risk_aversion, penalty)
         return penalty

@@ -1,5 +1,7 @@
 """Portfolios of least entropic value at risk."""
 
+from typing import Any
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
@@ -8,6 +10,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
 __all__ = ["EVaRPortfolioProblem"]
@@ -55,16 +58,16 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
 
     def __init__(
         self,
-        returns,
-        risk_aversion=1.0,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
         *,
-        risk_measure="evar",
-        confidence=0.95,
-        width=None,
-        sample_weight=None,
-        penalty=None,
-        metric=None,
-    ):
+        risk_measure: str = "evar",
+        confidence: float = 0.95,
+        width: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
         check_choice("risk_measure", risk_measure, ("evar",))
         super().__init__(
             returns,

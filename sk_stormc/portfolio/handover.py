@@ -4,19 +4,22 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import SolverResult, changed, outcome
+from sk_stormc.portfolio.collinear import flat_direction
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
-from sk_stormc.portfolio.tail_risk import AROUND, LARGE, bounded
+from sk_stormc.portfolio.quadratic import solve_quadratic
+from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.tail_risk import lowest
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
     "PATIENCE",
+    "by_moments",
     "by_newton",
     "finish_by_newton",
     "hands_over",
-    "in_memory",
     "slope_gap",
     "spread",
     "warn_of_newton",
@@ -26,6 +29,7 @@ PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few asse
 CAREFUL = 0.01  # part of the spread that the gap of a tail risk is compared with
 TRACKING = 0.01  # of a benchmark's deviation: less need not be told from 0
 ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
+ROWS = 1024  # whose products are summed at a time
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
 
@@ -45,13 +49,16 @@ def is_free(solver):
     return automatic and all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
 
 
-def in_memory(returns, penalty, solver):
+def in_memory(returns, penalty, solver, objective=None):
     """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
+    instead = "take solver='newton', or the default, which hands over to it"
+    if objective is not None and solver != "newton" and not is_free(solver):
+        raise ValueError(f"solver={solver!r} cannot be used with {objective}: {instead}")
     asked = "solver='newton'"
     if isinstance(penalty, Limited):
         asked = " and ".join(penalty.parameters())
         if solver != "newton" and not is_free(solver):
-            refuse_limits(penalty, f"solver={solver!r}", "take solver='newton', or the default, which hands over to it")
+            refuse_limits(penalty, f"solver={solver!r}", instead)
     if not can_solve(returns, penalty):
         raise ValueError(
             f"{asked} takes at most 500 assets whose returns are an array in memory of at most 2**26 numbers, "
@@ -82,40 +89,43 @@ def slope_gap(problem, penalty, w):
 
     c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
     """
-    if type(problem.returns) is not np.ndarray:
-        return np.nan  # of returns in a file it would take another reading
     with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
-        if finite is None:
+        # in the returns' own precision: products of a block of a file with other numbers would copy it
+        deviation = float(np.std(problem.returns @ w.astype(problem.returns.dtype)))
+        best, finite = lowest(penalty, w, c, scale, deviation)
+        if best is None:
             return np.nan
-        step = LARGE * scale * max(float(np.std(problem.returns @ w)), 1e-300)
-        best = finite.prox(-step * c, step)
         value = 0.0 if penalty is None else penalty.value(w)
         return float(c @ (w - best)) + value - finite.value(best)
 
 
-def by_newton(problem, penalty, tol):
-    """The fit of ``solver="newton"``: the result of a run, and the gap."""
+def by_newton(problem, penalty, tol, solver="newton"):
+    """The fit of ``solver="newton"``, or of another that hands over: the result of a run, and the gap."""
+    in_memory(problem.returns, penalty, solver)
     start = np.full(problem.returns.shape[1], 1 / problem.returns.shape[1])
     start = np.zeros_like(start) if penalty is None else penalty.project(start)
     found = solve_portfolio(problem, penalty, start)
-    ifo, evaluations = _charged(problem, found.n_iter)
-    reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
-    result = SolverResult(
-        x=problem.start_at(found.weights),
-        fun=found.value,
-        loss_curve=np.array([problem.value_at(start), found.value]),
-        ifo=np.array([0, ifo]),
-        record_iterations=np.array([0, found.n_iter]),
-        n_evaluations=evaluations,
-        residual=np.nan,
-        n_guarded=0,
-        state=None,
-        **outcome(found.n_iter, reason),
-    )
-    return result, found.gap
+    return _result(problem, penalty, tol, start, found, *_charged(problem, found.n_iter)), found.gap
+
+
+def by_moments(problem, penalty, tol, solver="moments"):
+    """The fit of ``solver="moments"``, for the variance: all periods are read once."""
+    if problem.risk_measure != "variance":
+        raise ValueError(
+            "solver='moments' fits risk_measure='variance', of which moments say all, and learns the others in "
+            f"partial_fit only, got {problem.risk_measure!r}: use solver='newton' or 'storm-c'"
+        )
+    n, sums = problem.n_inner, Sums.none(problem.n_variables)
+    for i in range(0, n, ROWS):
+        p = None if problem.weights is None else problem.weights[i : i + ROWS]
+        sums = sums.plus(Sums.of(problem.returns[i : i + ROWS].astype(float), p))
+    start = np.zeros(problem.n_variables)
+    start = start if penalty is None else penalty.project(start)
+    found = solve_quadratic(problem._gain * sums.mean, problem._price * sums.covariance(), penalty, start)
+    evaluations = {"inner": n, "jacobian": n, "outer": n}
+    return _result(problem, penalty, tol, start, found, 3 * n, evaluations), found.gap
 
 
 def finish_by_newton(result, gap, problem, penalty, tol):
@@ -130,21 +140,26 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     """
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
-    # where weights may go on without end the gap is known near w only; of the variance alone a fit looks further itself
-    endless = np.isneginf(Limits.of(penalty, len(w)).low).any()
-    near_only = endless and not (penalty is None and problem.risk_measure == "variance")
+    # where weights may go on without end the gap is known near w only; of the variance alone all is known
+    endless = bool(np.isneginf(Limits.of(penalty, len(w)).low).any())
+    plain = penalty is None and problem.risk_measure == "variance"
+    near_only = endless and not (plain and flat_direction(problem, result.x, result.fun, tol) is None)
     converged = result.stop_reason == StopReason.CONVERGED and not near_only
     # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
     strict = CAREFUL if problem.risk_measure in ("cvar", "evar") else 1.0
     if result.stop_reason in OVER or (converged and _small(gap, tol, strict * size, result.fun)):
         return result, gap, False
-    start = np.asarray(w, float) if np.isfinite(w).all() else np.zeros(len(w))
-    found = solve_portfolio(problem, penalty, start if penalty is None else penalty.project(start))
+    starts = [np.asarray(w, float)] * bool(np.isfinite(w).all())
+    starts += [np.zeros(len(w))] * (endless or not starts)
+    starts = starts if penalty is None else [penalty.project(start) for start in starts]
+    tried = [solve_portfolio(problem, penalty, start) for start in starts]
+    found = min(tried, key=lambda one: (np.isnan(one.value), one.value))
     reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
     if reason != "converged" and result.stop_reason == "converged" and not found.value < result.fun:
         return result, gap, True  # nothing better was found than where the method had come to its end
-    ifo, evaluations = _charged(problem, found.n_iter)
-    n_iter = result.n_iter + found.n_iter
+    made = sum(one.n_iter for one in tried)
+    ifo, evaluations = _charged(problem, made)
+    n_iter = result.n_iter + made
     result = changed(
         result,
         x=problem.start_at(found.weights),
@@ -168,6 +183,23 @@ def warn_of_newton(result, gap, tol):
             "for. Add bounds or a budget, or raise tol.",
             ConvergenceWarning,
         )
+
+
+def _result(problem, penalty, tol, start, found, ifo, evaluations):
+    """That of a run from a `NewtonFit`."""
+    reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
+    return SolverResult(
+        x=problem.start_at(found.weights),
+        fun=found.value,
+        loss_curve=np.array([problem.value_at(start), found.value]),
+        ifo=np.array([0, ifo]),
+        record_iterations=np.array([0, found.n_iter]),
+        n_evaluations=evaluations,
+        residual=np.nan,
+        n_guarded=0,
+        state=None,
+        **outcome(found.n_iter, reason),
+    )
 
 
 def _small(gap, tol, size, value):

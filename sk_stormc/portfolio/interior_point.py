@@ -235,13 +235,14 @@ def _factor(K, E):
             ridge *= 100
 
     def apply(v):
-        first = scale * cho_solve(factor, scale * v, check_finite=False)
+        s = scale if v.ndim == 1 else scale[:, None]
+        first = s * cho_solve(factor, s * v, check_finite=False)
         # once more, on what the ridge and rounding have left
-        return first + scale * cho_solve(factor, scale * (v - K @ first), check_finite=False)
+        return first + s * cho_solve(factor, s * (v - K @ first), check_finite=False)
 
     if not len(E):
         return lambda a, b: (apply(a), np.zeros(0))
-    KE = np.column_stack([apply(row) for row in E])
+    KE = apply(E.T)
     S = E @ KE
 
     def solve(a, b):

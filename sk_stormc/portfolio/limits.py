@@ -9,7 +9,7 @@ from sk_stormc.portfolio.interior_point import Program, interior_point
 from sk_stormc.portfolio.presolve import with_room
 from sk_stormc.portfolio.turnover import Turnover
 
-__all__ = ["KEPT", "Limited", "Limits"]
+__all__ = ["KEPT", "Limited", "Limits", "implied"]
 
 KEPT = 1e-9  # by which a linear constraint may be missed, relative to its size
 
@@ -150,6 +150,13 @@ class Limits:
         """The same limits, with some weights fixed."""
         there = np.isfinite(held)
         return replace(self, low=np.where(there, held, self.low), high=np.where(there, held, self.high))
+
+
+def implied(low, high, total):
+    """The bounds that follow from bounds and the sum of all."""
+    least = total - high.sum() + high if np.isfinite(high).all() else low
+    most = total - low.sum() + low if np.isfinite(low).all() else high
+    return np.maximum(low, least), np.minimum(high, most)
 
 
 class Limited(Penalty):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cached_property
 from numbers import Real
 from operator import methodcaller
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from sk_stormc.core.weighted import WeightedComponents, with_sum_one
 from sk_stormc.portfolio.risk_measures import ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, check_metric, check_number, check_weights, naming
 
 __all__ = ["PortfolioProblem"]
@@ -120,14 +121,14 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     def __init__(
         self,
-        returns,
-        risk_aversion=1.0,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
         *,
-        risk_measure="variance",
-        sample_weight=None,
-        penalty=None,
-        metric=None,
-    ):
+        risk_measure: str = "variance",
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
         if not (isinstance(risk_aversion, Real) and risk_aversion == np.inf):
             check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         check_choice("risk_measure", risk_measure, RISK_MEASURES)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.portfolio.inequalities import Hinges
 from sk_stormc.portfolio.interior_point import Program
-from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.limits import Limits, implied
 from sk_stormc.portfolio.tail_risk import AROUND
 
 __all__ = ["Scaled"]
@@ -101,14 +101,12 @@ class Scaled:
 
     def _within(self, x, program):
         """Finite bounds: those that follow from bounds and budget, else twice the largest weight around x."""
-        n, far = self.limits.n, AROUND * np.abs(x).max()
+        n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # of weights that are all 0, of a typical one
         low = np.r_[self.limits.low / self.size, program.low[n:]]
         high = np.r_[self.limits.high / self.size, program.high[n:]]
         if self.limits.budget is not None:
             there, total = self.limits.counted > 0, self.limits.budget / self.size
-            least, most = low[:n][there], high[:n][there]
-            low[:n][there] = np.maximum(least, total - most.sum() + most) if np.isfinite(most).all() else least
-            high[:n][there] = np.minimum(most, total - least.sum() + least) if np.isfinite(least).all() else most
+            low[:n][there], high[:n][there] = implied(low[:n][there], high[:n][there], total)
         low[n:] = np.minimum(low[n:], 0.0)  # a level that is kept away from 0 may go there
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 

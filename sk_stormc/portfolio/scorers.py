@@ -1,11 +1,13 @@
 """Scorers of portfolios that are comparable across values of risk_aversion."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_number, short
 
 __all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
@@ -13,7 +15,7 @@ __all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 CONSTANT = 16  # deviations below so many machine epsilons of the largest return are rounding
 
 
-def sharpe_ratio(estimator, X, y=None):
+def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None):
     """Scorer: mean over standard deviation of the portfolio's return per period.
 
     It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
@@ -56,7 +58,7 @@ def sharpe_ratio(estimator, X, y=None):
     return -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
 
 
-def make_sharpe_scorer(periods_per_year=252, risk_free=0.0):
+def make_sharpe_scorer(periods_per_year: float = 252, risk_free: float = 0.0):
     """A scorer: the annualised ratio of the mean return in excess of a riskless one to its standard deviation.
 
     A portfolio that is nearly all cash has hardly any deviation, so that its ratio is large where cash earns more than

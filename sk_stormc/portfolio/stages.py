@@ -7,11 +7,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import changed, joined
-from sk_stormc.fitting.estimator import streams
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["run_in_stages", "streams_returns", "warn_of_a_gap"]
+__all__ = ["run_in_stages", "warn_of_a_gap"]
 
 FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # of the width from stage to stage; how many at most, and of what length
 ENOUGH = 0.3  # part of tol to which the gap is to fall
@@ -69,17 +68,6 @@ def run_in_stages(run, solver, problem, x0):
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
     found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
     return changed(done, stop_reason=reason, **found), gap
-
-
-def streams_returns(portfolio):
-    """As `streams`. A tail risk needs all periods, since few of them make up the tail."""
-    measure = portfolio.risk_measure
-    if isinstance(measure, str) and measure in ("cvar", "evar"):
-        raise AttributeError(
-            "risk_measure must be 'variance', 'semivariance' or 'entropic' for partial_fit, since a tail risk needs "
-            f"all periods at once, got {measure!r}; fit reads a memmap of any size"
-        )
-    return streams(portfolio)
 
 
 def warn_of_a_gap(result, gap, tol):

@@ -3,15 +3,18 @@
 import copy
 from abc import abstractmethod
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex, check_penalty
+from sk_stormc.portfolio.limits import implied
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_metric, check_number
 
-__all__ = ["TailRiskProblem", "check_confidence"]
+__all__ = ["AROUND", "TailRiskProblem", "check_confidence", "lowest"]
 
 LARGE = 1e8  # a step after which a proximal point is that of a linear objective, in units of the portfolio's deviation
 AROUND = 2.0  # radius within which a bound holds where weights have none, relative to the largest weight
@@ -56,8 +59,17 @@ class TailRiskProblem(PortfolioProblem):
     own_width = 0.01  # of a problem by itself
 
     def __init__(
-        self, returns, risk_aversion, *, risk_measure, confidence, width, sample_weight, penalty, metric
-    ):
+        self,
+        returns: ArrayLike,
+        risk_aversion: float,
+        *,
+        risk_measure: str,
+        confidence: float,
+        width: float | None,
+        sample_weight: ArrayLike | None,
+        penalty: Any,
+        metric: Any,
+    ) -> None:
         check_confidence(confidence)
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
@@ -66,7 +78,7 @@ class TailRiskProblem(PortfolioProblem):
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
         check_penalty(penalty, self.n_assets)
         self.confidence, self.of_weights = float(confidence), penalty
-        every = 16 * (2 * self.n_inner + self.n_outer)
+        every = int(16 * (2 * self.n_inner + self.n_outer))
         self.advice = replace(self.advice, batch_size=None, record_every=every)
         self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
 
@@ -153,13 +165,8 @@ class TailRiskProblem(PortfolioProblem):
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w))
         c = -self._gain * self._mean - self._price * combine(q.astype(self.returns.dtype), self.returns).astype(float)
-        scale = self._inverse_variance()[:-1].astype(float)
-        penalty = bounded(self.of_weights, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
-        if penalty is None:
-            return self.value_at(w), np.nan
-        step = LARGE * self.deviation(w) * scale
-        best = penalty.prox(-step * c, step)
-        return self.value_at(w), float(c @ best) + penalty.value(best)
+        best, penalty = lowest(self.of_weights, w, c, self._inverse_variance()[:-1].astype(float), self.deviation(w))
+        return self.value_at(w), np.nan if best is None else float(c @ best) + penalty.value(best)
 
     def _losses(self, weights):
         return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
@@ -200,6 +207,30 @@ class TailRiskProblem(PortfolioProblem):
         """q >= 0 of shape (n_periods,) and sum 1, for which sum_i q_i losses_i is at most the risk, and near it."""
 
 
+def lowest(penalty, w, c, scale, deviation):
+    """Where c @ s + R(s) is least; weights that may go on without end are within twice the largest around w.
+
+    Parameters
+    ----------
+    penalty : object of `sk_stormc.penalties`, Turnover or None
+        R.
+    w, c : ndarray of shape (n_assets,)
+    scale : ndarray of shape (n_assets,)
+        Inverse variances of the assets.
+    deviation : float
+        Of the portfolio's return.
+
+    Returns
+    -------
+    s : ndarray of shape (n_assets,), or None for a penalty that is not one of sk_stormc
+    penalty : object
+        R with the bounds that were taken.
+    """
+    finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
+    step = LARGE * max(deviation, 1e-300) * scale
+    return (None if finite is None else finite.prox(-step * c, step)), finite
+
+
 def bounded(penalty, w, radius):
     """The penalty with finite bounds: those that follow from bounds and budget, else radius around w."""
     if penalty is None or isinstance(penalty, L1):
@@ -210,9 +241,7 @@ def bounded(penalty, w, radius):
         return penalty if isinstance(penalty, Simplex) else None
     low, high = (np.broadcast_to(bound, w.shape).astype(float) for bound in (penalty.low, penalty.high))
     if penalty.budget is not None:
-        least = penalty.budget - high.sum() + high if np.isfinite(high).all() else low
-        most = penalty.budget - low.sum() + low if np.isfinite(low).all() else high
-        low, high = np.maximum(low, least), np.minimum(high, most)
+        low, high = implied(low, high, penalty.budget)
     low, high = np.where(np.isinf(low), w - radius, low), np.where(np.isinf(high), w + radius, high)
     return Box(np.minimum(low, w), np.maximum(high, w), budget=penalty.budget, alpha=penalty.alpha)
 

@@ -1,6 +1,7 @@
 """ASC-PG: SCGD with the inner function queried at an extrapolated point."""
 
 from sk_stormc.solvers.scgd import SCGD
+from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["ASCPG", "accelerated_scgd"]
 
@@ -40,14 +41,14 @@ class ASCPG(SCGD):
 
     def __init__(
         self,
-        learning_rate="auto",
-        beta="auto",
-        batch_size="auto",
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-        exponents=(-5 / 9, -4 / 9),
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        beta: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+        exponents: tuple[float, float] = (-5 / 9, -4 / 9),
+    ) -> None:
         super().__init__(learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents)
 
     def query(self, s, beta):

@@ -8,6 +8,7 @@ from sk_stormc.engine.estimates import advance_outer, guard
 from sk_stormc.engine.steps import Direction, direction
 from sk_stormc.solvers.anchored import Anchor, balance, distance, enlarge, exact_slope, extrapolate, settle
 from sk_stormc.solvers.storm import STORMCompositional, StormState
+from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["AutomaticSTORM"]
 
@@ -23,6 +24,7 @@ FULL_ITERATIONS = 10_000  # the default budget where batches are full
 class AnchoredState(StormState):
     """Algorithm 1's state, and what the rule remembers."""
 
+    anchored = True
     anchors: list[Anchor] | None = None  # the good ones since the last that failed, the newest last
     way: Direction | None = None  # of the step from x
     own_rate: bool = True  # the learning rate is the rule's own, which it may halve
@@ -91,7 +93,14 @@ class AutomaticSTORM(STORMCompositional):
     anchor = None
     output = "last"
 
-    def __init__(self, learning_rate="auto", batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self,
+        learning_rate: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -158,7 +167,7 @@ class AutomaticSTORM(STORMCompositional):
 
     def step(self, oracle, s):
         """An iteration between anchors, or one that ends in an anchor; without anchors steps 5 to 10."""
-        if not isinstance(s, AnchoredState):
+        if not s.anchored:
             return super().step(oracle, s)
         problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
         eta = at(rule.learning_rate, s.t)
@@ -225,17 +234,17 @@ class AutomaticSTORM(STORMCompositional):
 
     def cost(self, oracle, s):
         """IFO of the coming `step`."""
-        return self._price(oracle, s, s.refresh) if isinstance(s, AnchoredState) else super().cost(oracle, s)
+        return self._price(oracle, s, s.refresh) if s.anchored else super().cost(oracle, s)
 
     def default_budget(self, oracle, s):
         """10,000 iterations where batches are full, which cost little and need not many; else 100 passes."""
-        if isinstance(s, AnchoredState) and oracle.is_full(s.batch_size):
+        if s.anchored and oracle.is_full(s.batch_size):
             return FULL_ITERATIONS, math.inf
         return super().default_budget(oracle, s)
 
     def finish(self, oracle, s):
         """The best anchor, or x_T where its Phi, known for the record, is lower; without anchors x_T."""
-        if not isinstance(s, AnchoredState):
+        if not s.anchored:
             return super().finish(oracle, s)
         best = s.best
         between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value

@@ -7,6 +7,7 @@ from sk_stormc.engine import Estimate, Limit, at
 from sk_stormc.engine.estimates import advance_inner, start_inner
 from sk_stormc.engine.steps import direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_schedule
 
 __all__ = ["CIVR"]
@@ -78,15 +79,15 @@ class CIVR(SARAHCompositional):
 
     def __init__(
         self,
-        learning_rate="auto",
-        precision="auto",
-        batch_size="auto",
-        checkpoint_batch_size=None,
-        epoch_length="auto",
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        precision: float | Schedule | Auto | None = "auto",
+        batch_size: Size = "auto",
+        checkpoint_batch_size: Size = None,
+        epoch_length: int | Auto = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         super().__init__(
             learning_rate, batch_size, checkpoint_batch_size, epoch_length, max_iter, max_ifo, tol
         )

@@ -65,7 +65,13 @@ class LBFGS(CompositionalSolver):
     batch_size: Any = None
     checks = {"memory": partial(check_int, low=1)}
 
-    def __init__(self, memory=10, max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self,
+        memory: int = 10,
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         self.memory = memory
         self.max_iter = max_iter
         self.max_ifo = max_ifo

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, start
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_batch_size, check_int
 
 __all__ = ["SARAHCompositional"]
@@ -61,14 +62,14 @@ class SARAHCompositional(CompositionalSolver):
 
     def __init__(
         self,
-        learning_rate="auto",
-        batch_size="auto",
-        checkpoint_batch_size=None,
-        epoch_length="auto",
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        checkpoint_batch_size: Size = None,
+        epoch_length: int | Auto = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.checkpoint_batch_size = checkpoint_batch_size
@@ -85,7 +86,7 @@ class SARAHCompositional(CompositionalSolver):
         """The first checkpoint."""
         size = self.sizes("batch_size", oracle, rule=16)
         large = self.sizes("checkpoint_batch_size", oracle, rule=None, like=size)
-        n = large[0] if oracle.streaming else oracle.problem.n_inner
+        n = oracle.problem.n_inner if oracle.source.finite else large[0]
         now = self.refresh(oracle, x, large)
         return EpochState(
             x,

@@ -9,6 +9,7 @@ from sk_stormc.core.metrics import Matrix
 from sk_stormc.core.schedules import Power
 from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_number, check_schedule
 
 __all__ = ["SCGD"]
@@ -76,14 +77,14 @@ class SCGD(CompositionalSolver):
 
     def __init__(
         self,
-        learning_rate="auto",
-        beta="auto",
-        batch_size="auto",
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-        exponents=(-3 / 4, -1 / 2),
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        beta: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+        exponents: tuple[float, float] = (-3 / 4, -1 / 2),
+    ) -> None:
         self.learning_rate = learning_rate
         self.beta = beta
         self.batch_size = batch_size

@@ -10,6 +10,7 @@ from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine.estimates import guard
 from sk_stormc.solvers.anchored import exact_slope
 from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_int
 
 __all__ = ["SketchySTORM"]
@@ -67,14 +68,14 @@ class SketchySTORM(AutomaticSTORM):
 
     def __init__(
         self,
-        learning_rate="auto",
-        batch_size="auto",
-        rank=10,
-        sketch_batch_size=256,
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        batch_size: Size = "auto",
+        rank: int = 10,
+        sketch_batch_size: Size = 256,
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.rank = rank

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from sk_stormc.core.metrics import Identity
 from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.theory import storm_parameters
+from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
@@ -34,6 +36,7 @@ def check_momentum(name, value):
 class StormState(MethodState):
     """u, J and F at x, and Algorithm 1's constants as resolved for the problem."""
 
+    anchored = False  # the automatic rule's state is
     now: Estimate | None = None
     batch_size: tuple | None = None  # (B_g, B_dg, B_f)
     momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
@@ -102,18 +105,18 @@ class STORMCompositional(CompositionalSolver):
 
     def __init__(
         self,
-        learning_rate="auto",
-        precision="auto",
-        momentum="auto",
-        batch_size="auto",
-        init_batch_size="auto",
-        normalization="auto",
-        anchor=None,
-        max_iter=None,
-        max_ifo=None,
-        tol=1e-4,
-        output="last",
-    ):
+        learning_rate: float | Schedule | Auto = "auto",
+        precision: float | Schedule | Auto | None = "auto",
+        momentum: float | Schedule | Auto | tuple = "auto",
+        batch_size: Size = "auto",
+        init_batch_size: Size = "auto",
+        normalization: Any = "auto",
+        anchor: int | None = None,
+        max_iter: int | None = None,
+        max_ifo: int | None = None,
+        tol: float = 1e-4,
+        output: str = "last",
+    ) -> None:
         self.learning_rate = learning_rate
         self.precision = precision
         self.momentum = momentum
@@ -205,7 +208,7 @@ class STORMCompositional(CompositionalSolver):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
         if s.x_hat is not None:
             return s.x_hat
-        ahead = oracle.streaming and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
+        ahead = not oracle.source.finite and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
         between = oracle.problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros
         return self.proximal_point(oracle, s, s.now.F) if ahead or between else s.x
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
@@ -76,7 +77,7 @@ class StreamingProblem(CompositionalProblem):
 
     n_inner = math.inf
 
-    def __init__(self, batches, problem, *, window=WINDOW, weighted=False):
+    def __init__(self, batches: Iterable, problem: Any, *, window: int = WINDOW, weighted: bool = False) -> None:
         check_int("window", window, low=2)
         check_bool("weighted", weighted)
         if not callable(problem):

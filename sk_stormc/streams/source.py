@@ -121,6 +121,10 @@ class StreamSource(Source):
         at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
         self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
 
+    def aside(self, places):
+        """Copies: rows are not spent on a look ahead."""
+        return copy.deepcopy(places)
+
     def look_at(self, positions):
         """Let the objective be that of the window which ends where a run is."""
         self.rows.used = max(position.at for position in positions)

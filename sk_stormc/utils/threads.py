@@ -12,6 +12,8 @@ from threading import Lock
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
+from sk_stormc.utils.types import F
+
 __all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
 LARGE = 2**15  # numbers, which another thread takes longer to look at than it takes to begin
@@ -111,7 +113,7 @@ def at_once(*tasks, size=LARGE):
     return each(lambda task: task(), tasks, size)
 
 
-def in_threads(method):
+def in_threads(method: F) -> F:
     """Decorate a method of an estimator that has the parameter n_jobs: it works in so many threads."""
 
     @wraps(method)
@@ -119,7 +121,7 @@ def in_threads(method):
         with threads(self.n_jobs):
             return method(self, *args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]
 
 
 def parts(end, size, begin=0):

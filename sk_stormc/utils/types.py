@@ -1,13 +1,24 @@
 """Names for the types of public signatures. Shapes and units are in the docstrings."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = ["Array", "ArrayLike", "Features", "FloatArray", "RandomState", "Schedule", "SparseMatrix"]
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Auto",
+    "F",
+    "Features",
+    "FloatArray",
+    "RandomState",
+    "Schedule",
+    "Size",
+    "SparseMatrix",
+]
 
 Array: TypeAlias = NDArray
 FloatArray: TypeAlias = NDArray[np.floating]
@@ -15,3 +26,6 @@ SparseMatrix: TypeAlias = sparse.sparray | sparse.spmatrix
 Features: TypeAlias = ArrayLike | SparseMatrix
 RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # of the iteration
+Auto: TypeAlias = Literal["auto"]
+Size: TypeAlias = int | tuple | Auto | None  # of a batch, for g, its Jacobian and f
+F = TypeVar("F", bound=Callable[..., Any])  # what a decorator takes and returns

@@ -3,10 +3,13 @@
 import copy
 
 import numpy as np
+from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.values.action_data import policy_chances
 
-__all__ = ["acting", "acting_together", "action_probabilities", "allowed", "discrete_sizes", "seeds_of", "stacked"]
+__all__ = ["acting", "acting_together", "action_probabilities", "allowed", "check_target",
+           "discrete_sizes", "probabilities", "seeds_of", "stacked"]
 
 SUM = 1e-6  # how far the probabilities of a policy may be from 1 in total
 
@@ -102,6 +105,62 @@ def action_probabilities(policy, n_states, n_actions):
         s = np.argmax(wrong)
         raise ValueError(f"policy must have probabilities that sum to 1, got {total[s]:.6g} in state {s}")
     return given / total[:, None]
+
+
+def check_target(policy, target, space):
+    """Raise where the probabilities of a target policy, or of the one that acts, cannot be known."""
+    if target is None:
+        return
+    if type(space).__name__ != "Discrete":
+        raise ValueError(f"target must be None unless actions are Discrete, got a target and actions of {space}")
+    if callable(policy):
+        raise ValueError(
+            f"policy must be None or an array where target is given, got {short(policy)}: the probabilities of a "
+            "function's actions are not known"
+        )
+
+
+def probabilities(policy, target, log, env, kind=""):
+    """Probabilities of the actions of a log under the policy that acted and, if there is one, under another.
+
+    Parameters
+    ----------
+    policy, target : callable, array-like or None
+    log : Bunch
+    env : gymnasium.Env or gymnasium.vector.VectorEnv
+    kind : str
+        "single_" for a vector environment.
+
+    Returns
+    -------
+    Bunch
+        Columns for the log.
+    """
+    space, observed = (getattr(env, f"{kind}{name}_space") for name in ("action", "observation"))
+    n, unknown = len(log.y), Bunch(probability=np.full(len(log.y), np.nan))
+    if type(space).__name__ != "Discrete" or callable(policy):
+        return unknown
+    n_actions, number = int(space.n), np.asarray(log.action, dtype=int) - int(space.start)
+    first = int(getattr(observed, "start", 0))
+
+    def chances(policy):
+        if policy is None:
+            return np.full(n, 1 / n_actions)
+        if callable(policy):
+            labels = np.arange(n_actions) + int(space.start)
+            return policy_chances(policy, log.X, log.X, np.arange(n), labels)[np.arange(n), number]
+        n_states = discrete_sizes(env, "an array as policy", kind)[0]
+        state = log.X[:, 0].astype(int) - first if log.X.shape[1] == 1 else log.X.argmax(axis=1)
+        return action_probabilities(policy, n_states, n_actions)[state, number]
+
+    found = Bunch(probability=chances(policy))
+    if target is not None:
+        try:
+            found.target_probability = chances(target)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"target must be a policy of the environment: {error}") from error
+        found.importance_ratio = found.target_probability / found.probability
+    return found
 
 
 def stacked(actions):

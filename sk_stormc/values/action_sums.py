@@ -154,7 +154,8 @@ class Iterated:
 def iterate_policies(sums, going, max_iter):
     """Least-squares policy iteration: the value of a policy, then the policy that is best for these values.
 
-    The first policy takes all actions alike. Where policies come back in a circle, the next one is their mixture.
+    The first policy takes all actions alike. Where policies come back in a circle, it begins again with the policy that
+    always takes the first action, and in a second circle goes on with the mixture of its policies.
 
     Parameters
     ----------
@@ -172,6 +173,7 @@ def iterate_policies(sums, going, max_iter):
     unknown = unknown_actions(next_Z, sums.known)
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
     tried, place = [], {}  # actions in the successors, and when they were found
+    again = False
     while len(losses) < max_iter:
         w, found, fun = sums.solution(chances)
         action = best_actions(next_Z @ w.T, unknown, action)
@@ -183,7 +185,11 @@ def iterate_policies(sums, going, max_iter):
             break
         start = place.setdefault(action.tobytes(), len(tried))
         if start < len(tried):
-            now[going] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
+            if again:
+                now[going] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
+            else:
+                action, again = np.zeros_like(action), True
+                now[going] = chosen(action, m)
             tried, place = [], {}
         else:
             tried.append(action)

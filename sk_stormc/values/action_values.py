@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
@@ -29,7 +30,7 @@ from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_polic
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
 from sk_stormc.values.log import Given, read_log
-from sk_stormc.values.lstd import attributes_of, check_products, forget, solver_or_lstd
+from sk_stormc.values.lstd import attributes_of, check_products, forget
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import checked_data, successors_to_score, transform
 
@@ -67,11 +68,11 @@ class ActionValueEstimator(CompositionalEstimator):
     policy : "greedy", callable or array-like, default="greedy"
         The policy whose values are found. "greedy" looks for the best one by least-squares policy iteration (LSPI): the
         values of a policy, then the policy that is best for these values, until it stays. Where policies come back in a
-        circle, as approximate values can have it, their mixture is the next one. A callable gets rows of
-        next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order of
-        ``actions_``. An array is for states that are numbers (X has one column) or indicators: actions of shape
-        (n_states,), or probabilities of shape (n_states, n_actions). As an attribute ``policy`` is the method below;
-        `get_params` has the parameter.
+        circle, as approximate values can have it, it begins again from the policy that always takes the first action,
+        and in a second circle goes on with a mixture. A callable gets rows of next_X and returns an action for each, or
+        probabilities of shape (n_rows, n_actions) in the order of ``actions_``. An array is for states that are numbers
+        (X has one column) or indicators: actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
+        As an attribute ``policy`` is the method below; `get_params` has the parameter.
     gamma : float, default=0.95
         Discount of later rewards, in [0, 1]. 1 is for episodes that all end.
     solver : str or CompositionalSolver, default="lstd"
@@ -83,8 +84,7 @@ class ActionValueEstimator(CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
-        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts. It is not the penalty on
-        |w|^2 of `BellmanValueEstimator`, which is too strong near gamma = 1.
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts.
     max_iter : int, default=None
         Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
     tol : float, default=None
@@ -149,20 +149,24 @@ class ActionValueEstimator(CompositionalEstimator):
     array([1, 1, 1])
     """
 
+    own_solvers = ("lstd",)
+    coef_: FloatArray
+    actions_: Array
+
     def __init__(
         self,
-        policy="greedy",
-        gamma=0.95,
-        solver="lstd",
+        policy: Any = "greedy",
+        gamma: float = 0.95,
+        solver: str | CompositionalSolver = "lstd",
         *,
-        features=None,
-        fit_intercept=True,
-        alpha=0.0,
-        max_iter=None,
-        tol=None,
-        verbose=0,
-        random_state=None,
-    ):
+        features: Any = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.policy = policy
         self.gamma = gamma
         self.solver = solver
@@ -282,12 +286,12 @@ class ActionValueEstimator(CompositionalEstimator):
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
-        vars(self).pop("policy_changes_", None)
-        vars(self).update(values(w), _given=given.told())
+        self.__dict__.pop("policy_changes_", None)
+        self.__dict__.update(values(w), _given=given.told())
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
-            vars(self).update(fitted, _progress=None)
+            self.__dict__.update(fitted, _progress=None)
         else:
             self._keep(solver, result, fit)
             fit.end()
@@ -397,9 +401,6 @@ class ActionValueEstimator(CompositionalEstimator):
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
-
-    def _make_solver(self):
-        return solver_or_lstd(self, super()._make_solver)
 
     def _check_parameters(self):
         check_discount(self.gamma)

@@ -1,17 +1,35 @@
 """Transitions logged in Gymnasium's environments, and the models that some of them publish."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 
 from sk_stormc.utils.validation import check_bool, check_int, short
-from sk_stormc.values.acting import acting, action_probabilities, discrete_sizes, seeds_of, stacked
+from sk_stormc.values.acting import (
+    acting,
+    action_probabilities,
+    check_target,
+    discrete_sizes,
+    probabilities,
+    seeds_of,
+    stacked,
+)
 from sk_stormc.values.spaces import empty_rows, leaves_of, log_of, pull
 from sk_stormc.values.vector import collect_vector
 
 __all__ = ["collect_transitions", "model_of"]
 
 
-def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, one_hot=True):
+def collect_transitions(
+    env: Any,
+    policy: Any = None,
+    n_transitions: int = 10_000,
+    seed: int | None = None,
+    *,
+    one_hot: bool | None = True,
+    target=None,
+):
     """Let a policy act in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
 
     Parameters
@@ -34,6 +52,10 @@ def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, on
     one_hot : bool, default=True
         Discrete and MultiDiscrete observations become one indicator for each value. False keeps them as numbers, for
         ``features=OneHotEncoder(...)``: with hundreds of states or more that takes far less memory.
+    target : callable, array-like or None, default=None
+        Another policy, whose probabilities of what was done are logged too. An array is as for ``policy``. A callable
+        gets X of the log, and returns for each row the action or a row of probabilities. Actions must be Discrete, and
+        ``policy`` None or an array.
 
     Returns
     -------
@@ -57,6 +79,11 @@ def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, on
             What was done.
         episode : ndarray of int of shape (n_transitions,)
             The number of each row's episode, from 0.
+        probability : ndarray of shape (n_transitions,)
+            Of the action under ``policy``; NaN where it is not known, for a callable, and where actions are not
+            Discrete.
+        target_probability, importance_ratio : ndarray of shape (n_transitions,)
+            Only with ``target``: the probability of the action under it, and this over ``probability``.
 
     Raises
     ------
@@ -64,8 +91,8 @@ def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, on
         If gymnasium is not installed.
     ValueError
         For an env that is none, observations of another space (which is named), a policy that does not fit the
-        environment, an action that is not of its space, a reward that is not finite, and n_transitions, seed or
-        one_hot out of range.
+        environment, an action that is not of its space, a reward that is not finite, n_transitions, seed or one_hot
+        out of range, and a target that does not fit or whose ratios are not known.
 
     See Also
     --------
@@ -88,9 +115,12 @@ def collect_transitions(env, policy=None, n_transitions=10_000, seed=None, *, on
     env = environment(env, vector=True)
     from gymnasium.vector import VectorEnv
 
-    collect = collect_vector if isinstance(env, VectorEnv) else _collect
+    collect, kind = (collect_vector, "single_") if isinstance(env, VectorEnv) else (_collect, "")
     try:
-        return collect(env, policy, int(n_transitions), seed, one_hot)
+        check_target(policy, target, getattr(env, f"{kind}action_space"))
+        log = collect(env, policy, int(n_transitions), seed, one_hot)
+        log.update(probabilities(policy, target, log, env, kind))
+        return log
     finally:
         if made:
             env.close()

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.types import ArrayLike, Features, FloatArray
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
@@ -20,7 +21,7 @@ from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced, solver_or_lstd
+from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
@@ -59,13 +60,18 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
     alpha : float, default=0.0
-        Weight of |coef_|^2 in the objective. That is a mean square of Bellman errors, in which an error of all values
-        alike counts (1 - gamma)^2 times: beside this, alpha has to be small, or values are far too small.
+        A ridge, without the intercept. With "projected" it is added to the diagonals of A and C, the matrices of LSTD
+        (means over transitions). With "bellman" it is the weight of |coef_|^2 beside a mean square of Bellman errors,
+        in which an error of all values alike counts (1 - gamma)^2 times: alpha has to be far smaller there.
     trace_decay : float, default=0.0
         Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
         earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
         returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
         row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
+    half_life : float or None, default=None
+        For transitions that change with time: their weight is halved every so many later rows, in `fit` as in
+        `partial_fit`, so that values are those of about the last 1.4 times as many rows. Rows are in time order, or
+        have ``time``. Each transition counts as a row, whatever its weight. None forgets nothing.
 
     Attributes
     ----------
@@ -131,21 +137,26 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     array([1.5, 1. ])
     """
 
+    own_solvers = ("lstd",)
+    coef_: FloatArray
+    intercept_: float
+
     def __init__(
         self,
-        gamma=0.95,
-        solver="storm-c",
+        gamma: float = 0.95,
+        solver: str | CompositionalSolver = "storm-c",
         *,
-        objective="auto",
-        features=None,
-        fit_intercept=True,
-        alpha=0.0,
-        trace_decay=0.0,
-        max_iter=None,
-        tol=None,
-        verbose=0,
-        random_state=None,
-    ):
+        objective: str = "auto",
+        features: Any = None,
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        trace_decay: float = 0.0,
+        half_life: float | None = None,
+        max_iter: int | Auto | None = None,
+        tol: float | None = None,
+        verbose: int | bool = 0,
+        random_state: RandomState = None,
+    ) -> None:
         self.gamma = gamma
         self.solver = solver
         self.objective = objective
@@ -153,6 +164,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         self.fit_intercept = fit_intercept
         self.alpha = alpha
         self.trace_decay = trace_decay
+        self.half_life = half_life
         self.max_iter = max_iter
         self.tol = tol
         self.verbose = verbose
@@ -219,11 +231,11 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         solver = self._make_solver()
         self._check_parameters()
-        log = read_log(copy.copy(self), X, y, given)
+        log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
-            everything = ProjectedBellmanProblem(*log.rows[:3], 1, sample_weight=log.weights)
+            everything = ProjectedBellmanProblem(log.Z, log.next_Z, log.y, 1, sample_weight=log.weights)
             check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
         visited = distinct_rows(log.states)
         objective, reason, problem = choose_objective(
@@ -239,9 +251,9 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         result = keys = None
         if solver == "lstd" and self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
-            x, exact = solve_traced(self, log.rows, *keys, alpha)
+            x, exact = solve_traced(self, log.rows, keys[0], keys[1], alpha)
         elif solver == "lstd":
-            x, exact = solve_exactly(problem)
+            x, exact = solve_exactly(problem, len(log.y))
         else:
             solver.accept(problem)
             fit = Fit(self, solver, X, y, **given._asdict())
@@ -249,18 +261,18 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
             x = result.x
 
         spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
-            spread = spread_of_log(problem, log, visited[1], x, keys, self.gamma * self.trace_decay)
+        if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
+            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, self.gamma * self.trace_decay)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)
         self.n_states_ = len(visited[0])
         self.objective_, self.objective_reason_ = objective, reason
-        vars(self).update(values(x))
+        self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = None
         self._given = given.told()
         if result is None:
-            vars(self).update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=None)
         else:
             forget(self)
             self._keep(solver, result, fit)
@@ -281,8 +293,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
         a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
         that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values. `gamma`, `alpha` and `fit_intercept` stay while the stream goes on, to whose first chunk
-        ``features`` are fitted.
+        from its values. `gamma`, `alpha`, `half_life` and `fit_intercept` stay while the stream goes on, to whose first
+        chunk ``features`` are fitted.
 
         With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
         stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
@@ -314,7 +326,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver, `gamma`, `alpha` (but for "lstd"), `fit_intercept` or `trace_decay`.
+            solver, `gamma`, `alpha` (but for "lstd"), `half_life`, `fit_intercept` or `trace_decay`.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
         AttributeError
@@ -440,14 +452,12 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
-    def _make_solver(self):
-        return solver_or_lstd(self, super()._make_solver)
-
     def _check_parameters(self):
         check_discount(self.gamma)
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_number("alpha", self.alpha, low=0)
         check_trace_decay(self)
+        check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")

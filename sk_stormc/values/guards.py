@@ -44,15 +44,17 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
 
 
-def warn_of_ranges(states, follows):
+def warn_of_ranges(states, follows, terminal):
     """Warn if most successors are far outside what X has in a column: X was scaled and next_X was not, or the reverse.
 
     Far is further than the width of the middle nine tenths of X's column from them. Columns of which nine tenths are
     one number are not looked at.
     """
-    if len(follows) < FEWEST:
+    going = np.flatnonzero(~terminal)
+    if len(going) < FEWEST:
         return
-    states, follows = (rows[:: -(-len(rows) // LOOKED_AT)] for rows in (states, follows))
+    follows = follows[going[:: -(-len(going) // LOOKED_AT)]]
+    states = states[:: -(-len(states) // LOOKED_AT)]
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)

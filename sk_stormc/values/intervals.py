@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sk_stormc.utils.types import Features, FloatArray
@@ -15,6 +17,10 @@ __all__ = ["Intervals"]
 
 class Intervals:
     """Standard deviations and intervals of values, of an estimator that has ``_spread`` or ``_groups``."""
+
+    _states: Callable
+    _value: Callable
+    _features: Callable
 
     def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
         """Intervals that contain the values of states with a given probability, over samples of episodes.
@@ -49,7 +55,9 @@ class Intervals:
 
         Examples
         --------
-        >>> import numpy as np
+        >>> from collections.abc import Callable
+
+import numpy as np
         >>> from sk_stormc import BellmanValueEstimator
         >>> rng = np.random.default_rng(0)  # 50 episodes of 10 steps, whose rewards are 1 on average
         >>> X, y, episode = rng.random((500, 1)), rng.normal(1.0, 1.0, 500), np.arange(500) // 10
@@ -79,6 +87,11 @@ class Intervals:
 
     def _known_spread(self):
         """How coefficients vary, and of which features they are."""
+        if self.half_life is not None:
+            raise ValueError(
+                f"half_life must be None for return_std=True and value_interval, got {self.half_life!r}: how values "
+                "that forget vary is not known"
+            )
         groups, found = self.__dict__.get("_groups"), self.__dict__.get("_spread")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
@@ -86,7 +99,8 @@ class Intervals:
         if found is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream"
+                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream, "
+                "whose half_life must be None"
             )
         n = found[0].n_clusters
         if n < 2:

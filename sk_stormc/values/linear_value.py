@@ -7,7 +7,7 @@ from scipy.linalg import lapack
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
-from sk_stormc.values.markov import check_discount, dense, normalized_weights
+from sk_stormc.values.markov import check_discount, dense, largest_values, normalized_weights
 
 __all__ = ["LinearValue", "inverse"]
 
@@ -84,7 +84,7 @@ class LinearValue(CompositionalProblem):
 
     def _unit(self):
         """The largest absolute value of each feature, 1 where it is 0."""
-        largest = dense(abs(self.features).max(axis=0)).ravel()
+        largest = largest_values(self.features)
         return np.where(largest > 0, largest, 1.0)
 
 

@@ -10,11 +10,14 @@ from sklearn.base import clone
 
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.values.episodes import in_order
+from sk_stormc.values.forgetting import fading
 from sk_stormc.values.guards import told, warn_of_state_numbers
+from sk_stormc.values.markov import largest_values
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 
 __all__ = ["Given", "Log", "distinct_rows", "read_log"]
 
+BLOCK = 1024  # rows that are at hand at a time
 ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: multiples of it are far from one another
 
 
@@ -98,7 +101,7 @@ class Log:
         return found
 
 
-def read_log(estimator, X, y, given):
+def read_log(estimator, X, y, given, half_life=None):
     """The transitions that a user gives.
 
     Parameters
@@ -107,19 +110,23 @@ def read_log(estimator, X, y, given):
         A copy, whose number and names of columns are set.
     X, y : array-like
     given : Given
+    half_life : float or None
+        Of the weights, in transitions.
 
     Returns
     -------
     Log
     """
     states, y = checked_data(estimator, X, y)
-    states, y = states + 0.0, y.astype(float)  # -0.0 and 0.0 are the same state
-    n = len(y)
+    y, n = y.astype(float), len(y)
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n) * ratios
     numbers, clock = in_order(given.episode, given.time, given.terminal, n)
     time = given.time if given.next_X is not None else clock
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
+    if half_life is not None:
+        when = np.arange(n) if given.time is None or given.episode is not None else np.asarray(given.time)
+        weights[kept] *= fading(half_life, when[kept])
     kept &= weights > 0
     if not kept.any():
         raise ValueError(
@@ -131,13 +138,13 @@ def read_log(estimator, X, y, given):
     rows = slice(None) if kept.all() else kept  # a slice copies nothing
     Z, at, terminal = Z[rows], at[rows], terminal[rows]
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
-    d = Z.shape[1]
-    known = np.asarray(abs(Z).sum(axis=0)).ravel() > 0
+    d, known = Z.shape[1], largest_values(Z) > 0
     columns = np.flatnonzero(known) if known.any() else np.arange(1)
     if len(columns) < d or not known.any():
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
     numbers = None if numbers is None else numbers[rows]
-    said = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows[at]
+    follows = follows if given.next_X is not None and kept.all() else follows[at]
+    said = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows
     return Log(features, Z, next_Z, *said, columns, d, kept, numbers, clock, source, at)
 
 
@@ -147,7 +154,6 @@ def distinct_rows(rows):
     Parameters
     ----------
     rows : ndarray of float of shape (n, n_columns)
-        Without -0.0.
 
     Returns
     -------
@@ -156,13 +162,17 @@ def distinct_rows(rows):
     number : ndarray of int of shape (n,)
         The kind of each row.
     """
-    bits = np.ascontiguousarray(rows).view(np.uint64)
-    digest = np.zeros(len(rows), dtype=np.uint64)
-    for column in bits.T:  # unequal rows have the same 64 bits by chance alone, and then are found out
-        digest = (digest ^ (column ^ (column >> np.uint64(29)))) * np.uint64(ODD)
-        digest ^= digest >> np.uint64(32)
+    n = len(rows)
+    if len(np.unique(rows[:, 0])) == n:  # one column is enough to tell
+        return np.arange(n), np.arange(n)
+    digest = np.zeros(n, dtype=np.uint64)
+    for start in range(0, n, BLOCK):
+        bits, part = (rows[start : start + BLOCK] + 0.0).view(np.uint64), digest[start : start + BLOCK]  # no -0.0
+        for column in bits.T:  # unequal rows have the same 64 bits by chance alone, and then are found out
+            part ^= column ^ (column >> np.uint64(29))
+            part *= np.uint64(ODD)
+            part ^= part >> np.uint64(32)
     _, first, number = np.unique(digest, return_index=True, return_inverse=True)
-    number = number.reshape(-1)
-    if len(first) < len(rows) and not np.array_equal(rows[first[number]], rows):
-        _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    if len(first) < n and not np.array_equal(rows[first[number]], rows):
+        _, first, number = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)
     return first, number.reshape(-1)

@@ -1,15 +1,13 @@
 """solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
 
-import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.solvers import SOLVERS, StopReason
-from sk_stormc.utils.validation import check_choice
+from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -22,7 +20,6 @@ __all__ = [
     "forget",
     "solve_exactly",
     "solve_traced",
-    "solver_or_lstd",
     "stream_moments",
 ]
 
@@ -85,15 +82,16 @@ class Collected:
 def check_products(Z, next_Z, y):
     """Raise where squares of numbers overflow, which all solvers add."""
     with np.errstate(over="ignore"):
-        largest = max(float(abs(part).max()) for part in (Z, next_Z, y))
+        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
         if not np.isfinite(largest * largest * len(y)):
             raise ValueError(OVERFLOW)
 
 
-def solve_exactly(problem):
-    """The minimiser of a problem of policy evaluation, and the fitted attributes that tell of it."""
+def solve_exactly(problem, n_rows):
+    """The minimiser of a problem of so many transitions, and the fitted attributes that tell of it."""
     found = problem.solution()
-    n_evaluations = {"inner": problem.n_inner, "jacobian": problem.n_inner, "outer": problem.n_outer}
+    n_inner = min(problem.n_inner, n_rows)  # without the rows of a ridge
+    n_evaluations = {"inner": n_inner, "jacobian": n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
     return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
@@ -107,7 +105,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
-def stream_moments(estimator, rows, keys):
+def stream_moments(estimator, rows, keys, left=1.0):
     """Add transitions to the moments of an estimator's stream, and solve; nothing is changed.
 
     Parameters
@@ -117,6 +115,8 @@ def stream_moments(estimator, rows, keys):
         Features of states and successors with the intercept's column, rewards, weights.
     keys : tuple
         For `goes_on`.
+    left : float, default=1.0
+        What is left of the weights of the transitions before.
 
     Returns
     -------
@@ -139,6 +139,8 @@ def stream_moments(estimator, rows, keys):
         )
     if not began:
         collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
+    if left != 1:
+        collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
     alpha = np.full(d, float(estimator.alpha))
     if estimator.fit_intercept:
@@ -157,21 +159,6 @@ def stream_moments(estimator, rows, keys):
     }
 
 
-def solver_or_lstd(estimator, make):
-    """The solver that ``make()`` has of an estimator's parameters; the name "lstd" stands for itself."""
-    if isinstance(estimator.solver, str):
-        check_choice("solver", estimator.solver, (*SOLVERS, "lstd"))
-    elif isinstance(estimator.solver, type):
-        name = estimator.solver.__name__
-        raise ValueError(f"solver must be an instance or one of {[*SOLVERS, 'lstd']}, got a class: give {name}()")
-    if not isinstance(estimator.solver, str) or estimator.solver != "lstd":
-        return make()
-    probe = copy.copy(estimator)
-    probe.solver = "storm-c"
-    CompositionalEstimator._make_solver(probe)  # max_iter and tol are checked all the same
-    return "lstd"
-
-
 def check_stays(estimator, exact, labelled):
     """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
 
@@ -188,7 +175,7 @@ def check_stays(estimator, exact, labelled):
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
-    held["episode"] = labelled
+    held |= {"half_life": estimator.half_life, "episode": labelled}
     if stream is None and pending is None:
         return held
     if stream is not None and isinstance(stream, Collected) != exact:
@@ -227,7 +214,7 @@ def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and chance in the data by far more. Set alpha (1e-6 (1 - gamma)^2 times the mean square of a feature is "
+            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is "
             "little), or take fewer features.",
             ConvergenceWarning,
         )

@@ -5,7 +5,8 @@ from scipy import sparse
 
 from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 
-__all__ = ["check_discount", "check_features", "check_model", "dense", "normalized_weights", "scale_rows"]
+__all__ = ["check_discount", "check_features", "check_model", "dense", "largest_values", "minus_scaled",
+           "normalized_weights", "scale_rows"]
 
 ROW_SUM = 1e-6  # how far a row of probabilities may be from 1, rounded as float32 may have it
 
@@ -18,6 +19,24 @@ def dense(A):
 def check_discount(gamma):
     """gamma in [0, 1]."""
     check_number("gamma", gamma, low=0, high=1)
+
+
+def largest_values(A):
+    """The largest absolute value of each column; 0 without rows."""
+    if not A.shape[0]:
+        return np.zeros(A.shape[1])
+    if sparse.issparse(A):
+        return dense(abs(A).max(axis=0)).ravel()
+    return np.maximum(A.max(axis=0), -A.min(axis=0))  # without a copy of A
+
+
+def minus_scaled(A, factor, B):
+    """A - factor B, with one array at a time."""
+    if sparse.issparse(A) or sparse.issparse(B):
+        return A - factor * B
+    result = B * -factor
+    result += A
+    return result
 
 
 def scale_rows(weights, A):

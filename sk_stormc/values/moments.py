@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
 
@@ -76,10 +76,11 @@ class Moments:
         """
         n, d = Z.shape
         with np.errstate(over="ignore", invalid="ignore"):
-            weighted = scale_rows(weights, Z).T
-            C = dense(weighted @ Z)
+            same = n > 0 and bool((weights == weights[0]).all())  # rows then need no copy
+            weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
+            C = factor * dense(weighted @ Z)
             if traced is None:
-                A, b = dense(weighted @ difference), weighted @ y
+                A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
             else:
                 A, b = np.zeros((d, d)), np.zeros(d)
                 for rows, traces in traced:
@@ -89,8 +90,7 @@ class Moments:
         if not all(np.isfinite(part).all() for part in (A, b, C)):
             raise ValueError(OVERFLOW)
         counted = weights > 0
-        known = Z if counted.all() else Z[counted]
-        largest = dense(abs(known).max(axis=0)).ravel() if counted.any() else np.zeros(d)
+        largest = largest_values(Z if counted.all() else Z[counted])
         return cls(A, b, C, float(weights.sum()), n, largest)
 
     def __add__(self, other: Moments) -> Moments:
@@ -98,9 +98,9 @@ class Moments:
             _add(total, lost, part, more)
             for total, lost, part, more in zip(self._sums, self.lost, other._sums, other.lost, strict=True)
         ]
-        sums, lost = zip(*added, strict=True)
+        (A, b, C), lost = zip(*added, strict=True)
         largest = np.maximum(self.largest, other.largest)
-        return Moments(*sums, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
+        return Moments(A, b, C, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
 
     def __mul__(self, factor: float) -> Moments:
         A, b, C = (factor * part for part in self._sums)
@@ -129,6 +129,7 @@ class Moments:
         Parameters
         ----------
         alpha : ndarray of shape (n_features,)
+            Of the ridge: it is added to the diagonals of A and C.
         ends : bool, default=False
             Whether to raise where values without a discount are not determined.
 
@@ -142,15 +143,17 @@ class Moments:
         known = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
-        A, b, C, alpha = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)], alpha[known]
+        A, b, C = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)]
         if ends:
             check_ends(A, C)
-        found = solve_moments(A, b, C, alpha, self.largest[known])
+        ridge = np.diag(alpha[known])
+        A, C = A + ridge, C + ridge
+        found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
         x[known] = found.x
         if found.vanishes:
             return x, found, 0.0
         residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
-        return x, found, float(residual @ residual + alpha @ found.x**2)
+        return x, found, float(residual @ residual)
 
 
 def _add(total, lost, part, more):

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.streams.problem import WINDOW
+from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
 from sk_stormc.values.log import distinct_rows
 from sk_stormc.values.markov import dense, scale_rows
@@ -137,10 +137,34 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
-        return ProjectedBellmanProblem(Z, next_Z, y, gamma, sample_weight=weights, alpha=alpha)
+        rows = with_ridge(Z, next_Z, y, weights, alpha)
+        return ProjectedBellmanProblem.checked(*rows[:3], gamma, rows[3], 0.0)
     state, first = visited
     where, successor = distinct_rows(leads_to())
     return grouped_problem(state, successor, weights, y, Z[first], next_Z[where], gamma, alpha)
+
+
+def with_ridge(Z, next_Z, y, weights, alpha):
+    """Rows that add alpha to the diagonals of A and C: each feature alone leads to the end, without a reward.
+
+    Parameters
+    ----------
+    Z, next_Z, y, weights
+        As for `value_problem`.
+    alpha : ndarray of shape (n_features,)
+        In units of the sum of the weights.
+
+    Returns
+    -------
+    Z, next_Z, y, weights
+    """
+    alone, d = np.flatnonzero(alpha), len(alpha)
+    if not len(alone):
+        return Z, next_Z, y, weights
+    Z = stack([Z, sparse.eye_array(d, format="csr")[alone] if sparse.issparse(Z) else np.eye(d)[alone]])
+    none = np.zeros((len(alone), d))
+    next_Z = stack([next_Z, sparse.csr_array(none) if sparse.issparse(next_Z) else none])
+    return Z, next_Z, np.append(y, none[:, 0]), np.append(weights, weights.sum() * alpha[alone])
 
 
 def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):
@@ -163,10 +187,10 @@ def window_of(n_features):
     return max(WINDOW, 10 * n_features)
 
 
-def value_stream(batches, window, gamma, alpha, fit_intercept):
+def value_stream(batches, window, gamma, alpha, fit_intercept, half_life=None):
     """The stream of (features, next_features, rewards, weights)."""
     d = batches[0][0].shape[1]
     alphas = np.full(d, float(alpha))
     if fit_intercept:
         alphas[-1] = 0.0
-    return TransitionStream(batches, window, gamma, alphas)
+    return TransitionStream(batches, window, gamma, alphas, half_life)

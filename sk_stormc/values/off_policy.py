@@ -223,7 +223,7 @@ def off_policy_value(
             f"the value is from {m} episodes, which stand for {size:.3g} of the policy itself where all ratios of an "
             f"episode are multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
         )
-    return _from(*found, size)
+    return _from(found[0], found[1], size)
 
 
 def _from(value, contributions, size):

@@ -1,16 +1,18 @@
 """Policy evaluation with a linear value function: the Bellman residual, and its projection for logged transitions."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import root_of_inverse, solve_moments
-from sk_stormc.values.linear_value import LinearValue
-from sk_stormc.values.markov import check_features, check_model, dense, scale_rows
+from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
+from sk_stormc.values.markov import check_features, check_model, dense, minus_scaled, scale_rows
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.noise import expected_smoothness
 
@@ -91,17 +93,17 @@ class BellmanProblem(LinearValue):
 
     def __init__(
         self,
-        transition_matrix,
-        rewards,
-        features=None,
-        gamma=0.95,
+        transition_matrix: ArrayLike | SparseMatrix,
+        rewards: ArrayLike | SparseMatrix,
+        features: Any = None,
+        gamma: float = 0.95,
         *,
-        next_features=None,
-        sample_weight=None,
-        alpha=0.0,
-        sampling="successor",
-        metric="auto",
-    ):
+        next_features: Any = None,
+        sample_weight: ArrayLike | None = None,
+        alpha: float = 0.0,
+        sampling: Any = "successor",
+        metric: Any = "auto",
+    ) -> None:
         check_choice("sampling", sampling, ("successor", "column"))
         P, self.entry_rewards = check_model(transition_matrix, rewards)
         n, m = P.shape
@@ -307,27 +309,39 @@ class ProjectedBellmanProblem(LinearValue):
 
     def __init__(
         self,
-        features,
-        next_features,
-        rewards,
-        gamma=0.95,
+        features: Any,
+        next_features: Any,
+        rewards: ArrayLike | SparseMatrix,
+        gamma: float = 0.95,
         *,
-        sample_weight=None,
-        alpha=0.0,
-        metric="auto",
-        covariance=None,
-    ):
+        sample_weight: ArrayLike | None = None,
+        alpha: float = 0.0,
+        metric: Any = "auto",
+        covariance: Any = None,
+    ) -> None:
         self.rewards = as_numbers("rewards", rewards)
         n = len(self.rewards) if self.rewards.ndim == 1 else 0
         if not n or not np.isfinite(self.rewards).all():
             raise ValueError(f"rewards must be finite, one for each transition, got shape {self.rewards.shape}")
-        self.features = check_features("features", features, n)
-        d = self.features.shape[1]
-        self._set(gamma, alpha, metric, d, sample_weight, n)
-        # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
-        self._difference = self.features - self.gamma * check_features("next_features", next_features, n, d)
-        self.n_inner = n
+        features = check_features("features", features, n)
+        d = features.shape[1]
+        next_features = check_features("next_features", next_features, n, d)
+        self._take(features, next_features, gamma, alpha, metric, sample_weight)
         self._covariance = None if covariance is None else check_features("covariance", covariance, d, d)
+
+    @classmethod
+    def checked(cls, features, next_features, rewards, gamma, sample_weight, alpha):
+        """The problem of transitions that were looked at before."""
+        problem = cls.__new__(cls)
+        problem.rewards, problem._covariance = rewards, None
+        problem._take(features, next_features, gamma, alpha, "auto", sample_weight)
+        return problem
+
+    def _take(self, features, next_features, gamma, alpha, metric, sample_weight):
+        self.features, (self.n_inner, d) = features, features.shape
+        self._set(gamma, alpha, metric, d, sample_weight, self.n_inner)
+        # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
+        self._difference = minus_scaled(features, self.gamma, next_features)
 
     @cached_property
     def covariance(self):
@@ -406,4 +420,8 @@ class ProjectedBellmanProblem(LinearValue):
         """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
 
-    advice = Advice(smoothness=expected_smoothness)
+    @cached_property
+    def advice(self):
+        """Full batches where the metric is a full matrix: J is known then, and a step costs as much as a few rows."""
+        size = None if self.n_variables <= LARGEST_METRIC else "auto"
+        return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from sk_stormc.core.metrics import Metric
+from sk_stormc.values.forgetting import fading, remaining, remembered
 from sk_stormc.values.moments import Moments
 
 __all__ = ["CURVATURE", "ProximalNewton"]
@@ -22,9 +23,9 @@ START = 8  # steps to where a stream starts, on the moments of its first transit
 class ProximalNewton(Metric):
     """The projected objective of some moments, and the metric that they make: its inverse Hessian.
 
-    The objective is |L^-1 (A w - b)|^2 + sum_j alpha_j w_j^2, of means A and b, with L L^T = C. The Hessian gets a
-    small multiple of C, so that a step is that of a proximal point method: it contracts in the norm of C for these
-    moments, however ill-conditioned A is. All columns are divided by their root mean squares first.
+    The objective is |L^-1 (A w - b)|^2, of means A and b, with L L^T = C; alpha is added to the diagonals of A and C.
+    The Hessian gets a small multiple of C, so that a step is that of a proximal point method: it contracts in the norm
+    of C for these moments, however ill-conditioned A is. All columns are divided by their root mean squares first.
 
     Attributes
     ----------
@@ -32,6 +33,8 @@ class ProximalNewton(Metric):
     proximal : float
         Of C in the Hessian.
     alpha : ndarray of shape (n_features,)
+    half_life : float or None
+        Of the weights, in transitions.
     """
 
     stays = False
@@ -40,15 +43,20 @@ class ProximalNewton(Metric):
     moments: Moments
     proximal: float
     alpha: np.ndarray = field(repr=False)
+    half_life: float | None = None
 
     @classmethod
-    def none(cls, gamma, alpha):
+    def none(cls, gamma, alpha, half_life=None):
         """That of no transition."""
-        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha)
+        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
         """That of these transitions too; ``difference`` is phi - gamma phi'."""
-        return replace(self, moments=self.moments + Moments.of(Z, difference, y, weights))
+        before = self.moments
+        if self.half_life is not None:
+            before = before * remaining(self.half_life, len(y))
+            weights = weights * fading(self.half_life, np.arange(len(y)))
+        return replace(self, moments=before + Moments.of(Z, difference, y, weights))
 
     def __deepcopy__(self, memo):
         return self  # nothing is written into
@@ -61,8 +69,10 @@ class ProximalNewton(Metric):
 
     @cached_property
     def means(self):
-        """A, b and C."""
-        return self.moments.means()
+        """A, b and C, with the ridge."""
+        A, b, C = self.moments.means()
+        ridge = np.diag(self.alpha)
+        return A + ridge, b, C + ridge
 
     @cached_property
     def size_of_columns(self):
@@ -94,9 +104,8 @@ class ProximalNewton(Metric):
         """Lower triangular factor of half the Hessian where C is the identity."""
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
-        W = np.sqrt(SHORT + self.alpha / self.size_of_columns**2)
-        W = solve_triangular(self.factor, np.diag(W), lower=True)
-        H += W @ W.T
+        W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
+        H += SHORT * (W @ W.T)
         return cholesky(H, lower=True)
 
     # the objective
@@ -113,11 +122,11 @@ class ProximalNewton(Metric):
     def value(self, x):
         """The objective."""
         u = self.residual(x)
-        return float(u @ u + self.alpha @ x**2)
+        return float(u @ u)
 
     def gradient(self, x):
         """Its gradient."""
-        return 2 * self.pull(self.residual(x)) + 2 * self.alpha * x
+        return 2 * self.pull(self.residual(x))
 
     # the metric
 
@@ -149,4 +158,4 @@ class ProximalNewton(Metric):
         transitions are uncorrelated. Directions that no transition has do not count: M is 0 there.
         """
         inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
-        return noise * float(np.linalg.norm(inverse)) / np.sqrt(self.moments.n_rows)
+        return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))

@@ -75,7 +75,8 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
         raise ValueError(f"episodes must be a sequence of episodes, got {short(episodes)}")
     space = getattr(episodes, "observation_space", None) if observation_space is None else observation_space
     leaves = None if space is None else leaves_of(space, whose="observation_space")
-    columns, lengths = [], []
+    columns: list[tuple] = []
+    lengths: list[int] = []
     for number, episode in enumerate(episodes):
         rows = _rows_of_episode(episode, f"episode {number}", leaves)
         if columns and rows[0].shape[1] != columns[0][0].shape[1]:

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode, in_order
+from sk_stormc.values.forgetting import fading, remaining
 from sk_stormc.values.guards import warn_of_state_numbers
 from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
 from sk_stormc.values.objectives import value_stream, window_of
@@ -31,7 +32,7 @@ ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the 
 
 
 def transitions(estimator, features, X, states, y, given):
-    """The rows of a chunk as a stream has them, those of weight 0 left out where there are no traces.
+    """The rows of a chunk as a stream has them.
 
     Parameters
     ----------
@@ -49,6 +50,8 @@ def transitions(estimator, features, X, states, y, given):
         For `Collected.plus`.
     waiting : Waiting or None
         Rows whose successors have not come yet.
+    when : ndarray of int
+        In which order the rows came.
     """
     n, waiting = len(y), None
     ratios = check_ratios(given.importance_ratio, n)
@@ -59,7 +62,7 @@ def transitions(estimator, features, X, states, y, given):
         ends = np.zeros(n, dtype=bool) if given.terminal is None else check_terminal(given.terminal, n)
         time = None if given.time is None else check_time(given.time, n, distinct=labels is None)
         came = Waiting(Z, y.astype(float), weights, ratios, time, labels)
-        rows, keys, waiting = follow(estimator.__dict__.get("_pending"), came, ends)
+        rows, keys, waiting, when = follow(estimator.__dict__.get("_pending"), came, ends)
     else:
         source, follows, at, kept, terminal = successors(
             estimator, X, states, given.next_X, given.terminal, given.time
@@ -75,11 +78,22 @@ def transitions(estimator, features, X, states, y, given):
         if labels is not None:
             labels = labels[order]
             left = after = np.zeros((len(order), 1), dtype=int)  # the next row of an episode goes on with it
-        keys = left, after, terminal, ratios[order], labels
+        keys, when = (left, after, terminal, ratios[order], labels), order
+    return rows, keys, waiting, when
+
+
+def counted(estimator, rows, keys, when, exact):
+    """Rows and keys without rows of weight 0, where nothing is lost with them, and weights as they fade.
+
+    A stochastic solver's stream lets weights fade by itself, in the order in which rows came, and needs all of them.
+    """
+    if estimator.half_life is not None and not exact:
+        return tuple(part[np.argsort(when, kind="stable")] for part in rows), None
+    rows = *rows[:3], rows[3] * fading(estimator.half_life, when)
     known = rows[3] > 0
     if not known.all() and not estimator.trace_decay:
         rows, keys = (tuple(part if part is None else part[known] for part in parts) for parts in (rows, keys))
-    return rows, keys, waiting
+    return rows, keys
 
 
 def go_on(estimator, X, y, given):
@@ -95,13 +109,14 @@ def go_on(estimator, X, y, given):
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    rows, keys, waiting = transitions(estimator, features, X, states, y, given)
+    rows, keys, waiting, when = transitions(estimator, features, X, states, y, given)
+    rows, keys = counted(estimator, rows, keys, when, exact)
     groups, d = vars(estimator).get("_groups"), rows[0].shape[1]
-    if labelled and d <= LARGEST:
+    if labelled and d <= LARGEST and estimator.half_life is None:
         groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
         groups = groups.plus(*rows, keys)
     if exact:
-        vars(estimator).update(stream_moments(estimator, rows, keys))
+        vars(estimator).update(stream_moments(estimator, rows, keys, remaining(estimator.half_life, len(when))))
     else:
         forget(estimator)
         x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
@@ -118,7 +133,9 @@ def values_on(estimator, rows, x):
     window = window_of(rows[0].shape[1])
 
     def open_stream(batches):
-        return value_stream(batches, window, estimator.gamma, estimator.alpha, estimator.fit_intercept)
+        return value_stream(
+            batches, window, estimator.gamma, estimator.alpha, estimator.fit_intercept, estimator.half_life
+        )
 
     result = estimator._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
     if result is None:

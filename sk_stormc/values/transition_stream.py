@@ -8,6 +8,7 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
+from sk_stormc.values.forgetting import fading
 from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.proximal_newton import CURVATURE, ProximalNewton
 
@@ -72,7 +73,7 @@ class TransitionSource(StreamSource):
         if position.newton is not None:
             return position.newton
         if self._opening is None:
-            start = ProximalNewton.none(self._make.gamma, self._make.alpha)
+            start = ProximalNewton.none(self._make.gamma, self._make.alpha, self._make.half_life)
             self._opening = self._plus(start, 0, min(self.window, self.rows.stop))
         return self._opening
 
@@ -111,6 +112,8 @@ class TransitionStream(StreamingProblem):
     window : int
     gamma : float
     alpha : ndarray of shape (n_features,)
+    half_life : float or None, default=None
+        Of the weights, in transitions. None forgets nothing.
 
     Examples
     --------
@@ -124,9 +127,9 @@ class TransitionStream(StreamingProblem):
     array([0.25])
     """
 
-    def __init__(self, batches, window, gamma, alpha):
-        self._gamma, self._alpha = gamma, alpha
-        super().__init__(batches, TransitionRows(gamma, alpha), window=window)
+    def __init__(self, batches, window, gamma, alpha, half_life=None):
+        self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
+        super().__init__(batches, TransitionRows(gamma, alpha, half_life), window=window)
         self.jacobian_kind, self.n_outer = "operator", 1
         self.metric = Following()
         self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
@@ -155,12 +158,12 @@ class TransitionStream(StreamingProblem):
         return J.pull(v)
 
     def outer_gradient(self, x, u, batch):
-        """f_x = 2 alpha x and f_u = 2 u."""
-        return 2 * self._alpha * x, 2 * u
+        """f_x = 0 and f_u = 2 u."""
+        return np.zeros_like(x), 2 * u
 
     def outer(self, x, u):
-        """|u|^2 + sum_j alpha_j x_j^2."""
-        return float(u @ u + self._alpha @ x**2)
+        """|u|^2."""
+        return float(u @ u)
 
     def objective(self, x):
         """The objective over all transitions so far."""
@@ -185,7 +188,8 @@ class TransitionStream(StreamingProblem):
         start, stop = max(rows.start, rows.used - self.window), max(rows.used, 1)
         Z, next_Z, y, weights = rows.between(start, stop)
         error = (Z - self._gamma * next_Z) @ x - y
-        return float(np.sqrt(np.average(error**2, weights=weights)))
+        weights = weights * fading(self._half_life, np.arange(len(error)))
+        return float(np.sqrt(weights @ error**2 / (weights.sum() or 1.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +198,7 @@ class TransitionRows:
 
     gamma: float
     alpha: np.ndarray
+    half_life: float | None = None
 
     def __call__(self, Z, next_Z, y, weights):
         return ProjectedBellmanProblem(

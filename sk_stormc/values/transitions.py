@@ -81,7 +81,7 @@ def checked_data(estimator, X, y, reset=True):
 def _finite(name, values):
     """Values as they are; numbers that are not finite are refused, and the first row of them is named."""
     numbers = np.asarray(values)
-    wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" else np.zeros(1, dtype=bool)
+    wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" and numbers.ndim else np.zeros(1, dtype=bool)
     if wrong.any():
         at = tuple(np.argwhere(wrong)[0])
         raise ValueError(f"{name} must be finite, got {numbers[at]} in row {at[0]}")
@@ -133,7 +133,7 @@ def successors(estimator, X, states, next_X, terminal, time):
         if time is not None:
             raise ValueError("time must be None where next_X is given, which says what follows")
         follows = check_next(estimator, next_X, states, terminal)
-        warn_of_ranges(states, follows[~terminal])
+        warn_of_ranges(states, follows, terminal)
         warn_of_scales(states, follows, terminal)
         return next_X, follows, rows, everything, terminal
     if time is None:
@@ -188,5 +188,11 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     if not len(going):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
     known = transform(features, source, follows, rows[going], intercept)
+    if len(going) == n:
+        return known
+    if not sparse.issparse(known):
+        result = np.zeros((n, d))
+        result[going] = known
+        return result
     at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
     return at @ known

@@ -78,7 +78,7 @@ class Spread:
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
-def spread_of_log(problem, log, number, x, keys=None, decay=0.0):
+def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0):
     """The `Spread` of a fit.
 
     Parameters
@@ -88,7 +88,7 @@ def spread_of_log(problem, log, number, x, keys=None, decay=0.0):
         With numbers of episodes.
     number : ndarray of int of shape (n,)
         Of the states.
-    x : ndarray of shape (n_features,)
+    x, alpha : ndarray of shape (n_features,)
     keys : tuple (order, keys), default=None
         From `keys_in_order`, for traces.
     decay : float
@@ -116,9 +116,11 @@ def spread_of_log(problem, log, number, x, keys=None, decay=0.0):
         )
         traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
         eligible = np.vstack([block for _, block in traces])
-        bread = dense(scale_rows(weights, eligible).T @ difference) + np.diag(problem.alpha)
+        bread = dense(scale_rows(weights, eligible).T @ difference) + np.diag(alpha)
     else:
-        eligible, bread = Z, problem.jacobian(None, problem.inner_batch(None))
+        eligible = Z
+        # the rows of the ridge have weight too
+        bread = (1 + alpha.sum()) * problem.jacobian(None, problem.inner_batch(None))
     return Spread.of(bread, added + sums_by(episode, scale_rows(weights * error, eligible)), len(y))
 
 

@@ -64,6 +64,8 @@ def follow(waiting, came, terminal):
     keys : tuple
         For `Collected.plus`.
     waiting : Waiting or None
+    when : ndarray of int of shape (n,)
+        In which order the transitions came.
     """
     if waiting is not None:
         came = waiting.before(came)
@@ -89,4 +91,4 @@ def follow(waiting, came, terminal):
     keys = left, left if time is None else left + 1, terminal[kept], came.ratios[kept]
     rows = came[kept]
     waits = order[last & ~terminal[order]]
-    return (rows.Z, next_Z, rows.y, rows.weights), (*keys, rows.labels), came[waits] if len(waits) else None
+    return (rows.Z, next_Z, rows.y, rows.weights), (*keys, rows.labels), came[waits] if len(waits) else None, kept

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import affinities, perplexity_affinities, perplexity_search
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
+from sk_stormc.datasets import make_augmented_digits
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400], Y[:400]
@@ -195,6 +196,13 @@ def test_a_stage_that_was_ended_is_resumed(tmp_path):
         np.testing.assert_array_equal(found.record_iterations_, whole.record_iterations_)
         assert found.n_iter_ == 50 and found.kl_divergence_ == whole.kl_divergence_
     assert part.set_params(max_iter=45).resume(X).n_iter_ == 75  # what fit has, and the stage
+
+
+def test_all_that_is_new_has_the_same_bits_in_two_threads():
+    points = make_augmented_digits(2500, random_state=0)[0]
+    model = SNEEmbedding(max_iter=10, dof=0.7, perplexity=[10, 30], exaggeration=2, random_state=0)
+    maps = [clone(model).set_params(n_jobs=n_jobs).fit(points).optimize(5).embedding_ for n_jobs in (1, 2)]
+    np.testing.assert_array_equal(*maps)
 
 
 @pytest.mark.parametrize("wrong", [{"n_iter": 0}, {"exaggeration": 0.5}, {"learning_rate": 0.0}, {"record_every": 0}])

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import SEED, composition, draws_of, regression
+from helpers import SEED, composition, draws_of, regression, slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
@@ -272,12 +272,12 @@ def small_batches(name):
     return {} if name == "lbfgs" else {"batch_size": 8}
 
 
-@pytest.mark.parametrize("every", [0.0, 1e9])
+@pytest.mark.parametrize("every", slow_but([0.0, 1e9], 0.0))
 @pytest.mark.parametrize("kind", ["variance", "entropic", "composed"])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
     """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
-    monkeypatch.setattr("sk_stormc.engine.interrupts.SAVE_EVERY", every)
+    monkeypatch.setattr("sk_stormc.engine.watch.SAVE_EVERY", every)
     monkeypatch.setattr("sk_stormc.engine.run.KEEP_AT", 1)
     problem = problem_of(kind, returns)
     settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)

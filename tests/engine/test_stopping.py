@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from helpers import composition, regression
+from helpers import composition, regression, slow_but
 
 from sk_stormc import CIVR, SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
@@ -53,7 +53,7 @@ def exact_length(problem, solver, state, x):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("kind", PROBLEMS)
+@pytest.mark.parametrize("kind", slow_but(PROBLEMS, *list(PROBLEMS)[:2]))
 def test_converged_is_true(kind, name):
     """Nine of such settings ended above twice tol while estimates were believed."""
     if kind == "simplex" and name == "lbfgs":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc import minimize
 from sk_stormc.core.unit import InUnit
@@ -136,8 +137,11 @@ def test_no_room_but_the_core_speaks_of_units_of_u():
 # runs from far away
 
 
+FITTING = [name for name in SOLVERS if name != "storm-c-paper"]  # whose batches miss what u is
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some end above a recorded value
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "storm-c-paper"])  # its batches miss what u is
+@pytest.mark.parametrize("name", slow_but(FITTING, "storm-c", "lbfgs", "sarah-c", "scgd"))
 def test_runs_through_all_sizes_of_u(returns, name):
     """From exponents of hundreds to those near 0, which no one unit could hold."""
     problem = PortfolioProblem(returns[:300], 1.0, risk_measure="entropic")

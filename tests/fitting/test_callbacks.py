@@ -33,7 +33,7 @@ STEPS = STORMCompositional(batch_size=16, learning_rate=0.05)
 FITS = [
     pytest.param(CompositionalPortfolio(STEPS, max_iter=1000, tol=0, random_state=0), (RETURNS, MARKET), {}, id="r"),
     pytest.param(
-        BellmanValueEstimator(0.9, objective="projected", tol=1e-9, random_state=0),
+        BellmanValueEstimator(0.9, STEPS, objective="projected", max_iter=1000, tol=0, random_state=0),
         (LOG.X, LOG.y),
         {"next_X": LOG.next_X, "terminal": LOG.terminal},
         id="values",

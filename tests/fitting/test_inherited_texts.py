@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.portfolio.risk_measures import ByRiskMeasure
 
@@ -66,3 +67,20 @@ def test_an_estimator_of_the_users_inherits_what_it_does_not_say():
 @pytest.mark.parametrize("kind", ByRiskMeasure.classes.values())
 def test_problems_of_a_risk_measure_describe_all_parameters(kind):
     assert list(section(kind, "Parameters")) == list(inspect.signature(kind).parameters)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(CompositionalPortfolio, "newton"), (BellmanValueEstimator, "lstd")])
+def test_an_estimator_takes_the_names_that_it_declares(kind, name):
+    assert kind(solver=name).solves_itself() and not kind().solves_itself()
+    assert not SNEEmbedding(solver=name).solves_itself()
+    for solver, found in (("adam", "'adam'"), (CompositionalEstimator, "a class: give CompositionalEstimator")):
+        with pytest.raises(ValueError, match=rf"solver must be .*'{name}'.*got {found}"):
+            kind(solver=solver).fit([[1.0, 2.0], [0.0, 1.0], [1.0, 0.5]], [1.0, 0.0, 1.0])
+
+
+def test_a_comparison_takes_the_names_of_the_estimator():
+    returns = make_gaussian_returns(200, 3, mean=0.1, random_state=0)
+    compared = compare_solvers(CompositionalPortfolio(), ["storm-c", "newton"], returns, n_seeds=1, random_state=0)
+    assert "newton" in str(compared)
+    with pytest.raises(ValueError, match="lstd"):
+        compare_solvers(CompositionalPortfolio(), ["lstd"], returns, n_seeds=1)

@@ -488,7 +488,7 @@ UNBOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("case", UNBOUNDED)
 def test_an_unbounded_objective_is_told(name, case):
     R = UNBOUNDED[case]
@@ -546,7 +546,7 @@ BOUNDED = {
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("case", BOUNDED)
 def test_a_bounded_objective_is_not_called_unbounded(name, case):
-    for params in ({}, {"max_iter": 1}, {"max_iter": 2}, {"max_iter": 10}, {"max_iter": 100}, {"tol": 0.0}):
+    for params in ({}, {"max_iter": 1}, {"max_iter": 10}, {"max_iter": 100, "tol": 0.0}):
         portfolio, messages = fit(name, BOUNDED[case], **params)
         assert not any("unbounded" in message for message in messages)
         # heavy tails can carry the fixed automatic rates of the checkpoint methods away; they say so

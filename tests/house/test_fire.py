@@ -177,7 +177,7 @@ NO_NUMBERS = {
 @pytest.mark.parametrize("kind", NO_NUMBERS)
 @pytest.mark.parametrize(
     "model",
-    [CompositionalPortfolio(constraint=(-1, 1)), BellmanValueEstimator(), SNEEmbedding(perplexity=2.0)],
+    [CompositionalPortfolio(constraint=(-1, 1)), BellmanValueEstimator(), SNEEmbedding(perplexity=2.0, max_iter=10)],
     ids=["portfolio", "values", "map"],
 )
 def test_what_is_no_number_is_refused_by_name(model, kind):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from helpers import composition, regression
+from helpers import composition, regression, slow_but
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -86,7 +86,7 @@ def test_all_solvers_are_there():
 
 
 @pytest.mark.parametrize("kinds", SCALARS)
-@pytest.mark.parametrize("problem", ["returns", "entropic", "composition"])
+@pytest.mark.parametrize("problem", slow_but(["returns", "entropic", "composition"], "returns", "composition"))
 @pytest.mark.parametrize("name", CASES)
 def test_solvers(name, problem, kinds):
     problem = problem_of(problem)

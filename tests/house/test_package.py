@@ -30,21 +30,16 @@ def test_import_loads_only_what_all_uses_need():
         assert dear not in loaded, f"import sk_stormc loads {dear}"
 
 
-@pytest.mark.parametrize("measure", ["entropic", "cvar", "evar"])
-def test_a_risk_measure_is_known_whatever_was_imported_before(measure):
-    code = "import numpy, sk_stormc; R = numpy.random.default_rng(0).normal(0.1, 1, (60, 3)); "
-    code += f"print(sk_stormc.CompositionalPortfolio(risk_measure={measure!r}, constraint='long_only').fit(R).n_iter_)"
-    assert int(run(sys.executable, "-c", code, cwd=ROOT)) > 0
-
-
 def test_the_changelog_begins_with_this_version():
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest[1] == re.sub(r"\.dev\d+$", "", sk_stormc.__version__)
 
 
 def test_the_version_has_one_place():
-    for name in ("pyproject.toml", "CITATION.cff"):
-        assert not re.search(r"^version *[=:] *[\"\d]", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE), name
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert not re.search(r"^version *= *[\"\d]", text, re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")  # which is read where nothing is run
+    assert f"\nversion: {sk_stormc.__version__}\n" in citation and "2006.01688" in citation
 
 
 def test_links_of_the_pages_beside_the_readme():

@@ -85,3 +85,9 @@ def test_who_is_outside_imports_no_module_with_an_underscore(place):
             assert not any(part.startswith("_") and part != "__version__" for part in name.split(".")), (
                 f"{path}: {name}"
             )
+
+
+def test_files_of_tests_have_names_of_their_own():
+    """Two of one name in two rooms, which are no packages, cannot be collected together."""
+    names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -75,7 +75,7 @@ def test_entropic_risk_in_any_unit(unit, dtype, lam):
     """Exponents of 300 and more were clipped: the objective rose, or a worse point was called converged."""
     R = (unit * heavy_tails()).astype(dtype)
     best = entropic_optimum(R.astype(float), lam)
-    for seed in range(3):
+    for seed in range(2):
         portfolio, warned = said(
             lambda seed=seed: CompositionalPortfolio(
                 risk_measure="entropic", risk_aversion=lam, constraint="long_only", random_state=seed
@@ -216,7 +216,7 @@ def test_near_copies_of_an_asset_are_told():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(500, 8)) * rng.uniform(0.5, 2, 8) + 0.1
     R = np.hstack([A, A[:, :3] + 1e-3 * rng.normal(size=(500, 3))])
-    portfolio, warned = said(lambda: CompositionalPortfolio(random_state=0).fit(R))
+    portfolio, warned = said(lambda: CompositionalPortfolio(max_iter=1000, random_state=0).fit(R))
     problem = PortfolioProblem(R)
     best = problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
     gap = (problem.objective(portfolio.weights_) - best) / abs(best)
@@ -225,6 +225,9 @@ def test_near_copies_of_an_asset_are_told():
     # what it can still fall by, as the warning has it
     left = (problem.objective(portfolio.weights_) - best) / abs(portfolio.loss_curve_[-1])
     assert float(re.search(r"still fall by ([\d.]+)%", warned[0])[1]) == pytest.approx(100 * left, abs=0.06)
+    # without a budget Newton's method goes on
+    mended, silent = said(lambda: CompositionalPortfolio(random_state=0).fit(R))
+    assert not silent and problem.objective(mended.weights_) - best < 1e-9 * abs(best)
     assert not said(lambda: CompositionalPortfolio(random_state=0).fit(A))[1]
     assert not said(lambda: CompositionalPortfolio(constraint=(-1, 1), random_state=0).fit(R))[1]
 

@@ -261,8 +261,11 @@ def test_what_cannot_be_is_said_before_any_work(params, words):
 
 def test_streams_and_large_returns_are_refused(tmp_path):
     limited = CompositionalPortfolio(constraint="long_only", linear_constraints="oil <= 0.2")
-    with pytest.raises(ValueError, match="partial_fit cannot be used with linear_constraints"):
-        limited.partial_fit(frame())
+    with pytest.raises(ValueError, match="partial_fit of solver='scgd' cannot be used with linear_constraints"):
+        limited.set_params(solver="scgd").partial_fit(frame())
+    assert limited.set_params(solver="moments").partial_fit(frame()).named_weights()["oil"] <= 0.2 + 1e-8
+    with pytest.raises(ValueError, match="benchmark cannot be used with partial_fit"):
+        CompositionalPortfolio(constraint="long_only", benchmark=HELD).partial_fit(frame())
     with pytest.raises(ValueError, match="max_turnover takes at most 500 assets"):
         fit(np.random.default_rng(0).normal(size=(3, 501)), max_turnover=2.0)
     held = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(50, 6))

@@ -298,7 +298,7 @@ def test_converged_is_true_whatever_the_units_of_the_assets(name):
 
 @pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "scgd"])
 def test_long_only_weights_are_not_even_slightly_negative(solver):
-    for seed in range(60):
+    for seed in range(20):
         for total in (1.0, 2.5):
             portfolio = CompositionalPortfolio(
                 solver, constraint="long_only", budget=total, max_iter=100, random_state=seed
@@ -610,6 +610,8 @@ def test_init_stores_and_does_nothing_else():
         "previous_weights": 0.5,
         "transaction_cost": "high",
         "max_turnover": "low",
+        "objective": "gain",
+        "half_life": "long",
         "linear_constraints": "none",
         "groups": object(),
         "benchmark": object(),

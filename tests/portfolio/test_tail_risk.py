@@ -322,7 +322,7 @@ def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measu
         warnings.simplefilter("ignore", ConvergenceWarning)
         whole = fit(R, max_iter=5000, **asked)
         assert whole.n_iter_ > 40
-        for budget in (1, 7, whole.n_iter_ // 2, whole.n_iter_ - 1):
+        for budget in (7, whole.n_iter_ - 1):
             broken = pickle.loads(pickle.dumps(fit(R, max_iter=budget, **asked)))
             assert broken.n_iter_ <= budget
             broken.set_params(max_iter=5000).resume(R)
@@ -364,8 +364,8 @@ def test_the_stream_and_what_has_no_size_are_refused():
     R = make_returns()
     for risk_measure in BOTH:
         with pytest.raises(AttributeError) as refused:
-            CompositionalPortfolio(risk_measure=risk_measure, **LONG).partial_fit(R)
-        assert "tail risk needs all periods at once" in str(refused.value)
+            CompositionalPortfolio("scgd", risk_measure=risk_measure, **LONG).partial_fit(R)
+        assert "batches of a stream have too few periods of the tail" in str(refused.value)
         for params in ({}, {"l1": 0.1}, {"constraint": (0, INF)}, {"budget": 0.0}):
             with pytest.raises(ValueError, match=f"risk_measure='{risk_measure}' needs a constraint or a budget"):
                 fit(R, risk_measure=risk_measure, **params)

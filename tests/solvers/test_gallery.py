@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.gallery_problems import GALLERY, average_precision, digits, rank_digits, shortfall
@@ -17,13 +18,13 @@ from sk_stormc.solvers.automatic import MISSED, STRETCH
 
 LONG = {"average precision": 1, "badly scaled": 0}  # a second or two a run: so many are not marked slow
 RUNS = [
-    pytest.param(name, seed, marks=[pytest.mark.slow] if seed >= LONG.get(name, 5) else [])
+    pytest.param(name, seed, marks=[pytest.mark.slow] if seed >= LONG.get(name, 2) else [])
     for name in GALLERY
     for seed in range(5)
 ]
 
 
-@pytest.mark.parametrize("name", GALLERY)
+@pytest.mark.parametrize("name", slow_but(GALLERY, *list(GALLERY)[::2]))
 def test_the_problems_keep_the_contract(name):
     problem = GALLERY[name]().problem
     assert problem.n_inner > 1024  # the default samples

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import SEED, draws_of
+from helpers import SEED, draws_of, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -229,7 +229,7 @@ def test_noisy_convergence(problem, returns, solver, within):
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("measure", ["semivariance", "entropic"])
+@pytest.mark.parametrize("measure", slow_but(["semivariance", "entropic"], "entropic"))
 def test_no_closed_form(returns, name, measure):
     problem = PortfolioProblem(returns, 0.5, risk_measure=measure)
     best = minimize(problem, "lbfgs", tol=1e-10).fun
@@ -325,7 +325,7 @@ def test_automatic_rate_recovers(problem, returns, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("stop", [1, 40])
+@pytest.mark.parametrize("stop", slow_but([1, 40], 40))
 def test_resume_to_the_tolerance(entropic, name, stop):
     every = 2000
     whole = minimize(entropic, name, random_state=0, max_ifo=60_000, tol=1e-3, record_every=every)

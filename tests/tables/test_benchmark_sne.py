@@ -62,6 +62,7 @@ def test_data():
     assert np.bincount(y.astype(int)).tolist() == [250, 250, 250, 150, 100]
 
 
+@pytest.mark.slow
 def test_a_fit_in_a_process_of_its_own_is_as_good():
     X, y = data("digits", 200, 0)
     with Bench(False, None) as bench:

@@ -63,7 +63,7 @@ def test_results_name_no_place_of_the_machine():
 # running and rendering
 
 
-SLOW = ("sne_vs_tsne", "bellman", "streams", "mutants")
+SLOW = ("maps", "sne_vs_tsne", "bellman", "values", "streams", "mutants")
 
 
 @pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])

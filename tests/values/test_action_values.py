@@ -278,11 +278,17 @@ def test_ties_are_kept():
 # as scikit-learn has it
 
 
-def only_action(X):
-    return np.zeros(len(X), int)
+class OnlyAction:
+    """A policy whose name in a test is the same in all processes."""
+
+    def __call__(self, X):
+        return np.zeros(len(X), int)
+
+    def __repr__(self):
+        return "only_action"
 
 
-@parametrize_with_checks([ActionValueEstimator(), ActionValueEstimator(only_action, alpha=0.1)])
+@parametrize_with_checks([ActionValueEstimator(), ActionValueEstimator(OnlyAction(), alpha=0.1)])
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -34,7 +35,7 @@ def indicators(states, n):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_features", [None, 7])
 @pytest.mark.parametrize("sampling", ["successor", "column"])
-@pytest.mark.parametrize("extra", ["", "weights and alpha", "no metric"])
+@pytest.mark.parametrize("extra", slow_but(["", "weights and alpha", "no metric"], "weights and alpha"))
 def test_check_bellman_problem(kind, n_features, sampling, extra):
     model = make_bellman_problem(20, n_features, 0.9, kind, random_state=0)
     params = {"": {}, "no metric": {"metric": None}}.get(extra)

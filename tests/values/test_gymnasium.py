@@ -51,7 +51,7 @@ def test_an_episode_that_ends():
     assert list(np.flatnonzero(log.terminal)) == [3, 7] and log.terminal.dtype == bool
     assert list(log.time) == [0, 1, 2, 3, 5, 6, 7, 8, 10, 11]
     assert list(log.action) == [1] * 10
-    assert sorted(log) == ["X", "action", "episode", "next_X", "terminal", "time", "y"]
+    assert sorted(log) == ["X", "action", "episode", "next_X", "probability", "terminal", "time", "y"]
 
 
 def test_an_episode_that_is_cut_has_a_successor_and_no_end():

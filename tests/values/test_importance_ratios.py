@@ -60,7 +60,7 @@ def fed(value, size, **parts):
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 1.0])
 def test_against_the_recursion(decay):
-    parts, _ = walk(60)
+    parts, _ = walk(30)
     weights = np.random.default_rng(1).random(len(parts["y"])) + 0.5
     expected = by_hand(parts, decay, weights)
     parts["sample_weight"] = weights
@@ -74,7 +74,7 @@ def test_against_the_recursion(decay):
 
 
 def test_traces_have_the_best_values_of_the_target():
-    parts, s = walk(40_000)
+    parts, s = walk(20_000)
     weights = np.bincount(s, minlength=N)
     best = [np.average(exact()[rows], weights=weights[rows]) for rows in (slice(0, 4), slice(4, 7))]
     np.testing.assert_allclose(lstd().fit(**parts).coef_, best, atol=0.03)

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from sk_stormc.problems import ProjectedBellmanProblem
 from sk_stormc.values.moments import Moments
+from sk_stormc.values.objectives import with_ridge
 
 
 def rows(n=90, d=4, seed=0):
@@ -44,10 +45,16 @@ def test_a_factor_is_one_on_the_weights():
 def test_the_solution_is_that_of_the_problem():
     Z, difference, y, weights = rows()
     next_Z, alpha = (Z - difference) / 0.9, np.array([0.1, 0.0, 0.2, 0.0])
-    problem = ProjectedBellmanProblem(Z, next_Z, y, 0.9, sample_weight=weights, alpha=alpha)
-    x, found, fun = Moments.of(Z, difference, y, weights).solution(alpha)
+    problem = ProjectedBellmanProblem(Z, next_Z, y, 0.9, sample_weight=weights)
+    x, found, fun = Moments.of(Z, difference, y, weights).solution(np.zeros(4))
     np.testing.assert_allclose(x, problem.minimizer(), rtol=1e-10)
     assert found.rank == 4 and fun == pytest.approx(problem.objective(x))
+    A, b, _ = Moments.of(Z, difference, y, weights).means()
+    x = Moments.of(Z, difference, y, weights).solution(alpha)[0]
+    np.testing.assert_allclose(x, np.linalg.solve(A + np.diag(alpha), b), rtol=1e-10)
+    *parts, weights = with_ridge(Z, next_Z, y, weights, alpha)
+    problem = ProjectedBellmanProblem(*parts, 0.9, sample_weight=weights)
+    np.testing.assert_allclose(x, problem.minimizer(), rtol=1e-10)
 
 
 def test_a_feature_that_no_state_has_is_0():

@@ -158,3 +158,33 @@ def test_errors(changes, message):
     parts = {"y": np.ones(9), "importance_ratio": np.ones(9), "episode": np.repeat([0, 1, 2], 3)}
     with pytest.raises(ValueError, match=message):
         off_policy_value(**parts | changes)
+
+
+def test_a_log_has_the_probabilities_of_what_was_done():
+    pytest.importorskip("gymnasium")
+    from sk_stormc.datasets import collect_transitions
+
+    acted, target = np.full((16, 4), [0.1, 0.2, 0.3, 0.4]), np.full((16, 4), [0.4, 0.3, 0.2, 0.1])
+    target[0] = np.eye(4)[2]
+    expected = {}
+    for one_hot in (True, False):
+        log = collect_transitions("FrozenLake-v1", acted, 300, seed=0, target=target, one_hot=one_hot)
+        state = log.X.argmax(axis=1) if one_hot else log.X[:, 0].astype(int)
+        np.testing.assert_allclose(log.probability, acted[0, log.action])
+        np.testing.assert_allclose(log.target_probability, target[state, log.action])
+        np.testing.assert_array_equal(log.importance_ratio, log.target_probability / log.probability)
+        assert expected.setdefault("ratio", log.importance_ratio.tolist()) == log.importance_ratio.tolist()
+    log = collect_transitions("CartPole-v1", n_transitions=100, seed=0, target=lambda X: (X[:, 2] > 0).astype(int))
+    np.testing.assert_array_equal(log.importance_ratio, 2.0 * (log.action == (log.X[:, 2] > 0)))
+    chances = lambda X: np.column_stack([np.full(len(X), 0.3), np.full(len(X), 0.7)])  # noqa: E731
+    log = collect_transitions("CartPole-v1", n_transitions=100, seed=0, target=chances)
+    np.testing.assert_allclose(log.importance_ratio, np.where(log.action == 1, 1.4, 0.6))
+    assert np.isnan(collect_transitions("CartPole-v1", lambda x: 0, 10, seed=0).probability).all()
+    for changes, message in (
+        ({"policy": lambda x: 0, "target": chances}, "policy must be None or an array where target is given"),
+        ({"target": lambda X: np.ones((len(X), 2))}, "target must be a policy of the environment: .*sum to 1"),
+        ({"target": np.ones((4, 2)) / 2}, "target must be a policy of the environment: env must have Discrete"),
+        ({"env": "Pendulum-v1", "target": chances}, "target must be None unless actions are Discrete"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            collect_transitions(**{"env": "CartPole-v1", "n_transitions": 10, "seed": 0} | changes)

@@ -112,7 +112,7 @@ def test_episodes_of_an_environment_are_the_log_of_it():
         seen = np.append(cells[rows], came[rows[-1]])
         episodes.append((seen, log.action[rows], log.y[rows], log.terminal[rows]))
     again = transitions_from_episodes(episodes, observation_space=gymnasium.spaces.Discrete(16))
-    for name in log:
+    for name in again:
         np.testing.assert_array_equal(again[name], log[name])
     numbers = transitions_from_episodes(episodes)
     np.testing.assert_array_equal(numbers.X, cells[:, None])

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
-from sk_stormc.solvers import SCGD, STORMCompositional, minimize
+from sk_stormc.solvers import SCGD, AutomaticSTORM, STORMCompositional, minimize
 
 
 def walk(n, n_states=30, seed=0, indicators=False, drift=0.55):
@@ -95,7 +95,7 @@ def test_a_short_stream_has_the_values_of_its_moments(n):
 
 
 def test_a_short_stream_of_returns_says_that_nothing_was_done():
-    portfolio = CompositionalPortfolio(random_state=0)
+    portfolio = CompositionalPortfolio("storm-c-paper", random_state=0)
     with pytest.warns(ConvergenceWarning, match="until about 512 rows"):
         portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=0))
     with warnings.catch_warnings():
@@ -135,7 +135,7 @@ def test_weights_go_with_the_row_that_waits_for_its_successor():
 
 @pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
 def test_a_portfolio_with_weights(risk):
-    X = make_gaussian_returns(10_000, 4, mean=0.1, random_state=0)
+    X = make_gaussian_returns(6000, 4, mean=0.1, random_state=0)
     weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])
     weights[2000:2100] = 0
 
@@ -148,7 +148,7 @@ def test_a_portfolio_with_weights(risk):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of the rows that wait
         weighted, plain, ones = stream(100, weights), stream(100, None), stream(100, np.ones(len(X)))
-    assert stream(5000, weights).weights_.tobytes() == weighted.weights_.tobytes()
+    assert stream(3000, weights).weights_.tobytes() == weighted.weights_.tobytes()
     assert plain.weights_.tobytes() == ones.weights_.tobytes()
     best = CompositionalPortfolio(risk_measure=risk, tol=1e-8, random_state=0).fit(X, sample_weight=weights)
     zero = clone(best).fit(X)
@@ -188,7 +188,8 @@ def heavy_tails(n):
 
 def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
     X = heavy_tails(20_000)
-    portfolio = CompositionalPortfolio(risk_measure="entropic", random_state=0)
+    solver = AutomaticSTORM(batch_size=32)  # with automatic batches it goes by moments
+    portfolio = CompositionalPortfolio(solver, risk_measure="entropic", random_state=0)
     bits = []
     for size in (1000, 20_000):
         stream = clone(portfolio)
@@ -198,6 +199,8 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
         state = stream._stream[1]
         assert state.times >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
     assert bits[0] == bits[1]
+    by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)
+    assert -0.1 <= by_moments.score(X) <= 1
 
 
 def test_a_learning_rate_that_goes_up_is_diverged_and_said():
@@ -205,9 +208,21 @@ def test_a_learning_rate_that_goes_up_is_diverged_and_said():
     portfolio = CompositionalPortfolio(SCGD(learning_rate=1.2), random_state=0)
     with pytest.warns(ConvergenceWarning, match="went up on this stream.*smaller learning_rate"):
         portfolio.partial_fit(X)
-    assert portfolio.stop_reason_ == "diverged" and portfolio.score(X) >= 0
+    assert portfolio.stop_reason_ == "diverged" and portfolio.score(X) == -np.inf
     with pytest.raises(ValueError, match="'diverged': begin again"):
         portfolio.partial_fit(X)
+
+
+def test_regimes_do_not_end_a_stream_with_automatic_steps():
+    portfolio = CompositionalPortfolio(AutomaticSTORM(batch_size=32), constraint="long_only", random_state=0)
+    reasons = []
+    for seed in range(10):
+        X = make_gaussian_returns(3000, 20, mean=0.1, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of the chunk that ends uphill
+            reasons.append(portfolio.partial_fit(X).stop_reason_)
+    assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"  # it raised from there on
+    assert portfolio.weights_.sum() == pytest.approx(1)
 
 
 def test_chance_is_not_uphill():

@@ -1,0 +1,112 @@
+"""Maps of up to a million points in 50 columns of a float32 file, in one call; and what threads can take of a fit."""
+
+import numpy as np
+
+from benchmarks._sne_bench import Bench
+from benchmarks._sne_quality import trustworthiness
+from benchmarks._tables import markdown
+from sk_stormc.datasets import make_augmented_digits
+
+DURATION = "30 minutes"
+NEEDS_DATA = False
+PACKAGES = ("scikit-learn",)
+SEED = 50
+FEATURES, NOISE, CHUNK = 50, 0.05, 100_000
+CASES = {  # part: points and perplexities
+    "million": [(1_000_000, 5.0)],
+    "smaller": [(200_000, 5.0), (200_000, 30.0)],
+}
+THREADS = {"threads": [20_000, 70_000]}  # points
+PARTS = dict.fromkeys([*CASES, *THREADS])
+
+
+def run_part(name, quick, images):
+    """Measure one part.
+
+    Parameters
+    ----------
+    name : str
+        Of `PARTS`.
+    quick : bool
+    images : Path or None
+        Not used.
+
+    Returns
+    -------
+    list of dict
+    """
+    with Bench(quick, images) as bench:
+        if name in THREADS:
+            sizes = THREADS[name][:1] if quick else THREADS[name]
+            return [{"n": bench.size(n), **bench.fit("shares", digits(bench.size(n)), 0)} for n in sizes]
+        return [large(bench, n, perplexity) for n, perplexity in CASES[name]]
+
+
+def large(bench, n, perplexity):
+    """A map of a file, by a process that is told its name."""
+    n, path = bench.size(n), bench.folder / "roll.npy"
+    write_roll(path, n, SEED)
+    found = bench.fit("file", np.zeros(1), 0, path=str(path), perplexity=perplexity)
+    Z = found.pop("Z")
+    bench.say(f"{n} points, perplexity {perplexity}: {found}")
+    return {"n": n, "perplexity": perplexity, **found, "t5": trustworthiness(np.load(path, mmap_mode="r"), Z)}
+
+
+def digits(n):
+    """Augmented digits of a seed that nothing was chosen on."""
+    return make_augmented_digits(n, random_state=SEED)[0].astype(np.float32)
+
+
+def write_roll(path, n, seed):
+    """A swiss roll, rotated into 50 columns, with a little noise, as float32."""
+    rng = np.random.default_rng(seed)
+    X = np.lib.format.open_memmap(path, "w+", np.float32, (n, FEATURES))
+    along, across = 1.5 * np.pi * (1 + 2 * rng.random(n)), 21 * rng.random(n)
+    turn = np.linalg.qr(rng.normal(size=(FEATURES, FEATURES)))[0][:, :3]
+    for first in range(0, n, CHUNK):
+        some = slice(first, first + CHUNK)
+        t = along[some]
+        roll = np.stack([t * np.cos(t), across[some], t * np.sin(t)], axis=1)
+        X[some] = roll @ turn.T + NOISE * rng.normal(size=(len(t), FEATURES))
+    X.flush()
+
+
+def tables(stored):
+    """A table of large maps, and one of threads."""
+    results = stored["results"]
+    rows = [row for part in CASES for row in results.get(part, [])]
+    return {"maps": of_maps(rows), "threads": of_threads(results.get("threads", []))}
+
+
+def of_maps(rows):
+    """A line for each fit."""
+    lines = [
+        [
+            f"{row['n']:,}",
+            f"{row['perplexity']:g}",
+            f"{row['search']:.0f}",
+            f"{row['seconds']:.0f}",
+            f"{row['n_iter']}",
+            f"{row['recall']:.4f}",
+            f"{row['t5']:.4f}",
+            f"{row['peak']:.1f}",
+        ]
+        for row in rows
+    ]
+    header = ["n", "perplexity", "search, CPU s", "everything", "iterations", "recall of the search", "T5", "peak GB"]
+    return markdown(header, lines)
+
+
+def of_threads(rows):
+    """What is left of the time, in percent of that of one thread, by the part that threads can take."""
+    header = ["n", "CPU s", "what one thread does alone", *(f"{k} threads" for k in (2, 4, 8))]
+    lines = [
+        [
+            f"{row['n']:,}",
+            f"{row['seconds']:.1f}",
+            f"{row['alone']:.0%}",
+            *(f"{row[f'left_{k}']:.0%}" for k in (2, 4, 8)),
+        ]
+        for row in rows
+    ]
+    return markdown(header, lines)

@@ -1,0 +1,237 @@
+"""Values of states to decide with: how often intervals hold, what policies are worth off policy, and the time of a fit.
+
+Intervals of 90 % are of 500 logs of small models whose values are known. Seeds of the logs are used for nothing else.
+The plain numpy of each estimator stands beside it; that of intervals has the normal quantile and no correction.
+"""
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks import _value_models as models
+from benchmarks._tables import markdown
+from sk_stormc import BellmanValueEstimator, off_policy_value
+
+DURATION = "10 minutes"
+NEEDS_DATA = False
+PACKAGES = ("numpy", "scikit-learn")
+LOGS, SEED = 500, 1_000_000
+NORMAL = 1.6448536269514722  # its .95 quantile
+MODELS = {"8 states, steps to the end 10": (8, 0.9, 11), "20 states, steps to the end 5": (20, 0.8, 12)}
+EPISODES = (25, 50, 200)
+TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
+ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
+METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
+SIZES = ((5000, 20), (20_000, 50), (20_000, 100), (100_000, 100))
+
+
+def lstd(**params):
+    """The estimator of the tables."""
+    return BellmanValueEstimator(models.GAMMA, "lstd", objective="projected", fit_intercept=False, **params)
+
+
+def columns(log, n_states):
+    """A log as `fit` takes it."""
+    X, next_X = np.eye(n_states)[log.state], np.eye(n_states)[log.after]
+    return {"X": X, "y": log.y, "next_X": next_X, "terminal": log.terminal, "episode": log.episode}
+
+
+def coverage(quick):
+    """How often intervals of values contain them."""
+    rows = []
+    for name, (n_states, goes_on, seed) in MODELS.items():
+        model = models.Model(n_states, goes_on, seed)
+        for policy, first in TARGETS.items():
+            truth = model.values(first)
+            for n in EPISODES:
+                found = np.array([
+                    in_intervals(model.draw(n, SEED + k), n_states, first, truth) for k in range(8 if quick else LOGS)
+                ])  # fmt: skip
+                every, mean, stream, plain, ours, numpys = np.nanmean(found, axis=0)
+                rows.append({
+                    "model": name, "policy": policy, "episodes": n, "states": every, "mean": mean, "stream": stream,
+                    "numpy": plain, "rmse": np.sqrt(ours), "numpy_rmse": np.sqrt(numpys),
+                })  # fmt: skip
+    return rows
+
+
+def in_intervals(log, n_states, first, truth):
+    """Shares of values within their intervals, and mean squared errors, of one log; of states that it leaves."""
+    ratio, parts = models.ratios(log, first), columns(log, n_states)
+    seen = np.unique(log.state)
+    value, states = lstd().fit(**parts, importance_ratio=ratio), np.eye(n_states)
+    low, high = value.value_interval(states).T
+    ends = value.value_interval(states, mean=True)
+    stream = lstd()
+    for rows in np.array_split(np.arange(len(log.y)), 4):
+        part = {name: column[rows] for name, column in parts.items()}
+        stream.partial_fit(**part, importance_ratio=ratio[rows])
+    down, up = stream.value_interval(states).T
+    x, error = models.numpy_lstd(log, ratio, n_states)
+    share = [np.mean((low < truth)[seen] & (truth < high)[seen])]
+    share.append(ends[0] < truth.mean() < ends[1] if len(seen) == n_states else np.nan)
+    share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
+    share.append(np.mean(abs(x - truth)[seen] < NORMAL * error[seen]))
+    errors = (np.mean((estimate - truth)[seen] ** 2) for estimate in (value.predict(states), x))
+    return [*share, *errors]
+
+
+def off_policy(quick):
+    """Errors and coverage of six estimates of a policy's value."""
+    n_states, goes_on, seed = MODELS["20 states, steps to the end 5"]
+    model, rows = models.Model(n_states, goes_on, seed), []
+    for first in (0.6, 0.75):
+        truth = model.values(first).mean()
+        for n in EPISODES[1:]:
+            found = {method: [] for method in METHODS}
+            for k in range(4 if quick else LOGS):
+                log = model.draw(n, SEED + LOGS + k)
+                ratio, parts = models.ratios(log, first), columns(log, n_states)
+                values = lstd(alpha=1e-6).fit(**parts, importance_ratio=ratio).predict(np.eye(n_states))
+                plain = models.numpy_off_policy(log, ratio, values)
+                for method in METHODS:
+                    how = {"method": method, "estimator": lstd(alpha=1e-6), "cv": 2}
+                    value = off_policy_value(importance_ratio=ratio, gamma=models.GAMMA, **how, **parts)
+                    low, high = value.interval()
+                    found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
+                                          value.std_error, value.effective_size))  # fmt: skip
+            for method in METHODS:
+                inside, ours, numpys, error, size = np.array(found[method]).T
+                rows.append({
+                    "first": first, "episodes": n, "method": method, "coverage": inside.mean(), "truth": truth,
+                    "rmse": np.sqrt(np.mean(ours**2)), "numpy_rmse": np.sqrt(np.mean(numpys**2)),
+                    "bias": ours.mean(), "std_error": np.sqrt(np.mean(error**2)), "size": np.median(size),
+                })  # fmt: skip
+    return rows
+
+
+def cpu(quick):
+    """CPU of fits over that of LSTD's products and solution in plain numpy, in turns."""
+    rows = []
+    for n, d in SIZES[:1] if quick else SIZES:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(n + 1, d))
+        X, next_X, terminal = X[:-1], 0.5 * X[:-1] + X[1:], rng.random(n) < 0.01
+        y = X @ rng.normal(size=d) + rng.normal(size=n)
+        ways = {
+            "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
+            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("lstd", X, next_X, y, terminal),
+            "fit": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("storm-c", X, next_X, y, terminal),
+        }
+        found = {name: [] for name in ways}
+        for _ in range(2 if quick else 7):
+            for name, way in ways.items():
+                began = time.process_time()
+                way()
+                found[name].append(time.process_time() - began)
+        seconds = {name: np.array(used) for name, used in found.items()}
+        rows.append({
+            "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
+            **{name: np.median(seconds[name] / seconds["numpy"]) for name in ("lstd", "fit")},
+        })  # fmt: skip
+    return rows
+
+
+def plain_products(X, next_X, y, terminal):
+    """LSTD in numpy, with C as for the ridge's scale, and an intercept."""
+    Z = np.column_stack([X, np.ones(len(X))])
+    D = Z - models.GAMMA * np.where(terminal[:, None], 0.0, np.column_stack([next_X, np.ones(len(X))]))
+    return Z.T @ Z, np.linalg.solve(Z.T @ D, Z.T @ y)
+
+
+def timed_fit(solver, X, next_X, y, terminal):
+    """A fit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
+
+
+def ridge(quick):
+    """Errors of values against the best linear fit to returns, by gamma and alpha."""
+    train, test = (models.drives(n, SEED + k) for k, n in enumerate((6, 6) if quick else (60, 200)))
+    X, next_X = np.vstack([states[:-1] for states in train]), np.vstack([states[1:] for states in train])
+    terminal = np.concatenate([np.arange(len(states) - 1) == len(states) - 2 for states in train])
+    held_out = np.vstack([states[:-1] for states in test])
+    steps = np.concatenate([np.arange(len(states) - 1, 0, -1) for states in test])
+    radial = make_pipeline(StandardScaler(), RBFSampler(n_components=100, gamma=0.5, random_state=0)).fit(X)
+    Z, rows = np.column_stack([radial.transform(held_out), np.ones(len(held_out))]), []
+    for gamma in (0.95, 0.99, 0.999):
+        best = Z @ np.linalg.lstsq(Z, -(1 - gamma**steps) / (1 - gamma), rcond=None)[0]
+        row = {"gamma": gamma, "size": np.sqrt(np.mean(best**2))}
+        for alpha in ALPHAS:
+            value = BellmanValueEstimator(gamma, "lstd", objective="projected", features=radial, alpha=alpha)
+            value.fit(X, -np.ones(len(X)), next_X=next_X, terminal=terminal)
+            row[f"{alpha:g}"] = np.sqrt(np.mean((value.predict(held_out) - best) ** 2))
+        rows.append(row)
+    return rows
+
+
+PARTS = ("coverage", "off_policy", "cpu", "ridge")
+
+
+def run_part(name, quick, images):
+    """Measure one part.
+
+    Parameters
+    ----------
+    name : str
+        Of `PARTS`.
+    quick : bool
+    images : Path or None
+        Not used: there are no pictures.
+
+    Returns
+    -------
+    list of dict
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
+        warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
+        return {"coverage": coverage, "off_policy": off_policy, "cpu": cpu, "ridge": ridge}[name](quick)
+
+
+def table_of_coverage(rows):
+    """Shares of 500 logs."""
+    header = ["", "policy", "episodes", "values", "their mean", "streams", "numpy, normal", "RMSE", "numpy's"]
+    return markdown(header, [
+        [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" for k in ("states", "mean", "stream", "numpy")),
+         f"{r['rmse']:.3g}", f"{r['numpy_rmse']:.3g}"] for r in rows
+    ])  # fmt: skip
+
+
+def table_of_off_policy(rows):
+    """Coverage and errors."""
+    header = ["probability, for .5", "episodes", "method", "90 % intervals hold", "RMSE", "numpy's", "bias",
+              "standard error", "effective size"]  # fmt: skip
+    return markdown(header, [
+        [f"{r['first']:g}", str(r["episodes"]), f'"{r["method"]}"', f"{r['coverage']:.1%}", f"{r['rmse']:.3g}",
+         f"{r['numpy_rmse']:.3g}", f"{r['bias']:.2g}", f"{r['std_error']:.3g}", f"{r['size']:.0f}"] for r in rows
+    ])  # fmt: skip
+
+
+def table_of_cpu(rows):
+    """Ratios to plain numpy."""
+    header = ["transitions", "features", "numpy's LSTD, ms", '"lstd" over it', "`fit` over it"]
+    return markdown(header, [
+        [f"{r['n']:,}", str(r["d"]), f"{1e3 * r['numpy']:.0f}", f"{r['lstd']:.2f}", f"{r['fit']:.2f}"] for r in rows
+    ])  # fmt: skip
+
+
+def table_of_ridge(rows):
+    """By gamma and alpha."""
+    header = ["gamma", "values, RMS", *(f"alpha = {alpha:g}" for alpha in ALPHAS)]
+    return markdown(header, [
+        [f"{r['gamma']:g}", *(f"{r[key]:.3g}" for key in ("size", *(f"{alpha:g}" for alpha in ALPHAS)))] for r in rows
+    ])  # fmt: skip
+
+
+def tables(stored):
+    """A table for each part that was measured."""
+    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cpu": table_of_cpu,
+              "ridge": table_of_ridge}
+    return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}

@@ -1,0 +1,97 @@
+"""Mean-variance portfolios from a drift and a matrix alone, without the rows that these came from."""
+
+import numpy as np
+
+from sk_stormc.core.penalties import Simplex
+from sk_stormc.portfolio.newton import NewtonFit, solve_portfolio
+from sk_stormc.portfolio.problem import PortfolioProblem
+
+__all__ = ["solve_quadratic"]
+
+SLOPE = 1e-4  # part of the drift that may be left where weights are free
+GUESSES, EXACT = 20, 1e-9  # of the weights above 0, and the gap that ends them, relative to risk and what is earned
+ROUNDING = 1e-14  # of the largest eigenvalue of the scaled matrix: smaller ones are taken for 0
+
+
+def solve_quadratic(drift, B, penalty, start):
+    """Minimise w^T B w - drift^T w + R(w).
+
+    Rows are made up whose mean is the drift and whose covariance is B: 2 n of them serve. So every penalty that
+    ``solver="newton"`` knows is served by it, and its bound of the gap too.
+
+    Parameters
+    ----------
+    drift : ndarray of shape (n_assets,)
+    B : ndarray of shape (n_assets, n_assets)
+        Positive semidefinite.
+    penalty : object of `sk_stormc.penalties`, Turnover or None
+    start : ndarray of shape (n_assets,)
+        Feasible weights.
+
+    Returns
+    -------
+    NewtonFit
+    """
+    if penalty is None:
+        return _free(drift, B)
+    found = _long_only(drift, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+    if found is not None:
+        return found
+    root = np.sqrt(len(B)) * _root(B)
+    rows = np.concatenate([drift + root, drift - root])
+    return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
+
+
+def _free(drift, B):
+    """The best weights without limits; the gap is infinite where a slope is left, which leads down without end."""
+    size = size_of(B)
+    scaled, slope = B / np.outer(size, size), drift / size
+    w = np.linalg.lstsq(2 * scaled, slope, rcond=ROUNDING)[0]
+    left = slope - 2 * (scaled @ w)
+    gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
+    w = w / size
+    return NewtonFit(w, float(w @ B @ w - drift @ w), gap, 1)
+
+
+def _long_only(drift, B, total, held):
+    """The best weights >= 0 of a sum, from a guess of which are above 0; None where a few better guesses do not do."""
+    for k in range(GUESSES):
+        n = np.count_nonzero(held)
+        K, right = np.zeros((n + 1, n + 1)), np.append(drift[held], total)
+        size = size_of(B)[held]
+        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)] / np.outer(size, size), -1 / size, 1 / size
+        right[:n] /= size
+        try:
+            found = np.linalg.solve(K, right)
+        except np.linalg.LinAlgError:
+            return None
+        w = np.zeros(len(B))
+        w[held] = found[:n] / size
+        if (w < 0).any():
+            held = w > 0
+            continue
+        slope = 2 * (B @ w) - drift
+        least, gap = slope.min(), float(slope @ w - total * slope.min())
+        risk = float(w @ B @ w)
+        if gap <= EXACT * (risk + abs(drift @ w - total * drift.mean())):
+            return NewtonFit(w, float(risk - drift @ w), max(gap, 0.0), k + 1)
+        held = held | (slope < 0.5 * (found[n] + least))
+    return None
+
+
+def size_of(B):
+    """Square roots of the diagonal; the largest where it is 0."""
+    size = np.sqrt(np.maximum(B.diagonal(), 0.0))
+    return np.where(size > 0, size, size.max() or 1.0)
+
+
+def _root(B):
+    """A matrix L with L^T L = B, by eigenvectors of the matrix with a diagonal of ones."""
+    size = size_of(B)
+    scaled = B / np.outer(size, size)
+    try:
+        return np.linalg.cholesky(scaled).T * size
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+        values = np.where(values > ROUNDING * values[-1], values, 0.0)
+        return np.sqrt(values)[:, None] * vectors.T * size

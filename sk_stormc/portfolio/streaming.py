@@ -1,0 +1,226 @@
+"""`CompositionalPortfolio.partial_fit`: which way a stream goes, and what each chunk leaves behind."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
+
+from sk_stormc.engine.results import SolverResult, outcome
+from sk_stormc.fitting.estimator import streams
+from sk_stormc.portfolio.constraints import is_proportional
+from sk_stormc.portfolio.feasible import refuse_limits
+from sk_stormc.portfolio.handover import is_free
+from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.portfolio.moment_stream import MomentStream
+from sk_stormc.portfolio.moments import moments_of
+from sk_stormc.portfolio.newton import LARGEST
+from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.tail_risk import check_confidence
+from sk_stormc.solvers import StopReason
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.validation import check_number, row_weights
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["faded", "go_on", "streams_returns"]
+
+MOST = 2000  # assets, of which sums of products are kept if asked for
+# distance from the weights around which rows became sums, squared and relative, that is worth a warning
+SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.75, "cvar": 0.75, "evar": 0.1}
+FAR = 1e-4  # of what can be gained: a larger gap of the weights on the sums themselves is worth a warning
+
+
+def streams_returns(portfolio):
+    """As `streams`. "newton" and a ratio need all periods at once; a tail risk is known by moments only."""
+    name = portfolio.solver if isinstance(portfolio.solver, str) else None
+    if name == "newton":
+        raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
+    if isinstance(portfolio.objective, str) and portfolio.objective == "ratio":
+        raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
+    if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
+        raise AttributeError(
+            f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='storm-c' and 'moments' only, which "
+            f"keep moments: batches of a stream have too few periods of the tail. Got solver={portfolio.solver!r}"
+        )
+    return streams(portfolio)
+
+
+def faded(sample_weight, n_periods, half_life):
+    """Weights of periods that are halved every ``half_life`` periods back from the last; None without any."""
+    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
+    if half_life is None:
+        return sample_weight
+    weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
+    return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)
+
+
+def go_on(portfolio, X, sample_weight):
+    """`partial_fit`, on a copy of the estimator that is given up if anything is raised."""
+    returns = check_returns(X)
+    weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
+    validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
+    check_confidence(portfolio.confidence)
+    check_number("half_life", portfolio.half_life, low=0, inclusive=False, words=(None,))
+    if portfolio.benchmark is not None:
+        raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
+    penalty = portfolio._penalty(returns.shape[1], columns_of(X))
+    problem = partial(
+        PortfolioProblem, risk_aversion=portfolio.risk_aversion, risk_measure=portfolio.risk_measure
+    )
+    problem(returns[:1])  # checks the parameters
+    if vars(portfolio).get("_stream") is None:
+        portfolio._weighted = weights is not None
+    elif weights is not None and not portfolio._weighted:
+        raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
+    if portfolio._weighted and weights is None:
+        weights = np.ones(len(returns))
+    if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
+        raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
+    by_moments, stream = _goes_by_moments(portfolio, returns.shape[1]), vars(portfolio).get("_stream")
+    if stream is not None and isinstance(stream, MomentStream) != by_moments:
+        _refuse_another(portfolio)
+    if by_moments:
+        _by_moments(portfolio, returns, weights, penalty)
+    else:
+        refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
+        _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
+
+
+def _refuse_another(portfolio):
+    name = portfolio.solver_ if isinstance(portfolio.solver_, str) else type(portfolio.solver_).__name__
+    raise ValueError(
+        f"solver must stay {name} while its stream goes on, got {portfolio.solver!r}: begin again with fit or a clone"
+    )
+
+
+# by the solver's steps
+
+
+def _by_steps(portfolio, returns, weights, problem):
+    def open_stream(batches):
+        return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
+
+    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
+        portfolio._stream = None  # a new stream, which begins at the best weights and finds its steps anew
+    for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
+        parts = (rows,)
+        if weights is not None:
+            known = weights[start : start + len(rows)]
+            parts = rows[known > 0], known[known > 0]
+        result = None
+        if len(parts[0]):
+            result = portfolio._stream_on(parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None))
+        if result is not None:
+            portfolio.weights_ = result.x
+        if vars(portfolio).get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
+            break
+
+
+def _sets_its_rate(portfolio):
+    """Whether the solver's learning rate is automatic."""
+    return isinstance(getattr(portfolio._make_solver(), "learning_rate", None), str)
+
+
+# by moments
+
+
+def _automatic(solver):
+    """Whether a solver leaves the way to us: by its name, or a "storm-c" whose steps and batches are automatic."""
+    return solver in ("storm-c", "moments") if isinstance(solver, str) else is_free(solver)
+
+
+def _goes_by_moments(portfolio, n_assets):
+    """Whether this stream goes by moments; a ValueError where it would have to and cannot."""
+    asked = isinstance(portfolio.solver, str) and portfolio.solver == "moments"
+    if _automatic(portfolio.solver) and n_assets <= (MOST if asked else LARGEST):
+        return True
+    needs = [f"risk_measure={portfolio.risk_measure!r}"] * is_proportional(portfolio.risk_measure)
+    needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
+    needs += ["solver='moments'"] * asked
+    if needs:
+        raise ValueError(
+            f"{needs[0]} on a stream keeps moments of the assets, with solver='moments' of at most {MOST} and with "
+            f"'storm-c' of at most {LARGEST}; got solver={portfolio.solver!r} and {n_assets} assets"
+        )
+    return False
+
+
+def _by_moments(portfolio, returns, weights, penalty):
+    stream, each = vars(portfolio).get("_stream"), portfolio._make_solver() == "moments"
+    first = stream is None
+    if first:
+        stream = _opened(portfolio, returns, penalty, each)
+    elif stream.each != each:
+        _refuse_another(portfolio)
+    before, end = stream.at, stream.n + len(returns)
+    for start, rows in blocks(returns, whole=False):
+        p = None if weights is None else weights[start : start + len(rows)]
+        if p is not None and portfolio.half_life is None:  # else a period without weight has passed all the same
+            rows, p, end = rows[p > 0], p[p > 0], end - int((p == 0).sum())
+        stream = stream.plus(rows, p, end)
+    _keep(portfolio, stream, returns.dtype)
+    if stream.at > before:
+        _warn_if_far(portfolio, stream)
+    elif first and stream.fit is None:
+        warn(
+            f"{type(portfolio).__name__} stays where it starts until there are {stream.enough()} rows: with fewer, the "
+            "objective may have no minimum.",
+            ConvergenceWarning,
+        )
+
+
+def _opened(portfolio, returns, penalty, each):
+    """The stream before its first row; it starts from the weights of a fit, if there was one."""
+    n_assets = returns.shape[1]
+    found = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
+    start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
+    start = start if penalty is None else penalty.project(start)
+    if is_proportional(portfolio.risk_measure) and not start.any():
+        start = penalty.project(np.full(n_assets, 1 / n_assets))
+    half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
+    return MomentStream(found, penalty, start, start, half_life, each)
+
+
+def _keep(portfolio, stream, dtype):
+    """Store what a stream knows as fitted attributes."""
+    records = list(stream.records)
+    if stream.fit is not None and (not records or stream.at > records[-1][0]):
+        records.append((stream.at, stream.fit.value))
+    w = stream.weights if stream.fit is None else stream.fit.weights
+    n, at = stream.n, np.array([row for row, _ in records], int)
+    result = SolverResult(
+        x=w,
+        fun=records[-1][1] if records else np.nan,
+        loss_curve=np.array([value for _, value in records]),
+        ifo=np.append(3 * at[:-1], 3 * n)[: len(at)],  # each row once for g, its Jacobian and f
+        record_iterations=np.arange(len(at)),
+        n_evaluations={"inner": n, "jacobian": n, "outer": n},
+        residual=np.nan,
+        n_guarded=0,
+        state=None,
+        **outcome(len(at), StopReason.EXHAUSTED),
+    )
+    portfolio._keep("moments", result)
+    portfolio._stream = stream
+    portfolio.weights_ = w.astype(dtype, copy=False)
+    portfolio.dual_gap_ = stream.fit.gap if stream.fit is not None and stream.moments.exact else np.nan
+
+
+def _warn_if_far(portfolio, stream):
+    """Warn where the weights do not minimise what the sums say, or where these say too little of the objective."""
+    if stream.thin or stream.shift > SHIFT[portfolio.risk_measure]:
+        why = "few rows made up the risk" if stream.thin else "the weights have moved far since many rows came"
+        warn(
+            f"{type(portfolio).__name__} knows the objective over the rows so far roughly only, since {why}: rows that "
+            "are gone are known around the weights of their time. Use half_life= where the market has changed, or fit.",
+            ConvergenceWarning,
+        )
+    gap = stream.fit.gap
+    if not gap <= FAR * stream.gained:
+        warn(
+            f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may be above its minimum over the "
+            f"rows so far by up to {gap:.2g}: some combination of assets has hardly any risk. Add bounds or a budget.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,65 @@
+"""Weight, mean and centred second moments of rows, added up so that an offset of the rows does no harm."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+__all__ = ["Sums", "mean_of"]
+
+
+def mean_of(rows, p=None):
+    """Sum of the weights, and the mean row; p=None stands for weights of 1."""
+    weight = float(len(rows)) if p is None else float(p.sum())
+    return weight, (np.full(len(rows), 1.0) if p is None else p).dot(rows) / (weight or 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Of rows r_i with weights p_i >= 0.
+
+    Attributes
+    ----------
+    weight : float
+        sum p_i.
+    mean : ndarray of shape (n_columns,)
+    scatter : ndarray of shape (n_columns, n_columns)
+        sum p_i (r_i - mean) (r_i - mean)^T.
+    """
+
+    weight: float
+    mean: np.ndarray
+    scatter: np.ndarray
+
+    @classmethod
+    def none(cls, n):
+        """Those of no row."""
+        return cls(0.0, np.zeros(n), np.zeros((n, n)))
+
+    @classmethod
+    def of(cls, rows, p=None):
+        """Those of some rows, in float64; p=None stands for weights of 1."""
+        weight, mean = mean_of(rows, p)
+        if not weight > 0:
+            return cls.none(rows.shape[1])
+        off = rows - mean
+        if p is not None:
+            off *= np.sqrt(p)[:, None]
+        return cls(weight, mean, off.T @ off)  # a product that numpy knows to be symmetric
+
+    def plus(self, other):
+        """Those of both. The means are merged by their difference, which an offset does not change."""
+        if not other.weight > 0:
+            return self
+        weight = self.weight + other.weight
+        way = other.mean - self.mean
+        part = other.weight / weight
+        scatter = self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
+        return Sums(weight, self.mean + part * way, scatter)
+
+    def times(self, factor):
+        """Those of the same rows with all weights multiplied."""
+        return replace(self, weight=factor * self.weight, scatter=factor * self.scatter)
+
+    def covariance(self):
+        """scatter / weight."""
+        return self.scatter / self.weight

@@ -1,0 +1,129 @@
+"""The largest mean return per risk: exact, with every constraint that is in proportion to the weights."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+
+from sk_stormc import CompositionalPortfolio, sharpe_ratio
+
+MEASURES = ("variance", "semivariance", "cvar", "evar")
+
+
+def returns(n=150, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return 0.01 * rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) + rng.uniform(0, 0.002, d)
+
+
+def fit(X, **params):
+    return CompositionalPortfolio(**{"objective": "ratio", "constraint": "long_only"} | params).fit(X)
+
+
+def risk(y, measure):
+    """By its definition."""
+    if measure == "variance":
+        return y.std()
+    if measure == "semivariance":
+        return np.sqrt(np.mean(np.minimum(y - y.mean(), 0) ** 2))
+    if measure == "cvar":
+        part = np.clip(0.05 * len(y) - np.arange(len(y)), 0, 1)
+        return (part @ np.sort(-y)[::-1]) / (0.05 * len(y))
+    t = np.exp(np.linspace(-4, 3, 801))[:, None] * y.std()
+    e = -y / t
+    top = e.max(axis=1)
+    return (t[:, 0] * (np.log(np.exp(e - top[:, None]).mean(axis=1)) + top + np.log(20))).min()
+
+
+def test_without_bounds_it_is_the_tangency_portfolio():
+    R = returns()
+    tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
+    tangency /= tangency.sum()
+    portfolio = fit(R, constraint=None, budget=1.0)
+    np.testing.assert_allclose(portfolio.weights_, tangency, rtol=1e-4)
+    assert portfolio.score(R) == pytest.approx(sharpe_ratio(portfolio, R))
+    assert portfolio.score(R) == pytest.approx(-portfolio.loss_curve_[-1])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_no_portfolio_has_a_larger_ratio(measure):
+    R = returns(seed=1)
+    limits = {"constraint": (0.0, 0.5), "budget": 1.0, "linear_constraints": ([1, 1, 0, 0, 0], 0.1, 0.4)}
+    portfolio = fit(R, risk_measure=measure, **limits)
+    w = portfolio.weights_
+    found = (R @ w).mean() / risk(R @ w, measure)
+    assert w.sum() == pytest.approx(1) and (w >= 0).all() and (w <= 0.5).all()
+    assert 0.1 - 1e-8 <= w[:2].sum() <= 0.4 + 1e-8
+    assert found == pytest.approx(-portfolio.loss_curve_[-1], rel=1e-4) and portfolio.stop_reason_ == "converged"
+    assert 0 <= portfolio.dual_gap_ <= 1e-5 * found
+    theirs = minimize(
+        lambda w: -(R @ w).mean() / risk(R @ w, measure),
+        w,
+        bounds=[(0, 0.5)] * 5,
+        constraints=[
+            {"type": "eq", "fun": lambda w: w.sum() - 1},
+            {"type": "ineq", "fun": lambda w: [w[:2].sum() - 0.1, 0.4 - w[:2].sum()]},
+        ],
+        options={"ftol": 1e-12, "maxiter": 100},
+    )
+    assert found >= -theirs.fun - 1e-5 * found
+    for other in np.random.default_rng(0).dirichlet(np.ones(5), 300):
+        if other.max() <= 0.5 and 0.1 <= other[:2].sum() <= 0.4:
+            assert (R @ other).mean() / risk(R @ other, measure) <= found + 1e-6
+
+
+def test_the_information_ratio():
+    R = returns(seed=2)
+    b = R @ np.array([0.4, 0.3, 0.1, 0.1, 0.1]) + 0.001 * np.random.default_rng(0).normal(size=len(R))
+    by_benchmark, shifted = fit(R, benchmark=b), fit(R - b[:, None])
+    np.testing.assert_allclose(by_benchmark.weights_, shifted.weights_, atol=1e-5)
+    table = pd.DataFrame(R, columns=list("abcde")).assign(index=b)
+    by_column = fit(table, benchmark="index")
+    np.testing.assert_allclose(by_column.weights_, np.append(by_benchmark.weights_, 0), atol=1e-5)
+    assert by_column.score(table) == pytest.approx(shifted.score(R - b[:, None]), rel=1e-4)
+
+
+def test_weights_of_periods_and_units():
+    R = returns(seed=3)
+    weight = np.random.default_rng(0).integers(0, 3, len(R))
+    np.testing.assert_allclose(
+        fit(R, risk_measure="cvar").weights_, fit(1e4 * R, risk_measure="cvar").weights_, atol=1e-5
+    )
+    for measure in MEASURES:
+        weighted = CompositionalPortfolio(objective="ratio", risk_measure=measure, constraint="long_only")
+        weighted.fit(R, sample_weight=weight)
+        repeated = fit(np.repeat(R, weight, axis=0), risk_measure=measure)
+        np.testing.assert_allclose(weighted.weights_, repeated.weights_, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"risk_measure": "entropic"}, "risk_measure='entropic'"),
+        ({"constraint": (0.0, 1.0), "l1": 0.1}, "l1"),
+        ({"transaction_cost": 0.1}, "transaction_cost"),
+        ({"max_turnover": 1.0, "previous_weights": np.full(5, 0.2)}, "max_turnover"),
+        ({"constraint": None}, "sets the size"),
+        ({"solver": "lbfgs"}, "LBFGS.*newton"),
+        ({"solver": "moments"}, "moments.*newton"),
+        ({"objective": "gain"}, "objective must be one of"),
+    ],
+)
+def test_what_cannot_be_is_said(params, words):
+    with pytest.raises(ValueError, match=words):
+        fit(returns(), **params)
+
+
+def test_a_ratio_without_a_maximum():
+    R = returns()
+    with pytest.raises(ValueError, match="mean return is positive"):
+        fit(R - 0.01)
+    R[:, 0] = 0.0003
+    with pytest.raises(ValueError, match="no risk"):
+        fit(R)
+
+
+def test_streams_have_no_ratio():
+    portfolio = CompositionalPortfolio(objective="ratio", constraint="long_only")
+    assert not hasattr(portfolio, "partial_fit")
+    with pytest.raises(AttributeError, match="for partial_fit set objective='utility'"):
+        portfolio.partial_fit(returns())
