@@ -3,10 +3,12 @@
 import ast
 import textwrap
 
+import numpy as np
 import pytest
 
-from benchmarks import _forks, mutants
+from benchmarks import _forks, _tables, mutants
 from benchmarks._gathered import Gathered, gathered
+from benchmarks._mutants_left import REASONS
 from benchmarks._mutations import mutations_of, spread
 from benchmarks._swapped import Swap, functions_in
 from benchmarks._tables import ROOT
@@ -138,6 +140,15 @@ def test_what_is_changed_in_a_function_that_is_there_and_what_needs_an_import():
         assert swap(before, after).possible
         swap(before, after).make(functions)
     assert scope["A"]().twice == [10, 5] and scope["start"]()() == 10
+
+
+@pytest.mark.parametrize("room", ["engine", "solvers"])
+def test_nine_of_ten_changes_are_noticed_and_the_rest_has_a_reason(room):
+    stored = _tables.load("mutants")["results"][room]
+    counts = np.sum(list(stored["files"].values()), 0)
+    assert counts.sum() > 150 and counts[-1] == len(stored["survivors"]) <= counts.sum() / 10
+    for left in stored["survivors"]:
+        assert REASONS[left["file"], left["line"], left["before"], left["after"]]
 
 
 @pytest.mark.slow
