@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD
 from sk_stormc.engine.ends import falls_for_ever, warn_of_the_end
+from sk_stormc.engine.watch import Watch
 from sk_stormc.penalties import Box
 from sk_stormc.problems import Advice
 from sk_stormc.solvers import StopReason
@@ -18,8 +19,7 @@ def told(fun, curve, tol=1e-6, dtype=float):
     result = SimpleNamespace(
         x=np.zeros(2, dtype), fun=fun, loss_curve=np.array(curve), n_iter=5, stop_reason=StopReason.CALLBACK
     )
-    oracle = SimpleNamespace(streaming=False, problem=None)
-    warn_of_the_end(SCGD(tol=tol), oracle, result, unlimited=False)
+    warn_of_the_end(SCGD(tol=tol), SimpleNamespace(problem=None), result, Watch(), unlimited=False)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
