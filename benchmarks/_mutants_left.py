@@ -1,12 +1,191 @@
-"""Why no test notices some changes, by file and change: the code does the same with them, or about the same."""
+"""Why no test notices some changes, by file, line and change: the code does the same with them, or about the same."""
 
-COMPOSITION = "sk_stormc/core/composition.py"
 REASONS = {
-    (COMPOSITION, "np.abs(up_2).max(initial=np.abs(u).max())", "(np.abs(up_2).min(initial=np.abs(u).max()))"): (
-        "the size of u in a bound of rounding, which has a factor of 100 to spare"
-    ),
-    ("sk_stormc/core/metrics.py", "_check_low_rank(metric, n_variables)", "pass"): (
-        "`tests/core/test_metrics.py`, which is newer than this measurement, does"
-    ),
-    ("sk_stormc/core/schedules.py", "True", "False"): "a schedule could be changed in place, which nothing does",
+    (
+        "sk_stormc/core/composition.py",
+        "rounding = 100 * eps * np.abs(up_2).max(initial=np.abs(u).max()) / way.min()",
+        "np.abs(up_2).max(initial=np.abs(u).max())",
+        "(np.abs(up_2).min(initial=np.abs(u).max()))",
+    ): "the size of u in a bound of rounding, which has a factor of 100 to spare",
+    (
+        "sk_stormc/core/metrics.py",
+        "_check_low_rank(metric, n_variables)",
+        "_check_low_rank(metric, n_variables)",
+        "pass",
+    ): "`tests/core/test_metrics.py`, which is newer than this measurement, does",
+    (
+        "sk_stormc/core/schedules.py",
+        "@dataclass(frozen=True)",
+        "True",
+        "False",
+    ): "a schedule could be changed in place, which nothing does",
+    (
+        "sk_stormc/engine/base.py",
+        "for name, value in self.get_params(deep=False).items():",
+        "False",
+        "True",
+    ): "no method has a parameter that has parameters of its own",
+    (
+        "sk_stormc/engine/ends.py",
+        "if abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():",
+        "abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max()",
+        "(abs(way).max() < 16 * np.finfo(x.dtype).eps * abs(x).max())",
+    ): "where both sides are 0, x stays at 0, and falls that are looked at there are 0 too",
+    (
+        "sk_stormc/engine/interrupts.py",
+        "SAVE_IFO = 6000  # the same on a stream, which keeps the rows from the last such state on",
+        "6000",
+        "12000",
+    ): "how often a stream's rows are let go: memory, no result",
+    (
+        "sk_stormc/engine/probe.py",
+        "for k in range(POWER_ITERATIONS + 1):",
+        "1",
+        "0",
+    ): "five power iterations in place of six: L is a little smaller",
+    (
+        "sk_stormc/engine/probe.py",
+        "if k or not length:",
+        "not length",
+        "(length)",
+    ): "one more power iteration, from a difference that is less exact: L is a little larger",
+    (
+        "sk_stormc/engine/run.py",
+        "oracle.hold()",
+        "oracle.hold()",
+        "pass",
+    ): "rows of a stream that a run does not need are let go a little later: memory, no result",
+    (
+        "sk_stormc/engine/run.py",
+        "whole.oracle = oracle.snapshot(last=True)",
+        "True",
+        "False",
+    ): "what is kept is copied once more",
+    (
+        "sk_stormc/engine/state_tree.py",
+        'PCG64 = {"bit_generator": "PCG64", "state": {"state": 2**128, "inc": 2**128}, '
+        '"has_uint32": 2, "uinteger": 2**32}',
+        "128",
+        "129",
+    ): "integers of more than 128 bits are refused before",
+    (
+        "sk_stormc/engine/state_tree.py",
+        "generator = np.random.Generator(np.random.PCG64(0))",
+        "0",
+        "1",
+    ): "the seed of a generator whose state is set at once",
+    (
+        "sk_stormc/engine/state_tree.py",
+        "generator = np.random.RandomState(0)",
+        "0",
+        "1",
+    ): "the seed of a generator whose state is set at once",
+    (
+        "sk_stormc/engine/stopping.py",
+        "length = math.sqrt(max(float(there @ metric.apply(there)), 0.0))",
+        "0.0",
+        "1.0",
+    ): "the length of a trial step, which matters with a penalty only, and where gradients are below 1",
+    (
+        "sk_stormc/engine/stopping.py",
+        "return known.asked == s.t and known.found <= self.solver.tol",
+        "known.found <= self.solver.tol",
+        "(known.found < self.solver.tol)",
+    ): "only where both are equal to the last digit",
+    (
+        "sk_stormc/engine/stopping.py",
+        "return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)",
+        "4",
+        "5",
+    ): "a factor in a bound of rounding",
+    (
+        "sk_stormc/engine/stopping.py",
+        "return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)",
+        "rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)",
+        "(rate * value < 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x))",
+    ): "only where both are equal to the last digit",
+    (
+        "sk_stormc/engine/stopping.py",
+        "return value if known.asked < 0 or value > self.solver.tol else known.found",
+        "value > self.solver.tol",
+        "(value >= self.solver.tol)",
+    ): "only where both are equal to the last digit",
+    (
+        "sk_stormc/engine/stopping.py",
+        "signs = np.where(np.arange(s.x.size) % 2, -1e-3, 1e-3).astype(s.x.dtype)",
+        "2",
+        "4",
+    ): "another direction of the same length, as good as this one",
+    (
+        "sk_stormc/solvers/anchored.py",
+        "FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length",
+        "1e-3",
+        "0.002",
+    ): "a threshold between differences that say something and their rounding, far from both",
+    (
+        "sk_stormc/solvers/anchored.py",
+        "if left > PARALLEL * size and left > FLAT * way.length:  # else it says nothing new of the curvature",
+        "left > FLAT * way.length",
+        "(left >= FLAT * way.length)",
+    ): "only where both are 0: of two anchors at one minimum",
+    (
+        "sk_stormc/solvers/anchored.py",
+        "last, way = anchors[-1].estimate, anchors[-1].way",
+        "1",
+        "0",
+    ): "shapes and types are taken from it, which are those of all anchors",
+    (
+        "sk_stormc/solvers/automatic.py",
+        "between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value",
+        "oracle.objective(s.x) < best.value",
+        "(oracle.objective(s.x) <= best.value)",
+    ): "of two points with the same objective the other is returned",
+    (
+        "sk_stormc/solvers/automatic.py",
+        "s.failures += 1",
+        "s.failures += 1",
+        "s.failures -= 1",
+    ): "only whether the number is even is asked for",
+    (
+        "sk_stormc/solvers/automatic.py",
+        "s.now = s.anchors[-1].estimate",
+        "1",
+        "0",
+    ): "one anchor is left there, the first and the last",
+    (
+        "sk_stormc/solvers/automatic.py",
+        "way = direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))",
+        "0",
+        "1",
+    ): "the metric of the first step, where it depends on t",
+    (
+        "sk_stormc/solvers/lbfgs.py",
+        "blocked = (z <= self.bounds.lb) & (slope > 0) | (z >= self.bounds.ub) & (slope < 0)",
+        "slope > 0",
+        "(slope >= 0)",
+    ): "a slope of 0 is put to 0",
+    (
+        "sk_stormc/solvers/lbfgs.py",
+        "if self.iterations > self.iterations_before:",
+        "self.iterations > self.iterations_before",
+        "(self.iterations >= self.iterations_before)",
+    ): "the last iteration that is repeated is looked at again, and is what it was",
+    (
+        "sk_stormc/solvers/sarah.py",
+        "n = large[0] if oracle.streaming else oracle.problem.n_inner",
+        "0",
+        "1",
+    ): "the sizes on a stream are one number",
+    (
+        "sk_stormc/solvers/sketchy.py",
+        "h = least + math.sqrt(rounding) / size",
+        "least + math.sqrt(rounding) / size",
+        "(least - math.sqrt(rounding) / size)",
+    ): "the first difference only finds a length, to either side",
+    (
+        "sk_stormc/solvers/sketchy.py",
+        "v = -(root**2) * F / (length or 1.0)  # of length 1 in the metric",
+        "1.0",
+        "2.0",
+    ): "where the gradient is 0 there is no direction to divide",
 }

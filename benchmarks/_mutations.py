@@ -1,7 +1,10 @@
 """Small changes of a source file, each of which a test should notice."""
 
 import ast
+import copy
+import hashlib
 import random
+from collections import Counter
 from dataclasses import dataclass
 
 __all__ = ["Mutation", "mutations_of", "spread"]
@@ -36,6 +39,8 @@ class Mutation:
         The changed code.
     start, end : int
         Its place in the bytes of the file.
+    key : str
+        The same as long as the function around it stays as it is, but for docstrings and comments.
     """
 
     file: str
@@ -46,6 +51,7 @@ class Mutation:
     after: str
     start: int
     end: int
+    key: str = ""
 
     def applied(self, source):
         """The file's text with the change."""
@@ -62,6 +68,7 @@ class Finder(ast.NodeVisitor):
     def __init__(self, file, source):
         self.file, self.raw, self.found = file, source.encode(), []
         self.depth, self.statement = 0, ""  # of functions; the line of the present statement within them
+        self.around, self.keys = "", Counter()
         self.offsets = [0]
         for line in self.raw.splitlines(keepends=True):
             self.offsets.append(self.offsets[-1] + len(line))
@@ -69,11 +76,14 @@ class Finder(ast.NodeVisitor):
 
     def visit(self, node):
         """A node, which may be a statement."""
-        around = self.statement
-        if self.depth and isinstance(node, ast.stmt):
-            self.statement = str(node.lineno)
+        before = self.statement, self.around
+        if isinstance(node, ast.stmt):
+            if self.depth:
+                self.statement = str(node.lineno)
+            elif not isinstance(node, ast.ClassDef):
+                self.around = digest(node)
         super().visit(node)
-        self.statement = around
+        self.statement, self.around = before
 
     def _put(self, node, kind, after):
         start = self.offsets[node.lineno - 1] + node.col_offset
@@ -82,7 +92,10 @@ class Finder(ast.NodeVisitor):
         if isinstance(after, ast.AST):
             after_node, after = after, ast.unparse(after)
             after = after if isinstance(after_node, ast.Constant) or not isinstance(node, ast.expr) else f"({after})"
-        self.found.append(Mutation(self.file, node.lineno, self.statement, kind, before, after, start, end))
+        key = f"{self.file} {self.around} {kind}: {before} -> {after}"
+        self.keys[key] += 1
+        key = f"{key} {self.keys[key]}"
+        self.found.append(Mutation(self.file, node.lineno, self.statement, kind, before, after, start, end, key))
 
     def _but(self, node, **changes):
         """The node with other fields."""
@@ -210,6 +223,15 @@ class Finder(ast.NodeVisitor):
         self._put(node, "statement", "pass")
 
     visit_Break = visit_Continue
+
+
+def digest(node):
+    """A few letters that stand for code without its docstrings."""
+    node = copy.deepcopy(node)
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part) is not None:
+            del part.body[0]
+    return hashlib.sha256(ast.dump(node).encode()).hexdigest()[:12]
 
 
 def _is_number(node):

@@ -10,9 +10,9 @@ place of the file. Nothing is written into the sources. A change that makes the 
 timed out, which is noticed too.
 
 All runs on a copy of the sources in ``build/mutants``, where outcomes are kept as they come: a run that was ended goes
-on. A change that was noticed is not tried again while its file stays as it is; one that was not is tried again with
-every new version of the tests. The environment variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many
-at once) may say otherwise than the defaults.
+on. A change that was noticed is not tried again while its function stays as it is, and one that was not is tried again
+with every new version of the tests. What was drawn before counts as long as it can still be made. The environment
+variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many at once) may say otherwise than the defaults.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from _pytest.main import pytest_runtestloop as run_items
@@ -58,7 +59,7 @@ def run_part(part, quick, images):
     drawn = spread([m for file, text in sources.items() for m in mutations_of(file, text)], number, SEED)
     found = tried(drawn, sources, tree, folder.parent / f"{scope}.jsonl", known, tests)
     counts = Counter((mutation.file, outcome) for mutation, outcome in found)
-    files = {m.file: [counts[m.file, outcome] for outcome in OUTCOMES] for m in drawn}
+    files = {m.file: [counts[m.file, outcome] for outcome in OUTCOMES] for m, _ in found}
     left = [place(m, sources) | {"tests": len(known.chosen(m))} for m, o in found if o == "survived"]
     return {"files": files, "survivors": left}
 
@@ -162,36 +163,38 @@ class Warm:
 
 
 def tried(drawn, sources, tree, file, known, tests):
-    """Changes and outcomes, those that are kept in the file and those that are still to be tried."""
+    """Changes and outcomes: those that are drawn, and those that are kept in the file and still can be made."""
     here, console = tree.parent.name, os.fdopen(os.dup(1), "w")
-    versions = {name: hashlib.sha256(text.encode()).hexdigest()[:12] for name, text in sources.items()}
-
-    def key(mutation):
-        return f"{versions[mutation.file]} {mutation}"
 
     def keep(job, status):
         outcome = "survived" if status == 0 else "timed out" if status == -signal.SIGXCPU else "killed"
         mutation = getattr(job, "trial", job).mutation
         with file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps([key(mutation), outcome, here]) + "\n")
+            lines.write(json.dumps([mutation.key, outcome, here]) + "\n")
         print(f"{outcome:9} {mutation}"[:160], file=console, flush=True)
 
-    before = kept(file, here)
-    trials = [Trial(mutation, sources[mutation.file], tree, known) for mutation in drawn if key(mutation) not in before]
+    before, wanted = kept(file), {mutation.key for mutation in drawn}
+    every = [mutation for name, text in sources.items() for mutation in mutations_of(name, text)]
+    every = [mutation for mutation in every if mutation.key in wanted | set(before)]
+    trials = []
+    for mutation in every:
+        outcome, where = before.get(mutation.key, ("survived", None))
+        if outcome == "survived" and where != here:
+            trials.append(Trial(mutation, sources[mutation.file], tree, known))
     trials = [trial for trial in trials if trial.names]
     warm = [trial for trial in trials if trial.swaps]
     if warm:
         run_forked([Collected(warm, tree, tests, keep)], 1)
     run_forked([trial for trial in trials if not trial.swaps], processes(), keep)
     console.close()
-    outcomes = kept(file, here)
-    return [(mutation, outcomes.get(key(mutation), "survived")) for mutation in drawn]  # what no test reaches is left
+    outcomes = kept(file)
+    return [(m, outcomes.get(m.key, ("survived", ""))[0]) for m in every]  # what no test reaches is left
 
 
-def kept(file, here):
-    """The outcomes in a file, by change; what survived did so with the tests of one tree."""
+def kept(file):
+    """The outcomes in a file, by change, and the trees that they are of."""
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    return {key: outcome for key, outcome, tree in map(json.loads, lines) if outcome != "survived" or tree == here}
+    return {key: (outcome, tree) for key, outcome, tree in map(json.loads, lines)}
 
 
 def processes():
@@ -205,13 +208,15 @@ def tables(stored):
     rows, total = [], Counter()
     for file, counts in sorted(pair for part in parts for pair in part["files"].items()):
         rows.append([f"`{file.removeprefix('sk_stormc/')}`", str(sum(counts)), *map(str, counts), share(counts)])
-        total.update(dict(zip(OUTCOMES, counts, strict=True)))
-    counts = [total[outcome] for outcome in OUTCOMES]
-    rows.append(["all", str(sum(counts)), *map(str, counts), share(counts)])
+        for name in (Path(file).parts[1], "all rooms"):
+            total.update({(name, outcome): count for outcome, count in zip(OUTCOMES, counts, strict=True)})
+    for name in sorted({name for name, _ in total}, key=lambda name: (name == "all rooms", name)):
+        counts = [total[name, outcome] for outcome in OUTCOMES]
+        rows.append([name, str(sum(counts)), *map(str, counts), share(counts)])
     header = ["file", "changes", *OUTCOMES, "noticed"]
     left = [
         [f"`{m['file'].removeprefix('sk_stormc/')}`", code(m["line"]), f"{code(m['before'])} to {code(m['after'])}",
-         REASONS.get((m["file"], m["before"], m["after"]), "")]
+         REASONS.get((m["file"], m["line"], m["before"], m["after"]), "")]
         for part in parts for m in part["survivors"]
     ]  # fmt: skip
     return {

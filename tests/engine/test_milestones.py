@@ -17,3 +17,9 @@ def test_the_last_two_powers_of_two_are_kept(n_iter, at):
 
     for kept, t in zip(run(n_iter).milestones, at, strict=True):
         np.testing.assert_array_equal(kept, run(t).state.x)
+
+
+def test_the_start_is_the_first():
+    problem = PortfolioProblem(make_gaussian_returns(60, 3, random_state=0))
+    run = minimize(problem, SCGD(learning_rate=0.01, tol=0, batch_size=4), max_iter=1, random_state=0).state
+    np.testing.assert_array_equal(run.milestones, [run.start, run.state.x])

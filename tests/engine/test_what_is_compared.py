@@ -58,3 +58,22 @@ def test_a_point_beside_a_flat_place_is_not_at_rest():
     assert not rule.at_rest(s)
     rule, s = rule_of(corner(1.0)), MethodState(np.ones(1), t=1, rule=StepRule(1e-9))
     assert rule.at_rest(s) and rule.run.stopping.rested == 1
+
+
+def test_what_was_exact_is_looked_at_once():
+    rule, s = rule_of(corner(2.0)), MethodState(np.ones(1), t=1, residual=0.5, rule=StepRule(0.1))
+    rule.oracle.exact.append((s.x, np.full(1, -1.0)))
+    rule.watch(s)
+    assert rule.run.stopping.exact and rule.run.stopping.value == 1 and not rule.oracle.exact
+
+
+def test_in_a_metric_that_changes_a_length_is_taken_where_the_methods_own_is_small():
+    """Beside the first one at x_0, if that is known: the first exact value may be of another point."""
+    rule = rule_of(corner(2.0), tol=0.1, first=1.0, seen=100.0)
+    rule.oracle.metric, taken = SimpleNamespace(stays=False), []
+    rule.solver.length = lambda *args: taken.append(args) or 0.07
+    for residual, value in ((5.0, 5.0), (0.09, 0.07)):
+        s = MethodState(np.ones(1), t=3, residual=residual)
+        rule.oracle.exact.append((s.x, np.ones(1)))
+        rule.watch(s)
+        assert rule.run.stopping.value == value and bool(taken) == (residual < 0.1)

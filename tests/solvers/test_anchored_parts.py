@@ -2,16 +2,18 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sk_stormc import AutomaticSTORM
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import Oracle
+from sk_stormc.engine import Estimate, Oracle
 from sk_stormc.engine.steps import Direction
+from sk_stormc.penalties import Box
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
-from sk_stormc.solvers import anchored
+from sk_stormc.solvers import anchored, automatic
 
 EVEN, UNEVEN = [1.0] * 16, [0.01] * 15 + [1.0]  # curvatures of minibatches; the root mean square is 25 times the median
 
@@ -119,3 +121,45 @@ def test_after_an_anchor_that_is_not_good_only_the_best_is_left(combined):
 def test_a_combination_that_leads_to_where_it_came_from_is_no_good_anchor():
     s, before = judged(3, combined=True, length=1.0)
     assert s.anchors == before[-1:]
+
+
+@pytest.mark.parametrize(("above", "length", "good"), [
+    (1e-12, 0.5, True), (1e-12, 3.0, False), (-1e-12, 3.0, False), (1e-8, 0.5, False), (-1e-8, 3.0, True),
+])  # fmt: skip
+def test_phi_decides_between_anchors_but_for_its_rounding(monkeypatch, above, length, good):
+    problem = PortfolioProblem(make_gaussian_returns(1100, 3, mean=1.0, random_state=0))
+    oracle, solver = Oracle(problem, 0), AutomaticSTORM()
+    s = solver.init_state(oracle, np.full(3, 0.1))
+    (before,) = s.anchors
+    s.way = replace(s.way, length=length * s.residual)
+    monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
+    solver._judge(oracle, s, drift=0.0)
+    assert (s.anchors[-1] is not before) == good
+
+
+def test_differences_of_the_newest_anchors_count_however_far_the_oldest_was():
+    """Three differences find the minimum of a quadratic of three variables, those of steps of 1 beside one of 1e6."""
+    H, anchors = np.diag([1.0, 2.0, 5.0]), []
+    for x in np.array([[1e6, 1e6, -1e6], [1.0, 2.0, 1.0], [1.0, 0.5, -1.0], [-0.5, 1.0, 0.5]]):
+        F = H @ x
+        way = Direction(float(np.linalg.norm(F)), F, F)
+        anchors.append(anchored.Anchor(Estimate(x, x.copy(), None, F), way, float(x @ F) / 2))
+    found = anchored.extrapolate(anchors, SimpleNamespace(penalty=None, inner_floor=None))
+    np.testing.assert_allclose(found.x, 0, atol=1e-6)
+    np.testing.assert_allclose(found.F, 0, atol=1e-6)
+    np.testing.assert_allclose(found.u, found.x)
+
+
+@pytest.mark.parametrize("set_", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": 16, "learning_rate": 0.1}])
+def test_only_batches_and_rates_that_are_both_automatic_are_settled(monkeypatch, set_):
+    monkeypatch.setattr(automatic, "settle", lambda *args: pytest.fail("settled"))
+    problem = PortfolioProblem(make_gaussian_returns(1100, 3, random_state=0))
+    s = AutomaticSTORM(**set_).init_state(Oracle(problem, 0), np.zeros(3))
+    assert s.batch_size[0] == s.batch_size[2] == 16
+
+
+def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
+    problem = PortfolioProblem(make_gaussian_returns(1100, 3, mean=1.0, random_state=0), penalty=Box(-0.1, 0.1))
+    oracle = Oracle(problem, 0)
+    s = AutomaticSTORM(learning_rate=lambda t: 100.0 if t == 0 else 1e-3).init_state(oracle, np.zeros(3))
+    np.testing.assert_array_equal(np.abs(s.way.target), 0.1)  # so long a step ends at the bounds

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sk_stormc import SCGD
+from sk_stormc import SCGD, STORMCompositional, minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers.sketchy import cauchy_point
 
 
@@ -23,3 +25,13 @@ def test_the_cauchy_point_is_the_same_in_all_units_of_the_objective(unit):
     found, h = cauchy_point(lambda y: unit * np.tanh(y), x, root)
     np.testing.assert_allclose(found, expected, rtol=1e-3)
     assert 0 < h < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_any_of_the_iterates_may_be_drawn():
+    problem, last = PortfolioProblem(make_gaussian_returns(60, 3, mean=0.3, random_state=0)), 0
+    for seed in range(20):
+        methods = [STORMCompositional(max_iter=4, tol=0, learning_rate=1e-3, output=o) for o in ("last", "random")]
+        found = [minimize(problem, method, random_state=seed) for method in methods]
+        last += np.array_equal(found[0].x, found[1].x)
+    assert 1 <= last <= 10  # 5 in the mean

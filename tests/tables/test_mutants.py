@@ -3,10 +3,12 @@
 import ast
 import textwrap
 
+import numpy as np
 import pytest
 
-from benchmarks import _forks, mutants
+from benchmarks import _forks, _tables, mutants
 from benchmarks._gathered import Gathered, gathered
+from benchmarks._mutants_left import REASONS
 from benchmarks._mutations import mutations_of, spread
 from benchmarks._swapped import Swap, functions_in
 from benchmarks._tables import ROOT
@@ -65,6 +67,19 @@ def test_a_change_is_in_its_place_behind_letters_of_several_bytes():
 def test_what_is_for_readers_or_never_so_is_not_changed():
     assert not mutations_of("a.py", "def f(a, b):\n    return zip(a, b, strict=True)")
     assert not mutations_of("a.py", "@frozen(True)\nclass A:\n    def __repr__(self):\n        return 1 + 2")
+
+
+def test_a_change_is_the_same_while_its_function_is():
+    def keys(source, before):
+        return [m.key for m in mutations_of("a.py", source) if m.before == before]
+
+    text = "def f(x):\n    return x + 1\n\ndef g(x):\n    return x + 1 + (x + 1)\n"
+    (one,), several = keys("def f(x):\n    return x + 1\n", "x + 1"), keys(text, "x + 1")
+    assert several[0] == one and len(set(several)) == 3
+    told = text.replace("def g(x):\n", 'def g(x):\n    """Twice."""\n    # and more\n')
+    assert keys("import os\n\n" + told, "x + 1") == several
+    assert keys(text.replace("+ (x", "- (x"), "x + 1")[0] == one
+    assert not set(keys(text.replace("+ (x", "- (x"), "x + 1")[1:]) & set(several)
 
 
 def test_the_seed_draws_of_every_file_one_of_each_place():
@@ -127,6 +142,15 @@ def test_what_is_changed_in_a_function_that_is_there_and_what_needs_an_import():
     assert scope["A"]().twice == [10, 5] and scope["start"]()() == 10
 
 
+@pytest.mark.parametrize("room", ["engine", "solvers"])
+def test_nine_of_ten_changes_are_noticed_and_the_rest_has_a_reason(room):
+    stored = _tables.load("mutants")["results"][room]
+    counts = np.sum(list(stored["files"].values()), 0)
+    assert counts.sum() > 150 and counts[-1] == len(stored["survivors"]) <= counts.sum() / 10
+    for left in stored["survivors"]:
+        assert REASONS[left["file"], left["line"], left["before"], left["after"]]
+
+
 @pytest.mark.slow
 def test_outcomes(tmp_path, monkeypatch):
     """A tree of its own, with a change that its test notices, one that it does not, and one that never ends."""
@@ -151,6 +175,7 @@ def test_outcomes(tmp_path, monkeypatch):
     found = mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
     assert {(m.before, m.after): outcome for m, outcome in found} == wanted
     assert (tree / file).read_text() == source
-    # what is kept is not run again
+    # what is kept is not run again, and counts if it is not drawn
     monkeypatch.setattr(mutants, "run_forked", lambda jobs, *_: pytest.fail("run again") if jobs else None)
     assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
+    assert found == mutants.tried([], {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
