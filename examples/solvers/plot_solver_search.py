@@ -11,6 +11,7 @@ given by its name too. So scikit-learn's searches find the best learning rate an
 # few passes over the data. It is too short for most of them, and they would warn of that.
 import warnings
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
@@ -22,13 +23,14 @@ returns = make_gaussian_returns(4000, 20, mean=0.3, condition_number=20, random_
 grid = {"solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2], "solver__batch_size": [4, 16, 64, 256]}
 portfolio = CompositionalPortfolio("sarah-c", tol=0, random_state=0)
 portfolio.set_params(solver__max_ifo=20_000)
-search = GridSearchCV(portfolio, grid, cv=TimeSeriesSplit(3, max_train_size=2000)).fit(returns)
+search = GridSearchCV(portfolio, grid, cv=TimeSeriesSplit(3, max_train_size=2000))
+with np.errstate(invalid="ignore"):  # scikit-learn takes deviations of all scores, -inf among them
+    search.fit(returns)
 print(search.best_params_)
 
 # %%
 # Larger batches allow larger steps, but there are fewer of them within the budget. "storm-c" needs no such search: the
 # title has its score with the same budget. A run that overflowed has the score -inf, and can win nowhere.
-import numpy as np
 from matplotlib import pyplot as plt
 from sklearn.model_selection import cross_val_score
 

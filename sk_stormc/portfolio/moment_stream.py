@@ -114,7 +114,7 @@ class MomentStream:
         at = 0
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
-            new = rows[at : at + stop] - stream.origin
+            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's are laid by column
             known = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(

@@ -111,7 +111,7 @@ class FallingValley(CompositionalProblem):
         """The means of s and of s' over a batch: 0 over all components."""
         if draws is None:
             return np.zeros(SIZE), np.zeros(SIZE)
-        signs = np.bincount(draws, minlength=KINDS).dot(WAVES) / draws.size
+        signs = np.bincount(draws, weights, minlength=KINDS).dot(WAVES) / draws.size
         return signs[:SIZE], signs[SIZE:]
 
     outer_batch = inner_batch

@@ -55,9 +55,7 @@ class Intervals:
 
         Examples
         --------
-        >>> from collections.abc import Callable
-
-import numpy as np
+        >>> import numpy as np
         >>> from sk_stormc import BellmanValueEstimator
         >>> rng = np.random.default_rng(0)  # 50 episodes of 10 steps, whose rewards are 1 on average
         >>> X, y, episode = rng.random((500, 1)), rng.normal(1.0, 1.0, 500), np.arange(500) // 10

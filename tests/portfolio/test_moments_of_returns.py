@@ -207,3 +207,12 @@ def test_few_rows_are_enough_within_limits():
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()
     assert free.partial_fit(RETURNS[6:200]).weights_.any()
+
+
+def test_bits_do_not_depend_on_how_rows_lie_in_memory():
+    returns = make_gaussian_returns(3000, 5, mean=0.1, random_state=0)
+    by_row, by_column = (
+        CompositionalPortfolio(constraint="long_only", random_state=0).partial_fit(R)
+        for R in (returns, np.asfortranarray(returns))
+    )
+    np.testing.assert_array_equal(by_row.weights_, by_column.weights_)

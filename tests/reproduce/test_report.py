@@ -48,7 +48,7 @@ TINY = {
     "tuning_seeds": (1000, 1001),
     "rates": (0.5,),
     "portfolio": {"periods": 60, "assets": 3, "max_ifo": 3000},
-    "streaming": {"max_ifo": 15_000},
+    "streaming": {"max_ifo": 61_000},
     "bellman": {"states": 12, "features": 3, "max_ifo": 1500},
     "sne": {
         "points": 60,
