@@ -75,6 +75,7 @@ def functions_in(folder):
     """
     found = {}
     for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(f"{folder}/"):
+        # its type and not isinstance, which asks a weak proxy for what may be gone
+        if type(thing) is FunctionType and thing.__code__.co_filename.startswith(f"{folder}/"):
             found.setdefault(key(thing.__code__), []).append(thing)
     return found

@@ -1,7 +1,9 @@
 """The changes that `benchmarks mutants` makes, which of them it draws, and that a failing test is seen as one."""
 
 import ast
+import gc
 import textwrap
+import weakref
 
 import numpy as np
 import pytest
@@ -179,3 +181,14 @@ def test_outcomes(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "run_forked", lambda jobs, *_: pytest.fail("run again") if jobs else None)
     assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
     assert found == mutants.tried([], {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
+
+
+def test_functions_are_found_beside_a_proxy_of_something_that_is_gone():
+    class Gone:
+        pass
+
+    thing = Gone()
+    proxy = weakref.proxy(thing)
+    del thing
+    gc.collect()
+    assert functions_in("/nowhere") == {} and type(proxy) is weakref.ProxyType
