@@ -46,10 +46,10 @@ def test_the_guides_tables_follow_the_results(tmp_path):
     for name in _choices.FROM:
         shutil.copy(_tables.RESULTS / f"{name}.json", tmp_path)
     assert _choices.tables(tmp_path) == _choices.tables()
-    stored = _tables.load("sne_vs_tsne", tmp_path)
-    (ours,) = [row for row in stored["results"]["n20000"] if row["method"] == "SNEEmbedding"]
+    stored = _tables.load("maps", tmp_path)
+    (ours,) = [row for row in stored["results"]["augmented_digits_20000"] if row["method"] == "SNEEmbedding"]
     ours["seconds"] = [1234.0]
-    (tmp_path / "sne_vs_tsne.json").write_text(json.dumps(stored), encoding="utf-8")
+    (tmp_path / "maps.json").write_text(json.dumps(stored), encoding="utf-8")
     assert "20,000 points: 1234.0 s" in _choices.tables(tmp_path)["choices/others"]
 
 
