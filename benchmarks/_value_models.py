@@ -93,14 +93,14 @@ def numpy_off_policy(log, ratio, values):
     }  # fmt: skip
 
 
-def drives(n_episodes, seed):
-    """States of episodes of MountainCar's dynamics: a push along the speed with probability .7, else at random."""
+def drives(n_episodes, seed, at_random=0.3):
+    """States of episodes of MountainCar's dynamics: pushes along the speed, and at random with a probability."""
     rng, episodes = np.random.default_rng(seed), []
     for _ in range(n_episodes):
         x, v = rng.uniform(-0.6, -0.4), 0.0
         states = [(x, v)]
         while x < 0.5:
-            push = (1 if v >= 0 else -1) if rng.random() > 0.3 else rng.integers(-1, 2)
+            push = (1 if v >= 0 else -1) if rng.random() > at_random else rng.integers(-1, 2)
             v = min(max(v + 0.001 * push - 0.0025 * np.cos(3 * x), -0.07), 0.07)
             x = min(max(x + v, -1.2), 0.6)
             v = 0.0 if x <= -1.2 and v < 0 else v

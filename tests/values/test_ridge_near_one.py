@@ -6,28 +6,13 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks._value_models import drives
 from sk_stormc import BellmanValueEstimator
-
-
-def drives(n_episodes, rng):
-    """Episodes of MountainCar's dynamics: a push along the speed with probability .3, else at random."""
-    episodes = []
-    for _ in range(n_episodes):
-        x, v = rng.uniform(-0.6, -0.4), 0.0
-        states = [(x, v)]
-        while x < 0.5:
-            push = (1 if v >= 0 else -1) if rng.random() > 0.7 else rng.integers(-1, 2)
-            v = min(max(v + 0.001 * push - 0.0025 * np.cos(3 * x), -0.07), 0.07)
-            x = min(max(x + v, -1.2), 0.6)
-            v = 0.0 if x <= -1.2 and v < 0 else v
-            states.append((x, v))
-        episodes.append(np.array(states))
-    return episodes
 
 
 @pytest.fixture(scope="module")
 def logs():
-    train, test = (drives(n, np.random.default_rng(seed)) for n, seed in ((60, 0), (100, 1)))
+    train, test = (drives(n, seed, at_random=0.7) for n, seed in ((60, 0), (100, 1)))
     steps = np.concatenate([np.arange(len(states) - 1, 0, -1) for states in test])
     return {
         "X": np.vstack([states[:-1] for states in train]),
