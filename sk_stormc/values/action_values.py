@@ -11,12 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_number, naming, row_weights, seeded
+from sk_stormc.utils.validation import row_weights, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
@@ -27,12 +25,10 @@ from sk_stormc.values.action_data import (
     warn_of_unknown,
 )
 from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_policies, problem_of, unknown_actions
-from sk_stormc.values.episodes import in_order
-from sk_stormc.values.guards import check_given
+from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.lstd import attributes_of, check_products, forget
-from sk_stormc.values.markov import check_discount
-from sk_stormc.values.transitions import checked_data, successors_to_score, transform
+from sk_stormc.values.transitions import checked_data
 
 __all__ = ["ActionValueEstimator"]
 
@@ -55,7 +51,7 @@ class read_as_method:
         vars(estimator)[self.name] = value
 
 
-class ActionValueEstimator(CompositionalEstimator):
+class ActionValueEstimator(LinearEstimator):
     """Value of actions in states, linear in features, under a policy or under the best one.
 
     Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards if a is done in the state s
@@ -149,7 +145,6 @@ class ActionValueEstimator(CompositionalEstimator):
     array([1, 1, 1])
     """
 
-    own_solvers = ("lstd",)
     coef_: FloatArray
     actions_: Array
 
@@ -250,9 +245,7 @@ class ActionValueEstimator(CompositionalEstimator):
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
-        ridge = np.full(len(log.columns), float(self.alpha))
-        if self.fit_intercept:
-            ridge[-1] = 0.0
+        ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
         going = np.flatnonzero(~log.terminal)
 
@@ -310,7 +303,7 @@ class ActionValueEstimator(CompositionalEstimator):
         ndarray of shape (n_states, n_actions)
             Columns are in the order of ``actions_``.
         """
-        return self._values(*self._states(X))
+        return self._values(X, self._states(X))
 
     @read_as_method
     def policy(self, X: Features) -> Array:
@@ -325,7 +318,7 @@ class ActionValueEstimator(CompositionalEstimator):
         ndarray of shape (n_states,)
             Labels, of ``actions_``.
         """
-        Z = self._features(*self._states(X))
+        Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
 
     def td_error(
@@ -357,16 +350,13 @@ class ActionValueEstimator(CompositionalEstimator):
             raise ValueError("action must be given to score and td_error as it was to fit, got None")
         action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
         action = numbers_of(action, self.actions_)
-        check_given(self, next_X, terminal, time, episode)
-        clock = in_order(episode, time, terminal, len(y))[1]
-        time = clock if next_X is None else time
-        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(kept, y - left, np.nan)
         going = np.flatnonzero(kept & ~terminal)
         if not len(going):
             return error
-        Z, policy = self._features(source, follows, rows[going]), vars(self)["policy"]
+        Z, policy = self._fitted_columns(source, follows, rows[going]), vars(self)["policy"]
         after = self._linear(Z)
         if isinstance(policy, str):
             chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
@@ -396,40 +386,20 @@ class ActionValueEstimator(CompositionalEstimator):
         float
         """
         error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode)
-        weights = row_weights(sample_weight, len(error))
-        kept = ~np.isnan(error) & (weights > 0)
-        if not kept.any():
-            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
-        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+        return self._score_of(error, row_weights(sample_weight, len(error)))
 
     def _check_parameters(self):
-        check_discount(self.gamma)
+        super()._check_parameters()
         check_policy(vars(self)["policy"])
-        check_number("alpha", self.alpha, low=0)
-        check_bool("fit_intercept", self.fit_intercept)
         seeded(self.random_state)
         if isinstance(vars(self)["policy"], str) and not (isinstance(self.solver, str) and self.solver == "lstd"):
             raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
-        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
-            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
-
-    def _states(self, X):
-        check_is_fitted(self)
-        refuse_no_numbers("X", X)
-        with naming("X"):
-            return X, validate_data(self, X, reset=False, dtype=np.float64)
-
-    def _features(self, X, states, rows=None):
-        Z = transform(self.features_, X, states, rows, False)
-        if Z.shape[1] != self.coef_.shape[1]:
-            raise ValueError(f"features must give the {self.coef_.shape[1]} columns that were fitted, got {Z.shape[1]}")
-        return Z
 
     def _linear(self, Z):
         return Z @ self.coef_.T + self.intercept_
 
     def _values(self, X, states):
-        return self._linear(self._features(X, states))
+        return self._linear(self._fitted_columns(X, states))
 
 
 def warn_if_unsettled(found):

@@ -10,30 +10,27 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.fitting.estimator import CompositionalEstimator, only_if, streams
+from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice, check_number, naming, row_weights
-from sk_stormc.values.episodes import in_order
-from sk_stormc.values.guards import check_given
+from sk_stormc.utils.validation import check_bool, check_choice, check_number, row_weights
 from sk_stormc.values.intervals import Intervals
 from sk_stormc.values.least_squares import check_ends
+from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
 from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
-from sk_stormc.values.markov import check_discount
 from sk_stormc.values.objectives import choose_objective
 from sk_stormc.values.problem import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
-from sk_stormc.values.transitions import check_ratios, checked_data, successors_to_score, transform
+from sk_stormc.values.transitions import check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import spread_of_log
 
 __all__ = ["BellmanValueEstimator"]
 
 
-class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
+class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
     """Value of states under the policy that made the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
@@ -137,7 +134,6 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
     array([1.5, 1. ])
     """
 
-    own_solvers = ("lstd",)
     coef_: FloatArray
     intercept_: float
 
@@ -413,10 +409,7 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         """
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        check_given(self, next_X, terminal, time, episode)
-        clock = in_order(episode, time, terminal, len(y))[1]
-        time = clock if next_X is None else time
-        source, follows, rows, kept, terminal = successors_to_score(self, X, states, next_X, terminal, time)
+        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
         error = np.where(kept, y - self._value(X, states), np.nan)
         going = np.flatnonzero(kept & ~terminal)
         if len(going):
@@ -447,38 +440,16 @@ class BellmanValueEstimator(Intervals, RegressorMixin, CompositionalEstimator):
         """
         error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time, episode=episode)
         weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
-        kept = ~np.isnan(error) & (weights > 0)
-        if not kept.any():
-            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
-        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+        return self._score_of(error, weights)
 
     def _check_parameters(self):
-        check_discount(self.gamma)
+        super()._check_parameters()
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
-        check_number("alpha", self.alpha, low=0)
         check_trace_decay(self)
         check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))
-        check_bool("fit_intercept", self.fit_intercept)
-        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
-            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
-
-    def _states(self, X, name="X"):
-        check_is_fitted(self)
-        refuse_no_numbers(name, X)
-        with naming(name):
-            return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _features(self, X, states):
         return transform(self.features_, X, states, None, self.fit_intercept)
 
     def _value(self, X, states, rows=None):
-        Z = transform(self.features_, X, states, rows, False)
-        if Z.shape[1] != len(self.coef_):
-            raise ValueError(f"features must give the {len(self.coef_)} columns that were fitted, got {Z.shape[1]}")
-        return Z @ self.coef_ + self.intercept_
-
-    def _alphas(self, n_features):
-        alpha = np.full(n_features, float(self.alpha))
-        if self.fit_intercept:
-            alpha[-1] = 0.0
-        return alpha
+        return self._fitted_columns(X, states, rows) @ self.coef_ + self.intercept_

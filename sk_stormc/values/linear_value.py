@@ -9,7 +9,7 @@ from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
 from sk_stormc.values.markov import check_discount, dense, largest_values, normalized_weights
 
-__all__ = ["LinearValue", "inverse"]
+__all__ = ["LinearValue", "inverse", "ridge"]
 
 LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
 
@@ -86,6 +86,14 @@ class LinearValue(CompositionalProblem):
         """The largest absolute value of each feature, 1 where it is 0."""
         largest = largest_values(self.features)
         return np.where(largest > 0, largest, 1.0)
+
+
+def ridge(alpha, n_columns, fit_intercept):
+    """The weights of a ridge for all columns; that of the intercept, the last one, is 0."""
+    weights = np.full(n_columns, float(alpha))
+    if fit_intercept:
+        weights[-1] = 0.0
+    return weights
 
 
 def inverse(H):

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.linear_value import ridge
 from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
@@ -142,10 +143,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
-    alpha = np.full(d, float(estimator.alpha))
-    if estimator.fit_intercept:
-        alpha[-1] = 0.0
-    x, found, fun = collected.solution(alpha)
+    x, found, fun = collected.solution(ridge(estimator.alpha, d, estimator.fit_intercept))
     n = collected.moments.n_rows
     if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.streams.problem import WINDOW, stack
-from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
+from sk_stormc.values.linear_value import LARGEST_METRIC, inverse, ridge
 from sk_stormc.values.log import distinct_rows
 from sk_stormc.values.markov import dense, scale_rows
 from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
@@ -189,8 +189,5 @@ def window_of(n_features):
 
 def value_stream(batches, window, gamma, alpha, fit_intercept, half_life=None):
     """The stream of (features, next_features, rewards, weights)."""
-    d = batches[0][0].shape[1]
-    alphas = np.full(d, float(alpha))
-    if fit_intercept:
-        alphas[-1] = 0.0
+    alphas = ridge(alpha, batches[0][0].shape[1], fit_intercept)
     return TransitionStream(batches, window, gamma, alphas, half_life)

@@ -1,0 +1,58 @@
+"""What the estimators of values share: values are linear in features of states, and a score says how they fit."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.validation import check_bool, check_number, naming
+from sk_stormc.values.episodes import in_order
+from sk_stormc.values.guards import check_given
+from sk_stormc.values.linear_value import ridge
+from sk_stormc.values.markov import check_discount
+from sk_stormc.values.transitions import successors_to_score, transform
+
+__all__ = ["LinearEstimator"]
+
+
+class LinearEstimator(CompositionalEstimator):
+    """Base of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
+
+    own_solvers = ("lstd",)
+
+    def _check_parameters(self):
+        check_discount(self.gamma)
+        check_number("alpha", self.alpha, low=0)
+        check_bool("fit_intercept", self.fit_intercept)
+        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
+            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+
+    def _alphas(self, n_columns):
+        return ridge(self.alpha, n_columns, self.fit_intercept)
+
+    def _states(self, X, name="X"):
+        """The numbers of states, which a fitted estimator can value."""
+        check_is_fitted(self)
+        refuse_no_numbers(name, X)
+        with naming(name):
+            return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _fitted_columns(self, X, states, rows=None):
+        """Features without the intercept's column, for ``coef_``."""
+        Z, d = transform(self.features_, X, states, rows, False), self.coef_.shape[-1]
+        if Z.shape[1] != d:
+            raise ValueError(f"features must give the {d} columns that were fitted, got {Z.shape[1]}")
+        return Z
+
+    def _successors(self, X, states, next_X, terminal, time, episode):
+        """As `successors_to_score`, with the order that labels of episodes give."""
+        check_given(self, next_X, terminal, time, episode)
+        clock = in_order(episode, time, terminal, len(states))[1]
+        return successors_to_score(self, X, states, next_X, terminal, clock if next_X is None else time)
+
+    def _score_of(self, error, weights):
+        """Minus the weighted mean square of the errors that are known."""
+        kept = ~np.isnan(error) & (weights > 0)
+        if not kept.any():
+            raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
+        return -float(np.average(error[kept] ** 2, weights=weights[kept]))
