@@ -159,7 +159,7 @@ RETURNS_OPEN = {"risk_aversion": "inf", "sample_weight": "None", "penalty": "Non
 TAIL = {"returns": RETURNS, "risk_aversion": 1.0, "confidence": 0.9, "width": None, "sample_weight": np.ones(12),
         "penalty": None, "metric": None}
 PARTIAL = {name: value for name, value in TAIL.items() if name != "confidence"} | {"order": 3.0}
-TAIL_OPEN = RETURNS_OPEN | {"width": "None,fraction"}
+TAIL_OPEN = RETURNS_OPEN | {"width": "None,fraction", "risk_measure": "None"}
 AXES = {"ax": "None"}
 ANY_NUMBER = "negative,fraction"
 FUNCTION = "class,function"

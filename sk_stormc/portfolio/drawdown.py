@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.core.penalties import check_penalty
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import check_choice
 
 __all__ = ["DrawdownPortfolioProblem", "drawdowns", "worst_mean"]
 
@@ -66,6 +68,8 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         self.confidence = float(confidence)
         options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
         super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
+        check_penalty(penalty, self.n_variables)
+        check_choice("risk_measure", risk_measure, (self.own_measure,))
 
     def inner_batch(self, draws, weights=None):
         """There are none."""
