@@ -3,12 +3,12 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_value import ridge
-from sk_stormc.values.markov import largest_values
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -80,12 +80,13 @@ class Collected:
         return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
-def check_products(Z, next_Z, y):
-    """Raise where squares of numbers overflow, which all solvers add."""
+def check_products(*parts):
+    """Raise where sums of squares of numbers overflow, which all solvers make."""
     with np.errstate(over="ignore"):
-        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
-        if not np.isfinite(largest * largest * len(y)):
-            raise ValueError(OVERFLOW)
+        for part in parts:
+            numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
+            if not np.isfinite(numbers @ numbers):
+                raise ValueError(OVERFLOW)
 
 
 def solve_exactly(problem, n_rows):
