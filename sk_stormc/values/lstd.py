@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_value import ridge
+from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -71,9 +72,11 @@ class Collected:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
         if not len(y):
             return self
-        traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
-        moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
-        return replace(self, moments=moments, traces=traced.after if traced else self.traces)
+        if not self.traces.decay:
+            return replace(self, moments=self.moments + Moments.of_log(Z, next_Z, self.gamma, y, weights))
+        traced = self.traces.over(Z, counted, keys)
+        moments = self.moments + Moments.of(Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced)
+        return replace(self, moments=moments, traces=traced.after)
 
     def solution(self, alpha):
         """As `Moments.solution`."""

@@ -29,7 +29,8 @@ def largest_values(A):
     if sparse.issparse(A):
         return dense(abs(A).max(axis=0)).ravel()
     n, d = A.shape
-    together = max(1, WIDE // d) if A.flags.c_contiguous else 1  # narrow rows are looked at several at a time, which is ten times as fast
+    # narrow rows are looked at several at a time, which is ten times as fast
+    together = max(1, WIDE // d) if A.flags.c_contiguous else 1
     whole = n // together * together
     parts = [A[whole:]]
     if whole:
