@@ -103,10 +103,11 @@ FORMULA = re.compile(r"(``.+?``|`[^`]+`)|(\||(?<=\w)_(?!\w)|\*+(?=\w))")
 
 def escape_formulas(app, what, name, obj, options, lines):
     """Docstrings have |x|, w_ and the like as plain text, where reStructuredText means something else by them."""
-    in_example = False
+    in_example = in_math = False
     for number, line in enumerate(lines):
         in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
-        if not in_example:
+        in_math = line.startswith(".. math::") or (in_math and line[:1] in ("", " "))
+        if not (in_example or in_math):
             names = re.match(r"(\s*[\w, *]+ : )?", line)[0]  # of parameters, which numpydoc escapes itself
             lines[number] = names + FORMULA.sub(lambda found: found[1] or "\\" + found[2], line[len(names) :])
 
