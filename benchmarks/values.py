@@ -200,7 +200,8 @@ def run_part(name, quick, images):
 
 def table_of_coverage(rows):
     """Shares of 500 logs."""
-    header = ["", "policy", "episodes", "values", "their mean", "streams", "that forget", "numpy, normal", "RMSE", "numpy's"]
+    header = ["", "policy", "episodes", "values", "their mean", "streams", "that forget", "numpy, normal", "RMSE",
+              "numpy's"]  # fmt: skip
     return markdown(header, [
         [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" for k in COVERAGES),
          f"{r['rmse']:.3g}", f"{r['numpy_rmse']:.3g}"] for r in rows

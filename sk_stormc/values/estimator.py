@@ -361,8 +361,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
         return_std : bool, default=False
             Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
             They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
-            `fit`, or in `partial_fit`. With ``half_life`` they say how values vary that are made of the few episodes
-            that still count, and nothing of what has changed since. They are infinite for a state with a feature that no left state has.
+            `fit`, or in `partial_fit`. With ``half_life`` they are those of values from the few episodes that still
+            count, without what has changed since. They are infinite for a state with a feature that no left state has.
 
         Returns
         -------

@@ -104,7 +104,7 @@ class Intervals:
             raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
         if n < FEW:
             warn(
-                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than {FEW} "
-                "it is itself uncertain: intervals contain the values less often than they should."
+                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
+                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
             )
         return found
