@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse, stats
 
 from sk_stormc.values.episodes import numbers_of_labels
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.problem import BellmanProblem
 from sk_stormc.values.traces import Traces
 
@@ -99,45 +99,44 @@ def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0):
     Spread
     """
     Z, next_Z, y, weights = log.rows
-    weights, difference = weights / weights.sum(), Z - problem.gamma * next_Z
-    error, episode, added = difference @ x - y, numbers_of_labels(log.episode), 0.0
+    weights, error = weights / weights.sum(), Z @ x - problem.gamma * (next_Z @ x) - y
+    episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
     if isinstance(problem, BellmanProblem):
         # what row k adds to sum_s d_s a_s e_s, of the mean difference a_s and the mean error e_s of a state
+        difference = minus_scaled(Z, problem.gamma, next_Z)
         share = weights / np.bincount(number, weights)[number]
-        mean = sums_by(number, scale_rows(share, difference))
+        mean = sums_by(number, difference, share)
         mean_error = np.bincount(number, share * error)[number]
-        added = sums_by(episode, scale_rows(weights * mean_error, difference))
-        added -= sums_by(episode, scale_rows(weights * mean_error, mean[number]))
+        added = sums_by(episode, difference, weights * mean_error)
+        added -= sums_by(episode, mean[number], weights * mean_error)
         eligible, bread = mean[number], problem.hessian() / 2
     elif decay:
         order, keys = keys
-        Z, difference, error, weights, episode = (
-            part[order] for part in (Z, difference, error, weights, episode)
-        )
+        Z, next_Z, error, weights, episode = (part[order] for part in (Z, next_Z, error, weights, episode))
         traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
         eligible = np.vstack([block for _, block in traces])
-        bread = dense(scale_rows(weights, eligible).T @ difference) + np.diag(alpha)
+        bread = dense(scale_rows(weights, eligible).T @ minus_scaled(Z, problem.gamma, next_Z)) + np.diag(alpha)
     else:
-        eligible = Z
         # the rows of the ridge have weight too
         bread = (1 + alpha.sum()) * problem.jacobian(None, problem.inner_batch(None))
-    return Spread.of(bread, added + sums_by(episode, scale_rows(weights * error, eligible)), len(y))
+    return Spread.of(bread, added + sums_by(episode, eligible, weights * error), len(y))
 
 
-def sums_by(numbers, rows):
-    """Sums of rows of the same number.
+def sums_by(numbers, rows, factors):
+    """Sums of rows of the same number, each times its factor.
 
     Parameters
     ----------
     numbers : ndarray of int of shape (n,)
     rows : ndarray or sparse matrix of shape (n, d)
+    factors : ndarray of shape (n,)
 
     Returns
     -------
     ndarray of shape (n_numbers, d)
     """
     n = len(numbers)
-    gather = sparse.csr_array((np.ones(n), (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
+    gather = sparse.csr_array((factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
     return dense(gather @ rows)
 
 
