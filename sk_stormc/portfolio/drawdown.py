@@ -14,15 +14,21 @@ __all__ = ["DrawdownPortfolioProblem", "drawdowns", "worst_mean"]
 
 
 class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
-    """Minimise -mean <r_i, w> + lambda CDaR(w), the mean of the deepest drawdowns of a portfolio.
+    r"""The mean of the deepest drawdowns (CDaR) minus the mean return, of portfolios w.
 
-    The drawdown of a period is D_t = max(D_{t-1} - <r_t, w>, 0) with D_0 = 0: how far the sum of the returns so far is
-    below its highest. CDaR is to the drawdowns what CVaR is to the losses. It is convex in w. With a confidence near 0
-    it is the mean drawdown, and with one of at least 1 - 1 / n_periods the largest.
+    .. math::
+
+        \Phi(w) = -\frac1n \sum_t r_t^T w + \lambda \min_s \Bigl( s
+            + \frac{1}{n (1 - \beta)} \sum_t \max(D_t - s, \, 0) \Bigr) + R(w),
+        \qquad D_t = \max(D_{t-1} - r_t^T w, \, 0)
+
+    The drawdown D_t, with D_0 = 0, is how far the sum of the returns so far is below its highest. CDaR is to the
+    drawdowns what CVaR is to the losses, and is convex in w. With a confidence beta near 0 it is the mean drawdown, and
+    with one of at least 1 - 1 / n the largest.
 
     A drawdown depends on all periods before it, in their order, so that the objective is no average of functions of
-    an average and has no batches. It is a linear program (see `sk_stormc.portfolio.linear_program`). Here are its
-    values. Weights of periods count in both means, and the path has all periods.
+    an average, and has no batches. `CompositionalPortfolio` solves it as a linear program. This class has its values.
+    Weights of periods count in both means, and the path has each period once.
 
     This is what ``PortfolioProblem(returns, risk_measure="cdar")`` makes.
 

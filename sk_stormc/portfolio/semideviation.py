@@ -24,11 +24,17 @@ def check_order(order):
 
 
 class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
-    """Minimise -mean <r_i, w> + lambda (mean max(u - <r_i, w>, 0)^p)^(1/p), u the mean return and p the order.
+    r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
 
-    The root is the least of ((p - 1) s + v / s^(p - 1)) / p over s > 0, where v is the mean under it: x = (w, s). The
-    maximum is smoothed: with the width h it is h log(1 + exp(z / h)), and s is kept above h. With p = 1, half of the
-    mean absolute deviation, there is no root and s is not used. The inner value is the mean return, u = <mean r, w>.
+    .. math::
+
+        \Phi(w, s) = -u + \frac{\lambda}{p} \Bigl( (p - 1) \, s
+            + \frac{1}{n s^{p - 1}} \sum_i \max(u - r_i^T w, \, 0)^p \Bigr) + R(w)
+
+    Here r_i are the returns of period i, and the mean return u is the inner value. At the best s the second term is
+    lambda times the semideviation, the p-th root of the mean of max(u - <r_i, w>, 0)^p. The variables are x = (w, s).
+    The maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), and s is kept above h. With
+    p = 1 the risk is half of the mean absolute deviation, there is no root, and s is not used.
 
     This is what ``PortfolioProblem(returns, risk_measure="semideviation")`` makes.
 
@@ -161,10 +167,14 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
 
 
 class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="downside"):
-    """Minimise -mean <r_i, w> + lambda (mean max(-<r_i, w>, 0)^p)^(1/p), the downside risk of order p.
+    r"""Minimise the downside risk of order p minus the mean return, over portfolios w.
 
-    It is as the semideviation, but what counts is below 0 and not below the mean. The mean return over it is, with
-    p = 1, the Omega ratio less one, and with p = 2 the Sortino ratio.
+    .. math::
+
+        \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
+
+    This is as the `SemideviationPortfolioProblem`, also in its variable s, but what counts is below 0 and not below the
+    mean. The mean return over this risk is the Omega ratio less one with p = 1, and the Sortino ratio with p = 2.
 
     This is what ``PortfolioProblem(returns, risk_measure="downside")`` makes.
 
