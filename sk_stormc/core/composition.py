@@ -16,7 +16,11 @@ COMPARED = 8  # components on which differences are compared with those of twice
 
 
 class FiniteSumComposition(CompositionalProblem):
-    """Minimise (1/n) sum_i f_i(x, u) + R(x) with u = (1/m) sum_j g_j(x), from plain callables.
+    r"""A problem of your own, from plain callables.
+
+    .. math::
+
+        \min_x \; \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = \frac{1}{m} \sum_j g_j(x)
 
     All callables but ``outer`` take an integer array of components, in which one may occur several times, and return
     the **mean** over them. All components come as ``np.arange``. What they return may be a list or of another float

@@ -16,11 +16,15 @@ __all__ = ["CVaRPortfolioProblem"]
 
 
 class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
-    """Minimise -mean <r_i, w> + lambda CVaR(w), the mean of the worst losses -<r_i, w>.
+    r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
 
-    By Rockafellar and Uryasev, CVaR(w) = min_s s + mean max(-<r_i, w> - s, 0) / (1 - confidence), and x = (w, s). The
-    maximum is smoothed: with the width h it is h log(1 + exp(z / h)), which is above max(z, 0) by h log 2 at most. The
-    inner value is the mean return, u = <mean r, w>.
+    .. math::
+
+        \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
+
+    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. At the best
+    s the bracket is CVaR(w), by Rockafellar and Uryasev. The variables are x = (w, s). The maximum is smoothed: with
+    the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by h log 2 at most.
 
     This is what ``PortfolioProblem(returns, risk_measure="cvar")`` makes.
 

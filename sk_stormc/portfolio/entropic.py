@@ -14,9 +14,14 @@ __all__ = ["EntropicPortfolioProblem"]
 
 
 class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure="entropic"):
-    """Minimise (1/lambda) log mean exp(-lambda <r_j, x>) over portfolios x, r_j the returns of a period.
+    r"""Minimise the entropic risk of portfolios x.
 
-    This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The mean return is within the objective.
+    .. math::
+
+        \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \, r_j^T x) \Bigr) + R(x)
+
+    Here r_j are the returns of period j. This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The
+    mean return is within the objective.
 
     Parameters
     ----------

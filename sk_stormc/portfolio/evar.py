@@ -19,12 +19,18 @@ LEAST = 1e-9  # temperature of a maximum, relative to the range of the losses
 
 
 class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="evar"):
-    """Minimise -mean <r_i, w> + lambda EVaR(w), the tightest bound of CVaR by exponential moments of the loss.
+    r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
 
-    EVaR(w) = min_t t log mean exp(-<r_i, w> / t) - t log(1 - confidence), convex in x = (w, t). It is the largest mean
-    loss over reweightings q of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where
-    that allows all weight on one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and
-    t goes to 0: t is kept above the width. The inner value is u = mean exp(-<r_i, w> / t), of any size (see
+    .. math::
+
+        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
+        - t \log(1 - \beta)
+
+    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest bound of CVaR by exponential
+    moments of the loss. It is convex in the variables x = (w, t). It is also the largest mean loss over reweightings
+    of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where that allows all weight on
+    one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and t goes to 0. So t is kept
+    above the width. The inner value is the mean of the exponentials, which may be of any size (see
     `sk_stormc.problems.LogMeanExpProblem`).
 
     This is what ``PortfolioProblem(returns, risk_measure="evar")`` makes.

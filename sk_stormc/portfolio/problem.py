@@ -72,17 +72,22 @@ def combine(c, rows):
 
 
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
-    """Minimise -mean <r_i, x> + lambda risk(x) over portfolios x, r_i the returns of a period.
+    r"""Minimise a risk minus the mean return, over portfolios x.
 
-    With u = <mean r, x> the inner value, the risk is
+    .. math::
 
-    - "variance": mean (<r_i, x> - u)^2,
-    - "semivariance": mean min(<r_i, x> - u, 0)^2,
+        \Phi(x) = -u + \lambda \, \mathrm{risk}(x) + R(x), \qquad u = \frac{1}{n} \sum_i r_i^T x
 
-    both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
-    `sk_stormc.portfolio.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
-    return within it. "cvar" and "evar" make those of `sk_stormc.portfolio.cvar` and `sk_stormc.portfolio.evar`, which
-    have one more variable and a parameter ``confidence``.
+    Here r_i are the returns of period i, and the mean return u is the inner value. Two risks are
+
+    .. math::
+
+        \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
+        \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
+
+    For both the Jacobian is the mean of the r_i, which is constant. The other risks have classes of their own, which
+    this one makes: ``risk_measure="entropic"`` makes an `EntropicPortfolioProblem`, "cvar" a `CVaRPortfolioProblem`
+    and "evar" an `EVaRPortfolioProblem`. The last two have one more variable and a parameter ``confidence``.
 
     Parameters
     ----------

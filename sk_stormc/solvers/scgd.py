@@ -37,9 +37,13 @@ class AverageState(MethodState):
 
 
 class SCGD(CompositionalSolver):
-    """Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
+    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
 
-    u <- (1 - beta) u + beta g(x, B_g), then x <- prox_{eta R}(x - eta dg(x, B_dg)^T grad f(u, B_f)).
+    .. math::
+
+        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\
+        x &\leftarrow \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u, B_f) \bigr)
+
     The first batch sets u.
 
     Parameters

@@ -53,11 +53,17 @@ class StormState(MethodState):
 
 
 class STORMCompositional(CompositionalSolver):
-    """STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
+    r"""STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
 
-    x~ = prox_{eta R}(x - eta F), x_new = x + gamma (x~ - x), and then from one batch of each kind
-    u <- (1 - a_g) (u - g(x, B_g)) + g(x_new, B_g), J <- (1 - a_dg) (J - dg(x, B_dg)) + dg(x_new, B_dg) and
-    F <- (1 - a_Phi) (F - J^T grad f(u, B_f)) + J_new^T grad f(u_new, B_f).
+    A step goes from x to x', and then one batch of each kind brings the estimates u of g, J of the Jacobian and F of
+    the compositional gradient up to date:
+
+    .. math::
+
+        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F), \qquad x' = x + \gamma (\tilde x - x) \\
+        u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\
+        J' &= (1 - a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\
+        F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
 
     With ``normalization="global"`` these are the paper's steps, exactly; "storm-c-paper" is that with published
     constants. The defaults are those of a stream. `AutomaticSTORM`, the solver of the name "storm-c", needs fewer

@@ -36,14 +36,19 @@ class Successors(FiniteSource):
 
 
 class BellmanProblem(LinearValue):
-    """Minimise the mean squared Bellman residual of V(s) = <phi_s, w> over w, for a known model or an estimated one.
+    r"""Minimise the mean squared Bellman residual of linear values, for a known model or an estimated one.
 
-    Phi(w) = sum_s d_s (<phi_s, w> - u_s)^2 + alpha |w|^2, with the inner value u_s = E[r + gamma V(s') | s] of the n
-    states and weights d_s that sum to one (1/n by default: the paper's problem divided by n). An outer component is a
-    state. An inner component is, with ``sampling``
+    .. math::
 
-    - "successor": an independent successor s' ~ P(s, .) for every state; exact where transitions are deterministic;
-    - "column": the paper's literal g_j, a column: u_s = m P_sj (r_sj + gamma V(j)), m the number of columns.
+        \Phi(w) = \sum_s d_s (\varphi_s^T w - u_s)^2 + \alpha |w|^2, \qquad
+        u_s = \mathrm{E} [\, r + \gamma V(s') \mid s \,]
+
+    The value of a state is V(s) = phi_s^T w. The weights d_s sum to one (1/n by default, for n states: the paper's
+    problem divided by n). The inner value is u, and an outer component is a state. An inner component depends on
+    ``sampling``:
+
+    - "successor": an independent successor s' ~ P(s, .) for every state, exact where transitions are deterministic;
+    - "column": a column j of P as in the paper, with u_s = m P_sj (r_sj + gamma V(j)) for m columns.
 
     Both are unbiased; columns vary far more. The Jacobian gamma P Phi does not depend on w. It is never formed: P, or a
     batch's estimate of it, stands for it, and ``vjp`` multiplies from the left.
@@ -261,11 +266,16 @@ class BellmanProblem(LinearValue):
 
 
 class ProjectedBellmanProblem(LinearValue):
-    """Minimise the mean squared projected Bellman error of V(s) = <phi(s), w> on logged transitions.
+    r"""Minimise the mean squared projected Bellman error of linear values, on logged transitions.
 
-    Phi(w) = u^T C^+ u + alpha |w|^2 with C = sum_k d_k phi_k phi_k^T and the inner value, a mean over transitions k,
-    u = sum_k d_k phi_k ((phi_k - gamma phi'_k) . w - r_k). Its minimiser is that of LSTD. That mean is over successors
-    too, so no state has to repeat. f is one component.
+    .. math::
+
+        \Phi(w) = u^T C^+ u + \alpha |w|^2, \qquad
+        u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad
+        C = \sum_k d_k \varphi_k \varphi_k^T
+
+    The value of a state is V(s) = phi(s)^T w. The minimiser is that of LSTD. The inner value u is a mean over the
+    transitions k. It averages over successors too, so no state has to repeat. f is one component.
 
     Parameters
     ----------
@@ -339,9 +349,13 @@ class ProjectedBellmanProblem(LinearValue):
 
     def _take(self, features, next_features, gamma, alpha, metric, sample_weight):
         self.features, (self.n_inner, d) = features, features.shape
+        self.next_features = next_features
         self._set(gamma, alpha, metric, d, sample_weight, self.n_inner)
-        # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
-        self._difference = minus_scaled(features, self.gamma, next_features)
+
+    @cached_property
+    def _difference(self):
+        """What u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
+        return minus_scaled(self.features, self.gamma, self.next_features)
 
     @cached_property
     def covariance(self):
@@ -358,12 +372,16 @@ class ProjectedBellmanProblem(LinearValue):
     @cached_property
     def _moments(self):
         """Of all transitions; the weights sum to one."""
-        return Moments.of(self.features, self._difference, self.rewards, self.weights)
+        return Moments.of_log(self.features, self.next_features, self.gamma, self.rewards, self.weights)
 
     @property
     def _full(self):
         """J and mean r phi over all transitions."""
         return self._moments.A, self._moments.b
+
+    def _unit(self):
+        largest = self._moments.largest
+        return np.where(largest > 0, largest, 1.0)
 
     @property
     def source(self):

@@ -12,7 +12,7 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
 
-BLOCK = 256  # rows whose traces are one matrix product
+BLOCK = 64  # rows whose traces are one matrix product
 SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
 DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
 FEW = 0.3  # of the rows that could go on: so few are worth a warning
@@ -205,7 +205,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         weights = np.where(together, decay ** np.maximum(lag, 0.0), 0.0)
         first = np.where(episode == 0, decay ** (number + 1.0), 0.0)
         last = 1.0
-        if ratios is not None:
+        if ratios is not None and (ratios[rows] != 1).any():
             block, last = ratios[rows], ratios[rows][-1]
             logs = np.log(np.where(block > 0, block, 1.0))
             product = np.append(0.0, np.cumsum(logs[:-1]))  # the logarithm of that of the ratios before
