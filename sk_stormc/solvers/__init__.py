@@ -111,7 +111,7 @@ def _answer_scipy(problem, solver, params):
     """Raise where somebody writes what `scipy.optimize.minimize` takes."""
     if callable(problem) and not isinstance(problem, type):
         raise TypeError(
-            f"problem must be a CompositionalProblem, got {short(problem)}: make "
+            f"problem must be a CompositionalProblem, got the function {getattr(problem, '__name__', problem)!r}: make "
             "one with FiniteSumComposition(inner, inner_jacobian, ...); for a plain function there is scipy.optimize"
         )
     if solver is None or isinstance(solver, (np.ndarray, list, tuple)):
