@@ -28,7 +28,7 @@ from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, is_word, naming, short
 
 __all__ = ["SNEEmbedding"]
 
@@ -217,7 +217,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = isinstance(self.metric, str) and self.metric in FEATURELESS
+        tags.input_tags.pairwise = is_word(self.metric, *FEATURELESS)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

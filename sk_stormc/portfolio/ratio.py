@@ -15,6 +15,7 @@ from sk_stormc.portfolio.handover import by_newton, in_memory
 from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.linear import Linear
 from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk_measures import MEASURES
 
 __all__ = ["by_ratio", "ratio_at"]
 
@@ -23,14 +24,13 @@ TINY = 1e-9  # of the deviation of an asset: a risk that is less is none
 
 def of_risk(problem, returns, penalty=None):
     """The problem of the least risk, of these returns and nothing else."""
-    tail = {"confidence": problem.confidence} if problem.risk_measure in ("cvar", "evar") else {}
-    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty, **tail}
-    return PortfolioProblem(returns, np.inf, **options)
+    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
+    return PortfolioProblem(returns, np.inf, **options, **problem.parameters())
 
 
 def ratio_of(mean, risk, risk_measure):
     """Mean over risk, which is a deviation for the two variances."""
-    return mean / np.sqrt(risk) if risk_measure in ("variance", "semivariance") else mean / risk
+    return mean / risk ** (1 / MEASURES[risk_measure].power)
 
 
 def ratio_at(problem, weights):
@@ -70,7 +70,7 @@ def by_ratio(problem, penalty, tol, solver="newton"):
     ValueError
         Where no portfolio has a positive mean return, or one has no risk.
     """
-    in_memory(problem.returns, penalty, solver, "objective='ratio'")
+    in_memory(problem, penalty, solver, "objective='ratio'")
     returns, risk_measure, mean = problem.returns, problem.risk_measure, problem._mean
     active = isinstance(penalty, Limited) and penalty.active
     n = returns.shape[1] - active
@@ -111,7 +111,7 @@ def by_ratio(problem, penalty, tol, solver="newton"):
     v, risk = np.asarray(result.x, float), result.fun
     v = v[: n + 1]
     floor = TINY * float(scale.std(axis=0).max())
-    least = floor**2 if risk_measure in ("variance", "semivariance") else floor
+    least = floor ** MEASURES[risk_measure].power
     if risk <= least or v[-1] <= TINY:
         found = "a portfolio has no risk" if risk <= least else "weights without end are better"
         raise ValueError(f"objective='ratio' has no maximum: {found}. Add bounds, or drop assets that are riskless")

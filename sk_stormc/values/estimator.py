@@ -257,8 +257,9 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
             x = result.x
 
         spread = None
-        if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
-            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, self.gamma * self.trace_decay)
+        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+            decay = self.gamma * self.trace_decay
+            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, decay, self.half_life)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)
@@ -360,7 +361,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
         return_std : bool, default=False
             Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
             They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
-            `fit`, or in `partial_fit`. They are infinite for a state with a feature that no left state has.
+            `fit`, or in `partial_fit`. With ``half_life`` they are those of values from the few episodes that still
+            count, without what has changed since. They are infinite for a state with a feature that no left state has.
 
         Returns
         -------
@@ -371,7 +373,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
         Raises
         ------
         ValueError
-            If deviations are asked for where episodes are not known, or only one.
+            If deviations are asked for where episodes are not known, or only one, or where with ``half_life`` they
+            count as fewer than 2.
 
         Warns
         -----

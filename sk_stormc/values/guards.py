@@ -10,7 +10,8 @@ ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
     "GridSearchCV and the like hand them on"
 )
-LOOKED_AT = 2000  # rows that are enough for quantiles
+QUANTILES = 500  # rows that are enough for them
+LOOKED_AT = 2000  # rows that are enough to see how most go on
 GOING_ON = 0.8  # of the rows: where so many agree on how next_X is scaled, they follow one another
 FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
 
@@ -53,8 +54,8 @@ def warn_of_ranges(states, follows, terminal):
     going = np.flatnonzero(~terminal)
     if len(going) < FEWEST:
         return
-    follows = follows[going[:: -(-len(going) // LOOKED_AT)]]
-    states = states[:: -(-len(states) // LOOKED_AT)]
+    follows = follows[going[:: -(-len(going) // QUANTILES)]]
+    states = states[:: -(-len(states) // QUANTILES)]
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)

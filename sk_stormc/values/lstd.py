@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_value import ridge
-from sk_stormc.values.markov import largest_values
+from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -71,21 +72,24 @@ class Collected:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
         if not len(y):
             return self
-        traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
-        moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
-        return replace(self, moments=moments, traces=traced.after if traced else self.traces)
+        if not self.traces.decay:
+            return replace(self, moments=self.moments + Moments.of_log(Z, next_Z, self.gamma, y, weights))
+        traced = self.traces.over(Z, counted, keys)
+        moments = self.moments + Moments.of(Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced)
+        return replace(self, moments=moments, traces=traced.after)
 
     def solution(self, alpha):
         """As `Moments.solution`."""
         return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
-def check_products(Z, next_Z, y):
-    """Raise where squares of numbers overflow, which all solvers add."""
+def check_products(*parts):
+    """Raise where sums of squares of numbers overflow, which all solvers make."""
     with np.errstate(over="ignore"):
-        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
-        if not np.isfinite(largest * largest * len(y)):
-            raise ValueError(OVERFLOW)
+        for part in parts:
+            numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
+            if not np.isfinite(numbers @ numbers):
+                raise ValueError(OVERFLOW)
 
 
 def solve_exactly(problem, n_rows):

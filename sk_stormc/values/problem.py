@@ -349,9 +349,13 @@ class ProjectedBellmanProblem(LinearValue):
 
     def _take(self, features, next_features, gamma, alpha, metric, sample_weight):
         self.features, (self.n_inner, d) = features, features.shape
+        self.next_features = next_features
         self._set(gamma, alpha, metric, d, sample_weight, self.n_inner)
-        # what u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T
-        self._difference = minus_scaled(features, self.gamma, next_features)
+
+    @cached_property
+    def _difference(self):
+        """What u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
+        return minus_scaled(self.features, self.gamma, self.next_features)
 
     @cached_property
     def covariance(self):
@@ -368,12 +372,16 @@ class ProjectedBellmanProblem(LinearValue):
     @cached_property
     def _moments(self):
         """Of all transitions; the weights sum to one."""
-        return Moments.of(self.features, self._difference, self.rewards, self.weights)
+        return Moments.of_log(self.features, self.next_features, self.gamma, self.rewards, self.weights)
 
     @property
     def _full(self):
         """J and mean r phi over all transitions."""
         return self._moments.A, self._moments.b
+
+    def _unit(self):
+        largest = self._moments.largest
+        return np.where(largest > 0, largest, 1.0)
 
     @property
     def source(self):
