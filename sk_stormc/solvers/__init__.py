@@ -25,7 +25,6 @@ from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import short
 
 __all__ = [
     "ASCPG",
@@ -111,7 +110,7 @@ def _answer_scipy(problem, solver, params):
     """Raise where somebody writes what `scipy.optimize.minimize` takes."""
     if callable(problem) and not isinstance(problem, type):
         raise TypeError(
-            f"problem must be a CompositionalProblem, got {short(problem)}: make "
+            f"problem must be a CompositionalProblem, got the function {getattr(problem, '__name__', problem)!r}: make "
             "one with FiniteSumComposition(inner, inner_jacobian, ...); for a plain function there is scipy.optimize"
         )
     if solver is None or isinstance(solver, (np.ndarray, list, tuple)):
