@@ -25,7 +25,6 @@ from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import short
 
 __all__ = [
     "ASCPG",
