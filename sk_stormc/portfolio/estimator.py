@@ -89,7 +89,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     objective : {"utility", "ratio"}, default="utility"
         "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
         mean over semideviation for "semivariance", and the mean over the risk for the others. With "downside" this is
-        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. `risk_aversion` is not used.
+        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. The l1 norm and the cost of
+        trades are taken from the mean return. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
