@@ -17,7 +17,7 @@ from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 from sk_stormc.utils.types import RandomState
-from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
+from sk_stormc.utils.validation import check_bool, check_callable, check_int, check_number, is_word, seeded, short
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
@@ -103,8 +103,7 @@ def compare_solvers(
     check_number("optimum", optimum, words=(None,))
     check_bool("gradient", gradient)
     gaps = _check_gaps(gaps)
-    if progress is not None and not callable(progress):
-        raise ValueError(f"progress must be callable or None, got {short(progress)}")
+    check_callable("progress", progress, words=(None,))
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
@@ -143,7 +142,7 @@ def _labelled(solvers, target, max_ifo):
         label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
         if label in known:
             raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
-        if not (isinstance(solver, str) and solver in own):
+        if not is_word(solver, *own):
             solver = get_solver(solver)
             if max_ifo is not None:
                 if "max_ifo" not in solver.get_params(deep=False):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
+from sk_stormc.utils.validation import is_word
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
@@ -192,7 +193,7 @@ class SolverComparison:
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
         best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
-        gap = isinstance(y, str) and y == "gap"
+        gap = is_word(y, "gap")
         optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made

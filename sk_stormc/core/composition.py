@@ -8,7 +8,7 @@ import numpy as np
 from sk_stormc.core.declared import check_attributes
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_int, check_metric, plain, short
+from sk_stormc.utils.validation import as_numbers, check_callable, check_int, check_metric, plain, short
 
 __all__ = ["FiniteSumComposition"]
 
@@ -128,8 +128,7 @@ class FiniteSumComposition(CompositionalProblem):
             "outer": outer,
         }
         for name, function in self._functions.items():
-            if not callable(function) and not (function is None and name in ("inner_jacobian", "inner_vjp")):
-                raise ValueError(f"{name} must be callable, got {function!r}")
+            check_callable(name, function, words=(None,) if name in ("inner_jacobian", "inner_vjp") else ())
         if inner_jacobian is not None and inner_vjp is not None:
             raise ValueError("inner_vjp must be None where inner_jacobian is given, got both")
         check_int("n_inner", n_inner, low=1)

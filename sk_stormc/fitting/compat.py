@@ -23,14 +23,19 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "open_context", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "callbacks_of", "open_context", "with_callbacks"]
 
 NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
 
 
+def callbacks_of(estimator):
+    """The callbacks that the user has set; scikit-learn makes the list with the first of them."""
+    return vars(estimator).get("_skl_callbacks") or []
+
+
 def open_context(estimator):
     """The context of a fit's root task, or None: without callbacks, or where this scikit-learn does not know them."""
-    if not getattr(estimator, "_skl_callbacks", None):
+    if not callbacks_of(estimator):
         return None
     try:
         context = estimator._init_callback_context(max_subtasks=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import update_wrapper
-from numbers import Integral
 from types import MethodType
 from typing import Any, Self
 
@@ -13,14 +12,14 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sk_stormc.engine.ends import warn_if_unconverged
-from sk_stormc.fitting.compat import CallbackSupportMixin
-from sk_stormc.fitting.identity import FREE
+from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
+from sk_stormc.fitting.identity import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, FloatArray
-from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
+from sk_stormc.utils.validation import check_choice, check_int, check_number, is_integer, is_word, seeded
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalEstimator", "only_if", "streams"]
@@ -162,9 +161,9 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             may differ, the last is not used). Nothing fitted is lost.
         """
         progress = self.__dict__.get("_progress")
-        for callback in getattr(self, "_skl_callbacks", []) if progress is None else []:
-            if hasattr(callback, "load"):
-                progress = callback.load(self)
+        if progress is None:
+            kept = [callback for callback in callbacks_of(self) if isinstance(callback, KeepsFits)]
+            progress = kept[-1].load(self) if kept else None
         if progress is None:
             raise NotFittedError(
                 f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
@@ -183,7 +182,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         bool
         """
-        return isinstance(self.solver, str) and self.solver in self.own_solvers
+        return is_word(self.solver, *self.own_solvers)
 
     def _make_solver(self):
         """The solver to run, with all its parameters checked; one of ``own_solvers`` stands for itself."""
@@ -312,7 +311,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _seed(self):
         """The stream's, drawn at its first call."""
-        fixed = isinstance(self.random_state, Integral)
+        fixed = is_integer(self.random_state)
         return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _conclude(self, solver, result):

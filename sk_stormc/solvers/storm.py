@@ -11,7 +11,15 @@ from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_choice,
+    check_int,
+    check_schedule,
+    is_list,
+    is_word,
+    plain,
+)
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
@@ -26,9 +34,9 @@ LETTERS = {  # of the paper
 
 def check_momentum(name, value):
     """A number or a schedule in [0, 1], "auto", or three of them."""
-    for a in value if isinstance(value, (tuple, list)) else (value,):
+    for a in value if is_list(value) else (value,):
         check_schedule(name, a, first=1, low=0, high=1, words=("auto",))
-    if isinstance(value, (tuple, list)) and len(value) != 3:
+    if is_list(value) and len(value) != 3:
         raise ValueError(f"{name} must be one value or (a_g, a_dg, a_Phi), got {value!r}")
 
 
@@ -181,7 +189,7 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         momentum = self.auto("momentum", oracle.problem, inverse())
-        momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
+        momentum = tuple(momentum) if is_list(momentum) else (momentum,) * 3
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
@@ -228,7 +236,7 @@ class PaperSTORMCompositional(STORMCompositional):
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
         value, published = getattr(self, name), problem.advice.published
-        if isinstance(value, str) and value == "auto":
+        if is_word(value, "auto"):
             value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
         return plain(value)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
-from sk_stormc.core.unit import InUnit
+from sk_stormc.core.unit import as_array
 from sk_stormc.theory.parameters import ProblemConstants
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, check_number, seeded
@@ -17,11 +17,6 @@ __all__ = ["estimate_constants"]
 
 FLOOR = 1e-3  # of a constant, in units of the others
 VARIANCE_POINTS = 10  # at which variances are taken
-
-
-def numbers(value):
-    """Plain numbers of a value that may carry a unit: norms of constants are taken of these."""
-    return value.plain() if isinstance(value, InUnit) else value
 
 
 def estimate_constants(
@@ -99,7 +94,7 @@ def estimate_constants(
     def outer(x, u, batch):
         """The gradient of f in y, and its part in u."""
         f_x, f_u = problem.outer_gradient(x, u, batch)
-        f_u = numbers(f_u)
+        f_u = as_array(f_u)
         return (f_u if f_x is None else np.concatenate([f_x, f_u])), f_u, f_x
 
     full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
@@ -110,7 +105,7 @@ def estimate_constants(
     for x, end, (j, i) in zip(points, ends, batches(), strict=True):
         at = []
         for z in (x, end):
-            u, J = numbers(problem.inner(z, full_inner)), np.asarray(numbers(problem.jacobian(z, j)))
+            u, J = as_array(problem.inner(z, full_inner)), np.asarray(as_array(problem.jacobian(z, j)))
             grad, f_u, f_x = outer(z, u, i)
             y = u if f_x is None else np.concatenate([z, u])
             F = problem.vjp(J, f_u)
@@ -124,13 +119,13 @@ def estimate_constants(
 
     variances = []  # (H_1, H_2, H_3) at a point
     for x in points[:VARIANCE_POINTS]:
-        u, J = numbers(problem.inner(x, full_inner)), numbers(problem.jacobian(x, full_inner))
+        u, J = as_array(problem.inner(x, full_inner)), as_array(problem.jacobian(x, full_inner))
         grad = outer(x, u, full_outer)[0]
         squares = [
             (
                 norm(outer(x, u, i)[0] - grad) ** 2,
-                norm(numbers(problem.jacobian(x, j)) - J) ** 2,
-                norm(numbers(problem.inner(x, j)) - u) ** 2,
+                norm(as_array(problem.jacobian(x, j)) - J) ** 2,
+                norm(as_array(problem.inner(x, j)) - u) ** 2,
             )
             for j, i in batches()
         ]

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_actions", "check_policy", "chosen", "numbers_of", "policy_chances", "warn_of_unknown"]
@@ -62,7 +62,7 @@ def numbers_of(labels, actions, where="action"):
 
 def check_policy(policy):
     """A policy as `policy_chances` takes it."""
-    if callable(policy) or (isinstance(policy, str) and policy == "greedy"):
+    if callable(policy) or is_word(policy, "greedy"):
         return
     given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
     if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":

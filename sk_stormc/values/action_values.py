@@ -14,7 +14,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import row_weights, seeded
+from sk_stormc.utils.validation import is_word, row_weights, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
@@ -397,7 +397,7 @@ class ActionValueEstimator(LinearEstimator):
         super()._check_parameters()
         check_policy(vars(self)["policy"])
         seeded(self.random_state)
-        if isinstance(vars(self)["policy"], str) and not (isinstance(self.solver, str) and self.solver == "lstd"):
+        if isinstance(vars(self)["policy"], str) and not is_word(self.solver, "lstd"):
             raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
 
     def _linear(self, Z):
