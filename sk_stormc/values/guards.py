@@ -139,9 +139,9 @@ def warn_of_unknown_successors(next_Z, known):
     number = np.count_nonzero(np.asarray(abs(next_Z[:, ~known]).sum(axis=1)))
     if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
         warn(
-            f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no left state has, such as the indicator of a state in "
-            "which every episode was cut off. Its coefficient is 0, whatever it is worth. If episodes end there, say "
-            "so by terminal."
+            f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no left state has, such as the "
+            "indicator of a state in which every episode was cut off. Its coefficient is 0, whatever it is worth. If "
+            "episodes end there, say so by terminal."
         )
 
 
