@@ -29,7 +29,6 @@ from sk_stormc.portfolio.handover import (
     slope_gap,
     warn_of_newton,
 )
-from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
@@ -43,6 +42,7 @@ from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
@@ -89,7 +89,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     objective : {"utility", "ratio"}, default="utility"
         "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
         mean over semideviation for "semivariance", and the mean over the risk for the others. With "downside" this is
-        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. `risk_aversion` is not used.
+        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. The l1 norm and the cost of
+        trades are taken from the mean return. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its

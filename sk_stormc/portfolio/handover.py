@@ -22,6 +22,7 @@ __all__ = [
     "finish_by_newton",
     "hands_over",
     "slope_gap",
+    "solved",
     "spread",
     "warn_of_newton",
 ]
@@ -106,6 +107,11 @@ def slope_gap(problem, penalty, w):
 def by_newton(problem, penalty, tol, solver="newton"):
     """The fit of ``solver="newton"``, or of another that hands over: the result of a run, and the gap."""
     in_memory(problem, penalty, solver)
+    return solved(problem, penalty, tol)
+
+
+def solved(problem, penalty, tol):
+    """The result of a run of Newton's method, and the gap."""
     start = np.full(problem.returns.shape[1], 1 / problem.returns.shape[1])
     start = np.zeros_like(start) if penalty is None else penalty.project(start)
     found = solve_portfolio(problem, penalty, start)

@@ -123,6 +123,9 @@ class ActionValueEstimator(LinearEstimator):
     no row with this action has, unless this holds for all actions. For indicators of states this is what was never done
     there. Features that all states have, such as radial basis functions, hide it: values are then extrapolated.
 
+    With gamma = 1 an action that only puts off the end is worth as much as one that leads there, and `policy` may take
+    it for ever. A gamma below 1 prefers the shorter way.
+
     References
     ----------
     Lagoudakis & Parr, "Least-squares policy iteration", 2003.
@@ -245,6 +248,8 @@ class ActionValueEstimator(LinearEstimator):
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
+        if isinstance(policy, str) and len(actions) == 1 and action is not None:
+            warn(f"action is {actions[0]} in all rows that count: there is nothing to choose from.")
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
         going = np.flatnonzero(~log.terminal)

@@ -431,7 +431,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
-        A, b = self._full
+        A, b, _ = self._moments.means()
         return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
 
     def expected_smoothness(self, size, metric):
