@@ -48,19 +48,19 @@ def compare_solvers(
     problem_or_estimator : CompositionalProblem or estimator
         An estimator of this package: clones of it are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. Names of an estimator's own, such as "lstd" and
-        "newton", are taken too.
+        Names, instances, or pairs of a label and one of these. Names that only the estimator knows, such as "lstd" and
+        "newton", are allowed, too.
     X, y : array-like, default=None
         Data of the estimator; not for a problem.
     n_seeds : int, default=5
     max_ifo : int, default=None
-        Budget of each run, in IFO; None leaves the solvers' own.
+        Budget of each run, in IFO. None keeps the solvers' own budgets.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
         Passes and seconds are counted to the first record with such a gap, relative to that of the start.
     optimum : float, default=None
-        The smallest value of the objective. None takes the best objective of all runs and of a run of L-BFGS with
-        tol=1e-12, if L-BFGS can take the problem; its budget is the IFO of all other runs. Where the problem is not
-        convex it is the best that is known and no more; for embeddings it is the best of the runs.
+        The smallest value of the objective. None takes the best objective of all runs, and of a run of L-BFGS with
+        tol=1e-12 if L-BFGS can solve the problem. That run's budget is the IFO of all other runs. If the problem is not
+        convex, this is only the best known value. For embeddings it is the best of the runs.
     gradient : bool, default=False
         Whether to take the norm of the exact gradient at all records. It is not in the seconds, and costs as much as
         a pass each time.
@@ -69,7 +69,8 @@ def compare_solvers(
     progress : callable, default=None
         Called with (text, fraction done).
     **fit_params
-        For ``fit``, such as ``next_X``; of a problem for `minimize`, such as ``x0`` or ``tol``.
+        Arguments of ``fit``, such as ``next_X``. With a problem they are arguments of `minimize`, such as ``x0`` or
+        ``tol``.
 
     Returns
     -------
@@ -84,7 +85,7 @@ def compare_solvers(
     Warns
     -----
     UserWarning
-        If a run is below ``optimum``.
+        If a run ends below ``optimum``.
 
     Examples
     --------

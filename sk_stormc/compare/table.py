@@ -30,10 +30,10 @@ class ComparedRun(Recorded):
         As in the `SolverResult`, or as the estimator's ``loss_curve_`` and ``ifo_``.
     record_iterations : ndarray of shape (n_records,) or None
     seconds : ndarray of shape (n_records,)
-        Wall time of the solver at the records, Phi at the records included; what an estimator does before and after
-        is not in it. For "lstd", which makes no records on its way, that of the whole fit.
+        Wall time of the solver at the records, including the objective there. It does not include what an estimator
+        does before and after. "lstd" makes no records on its way, so this is the time of the whole fit.
     gradient_norm : ndarray of shape (n_records,) or None
-        Of the exact gradient, the penalty left out; only if it was asked for.
+        Norm of the exact gradient without the penalty, if it was asked for.
     pass_ifo : int
         IFO of a pass, 2 n_inner + n_outer.
     n_evaluations : dict
