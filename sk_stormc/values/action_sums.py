@@ -10,7 +10,7 @@ from sk_stormc.values.action_data import chosen
 from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
 from sk_stormc.values.moments import Moments
-from sk_stormc.values.problem import ProjectedBellmanProblem
+from sk_stormc.values.projected import ProjectedBellmanProblem
 
 __all__ = [
     "ActionSums",
