@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
+from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
@@ -21,7 +22,8 @@ from sk_stormc.values.action_data import (
     policy_chances,
     warn_of_unknown,
 )
-from sk_stormc.values.action_sums import ActionSums, iterate_policies, problem_of, unknown_actions
+from sk_stormc.values.action_stream import go_on_with_actions, of_columns, streams_actions
+from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, problem_of, unknown_actions
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.lstd import attributes_of, check_products, forget
@@ -237,9 +239,8 @@ class ActionValueEstimator(FittedActionValues):
         def values(w):
             whole, known = np.zeros((2, len(actions), log.n_features))
             whole[:, log.columns], known[:, log.columns] = w, sums.known
-            coef, intercept = (whole[:, :-1], whole[:, -1]) if self.fit_intercept else (whole, np.zeros(len(actions)))
-            found = {"coef_": coef, "intercept_": intercept, "features_": log.features, "actions_": actions}
-            return found | {"_known": known[:, : coef.shape[1]] > 0}
+            found = of_columns(whole, self.fit_intercept) | {"features_": log.features, "actions_": actions}
+            return found | {"_known": known[:, : found["coef_"].shape[1]] > 0}
 
         result = changes = None
         if isinstance(policy, str):
@@ -265,7 +266,7 @@ class ActionValueEstimator(FittedActionValues):
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.told())
+        self.__dict__.update(values(w), _given=given.told(), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
@@ -275,6 +276,59 @@ class ActionValueEstimator(FittedActionValues):
             fit.end()
             self._conclude(solver, result)
         return self
+
+    @only_if(streams_actions)
+    def partial_fit(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
+    ) -> Self:
+        """Go on with the next transitions of a stream, for a given policy and "lstd".
+
+        Every call ends at the solution that `fit` has on all rows of the stream, but for rounding, whatever the chunks.
+        It keeps sums, in four matrices with a row for each feature of each action, of which there may be 4000. A chunk
+        is best given with as many rows. ``alpha`` may change between calls; `gamma`, `policy` and `fit_intercept` stay.
+        Rows of a `fit` before do not count, but its fitted ``features`` and its actions stay.
+
+        With policy="greedy" there is no `partial_fit`: each policy that is tried has sums of its own, over all
+        transitions.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal
+            As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Relative to those of other chunks too. Rows of weight 0 do not count.
+        actions : array-like of shape (n_actions,), default=None
+            All actions that can come, in the first call. None takes those of the first chunk.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; for an action that the first call did not have; where a parameter changes that has to stay.
+            The estimator is then as it was before.
+        AttributeError
+            For policy="greedy", and for another solver than "lstd".
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc import ActionValueEstimator
+        >>> q = ActionValueEstimator(policy=[1, 1], gamma=0.5, fit_intercept=False)
+        >>> for s, a in [(0, 0), (0, 1), (1, 0), (1, 1)]:  # action 1 goes on to the next state, and then to the end
+        ...     after, ends = min(s + a, 1), s + a == 2
+        ...     q = q.partial_fit(np.eye(2)[[s]], [float(ends)], action=[a], next_X=np.eye(2)[[after]],
+        ...                       terminal=[ends], actions=[0, 1])
+        >>> q.predict(np.eye(2))
+        array([[0.25, 0.5 ],
+               [0.5 , 1.  ]])
+        """
+        self._check_parameters()
+        given = Given(next_X, terminal, sample_weight=sample_weight)
+        return self._at_once(lambda new: go_on_with_actions(new, X, y, action, given, actions))
 
     def _check_parameters(self):
         super()._check_parameters()
@@ -295,14 +349,3 @@ def warn_if_unsettled(found):
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
-
-
-def charged(losses, n_rows):
-    """The records of exact solutions: one pass for each policy."""
-    n, passes = len(losses), np.arange(1, len(losses) + 1)
-    return {
-        "loss_curve_": np.array(losses),
-        "ifo_": passes * (2 * n_rows + 1),
-        "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
-        "n_iter_": n,
-    }
