@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
+from sk_stormc.engine.results import Recorded
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
@@ -17,7 +18,7 @@ QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 
 @dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Recorded):
     """One solver from one seed.
 
     Attributes
@@ -72,6 +73,19 @@ class ComparedRun:
     def fun(self):
         """The objective at the returned point."""
         return float(self.loss_curve[-1])
+
+    def recorded(self):
+        """What is known at the records, for a picture of them."""
+        return {
+            "label": self.label,
+            "ifo": self.ifo,
+            "objective": self.loss_curve,
+            "iterations": self.record_iterations,
+            "seconds": self.seconds,
+            "gradient": self.gradient_norm,
+            "pass_ifo": self.pass_ifo,
+            "objective_label": self.objective_label,
+        }
 
 
 class SolverComparison:
