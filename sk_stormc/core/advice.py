@@ -94,6 +94,8 @@ class Advice:
         for after a run that did not converge.
     published : Published or None, default=None
         The paper's constants.
+    many_minima : bool, default=False
+        Whether the objective is known to have many local minima, so that no run tells the lowest value.
 
     Raises
     ------
@@ -118,6 +120,7 @@ class Advice:
     smoothness: Callable = no_bound
     unbounded_below: Callable = unknown
     published: Published | None = None
+    many_minima: bool = False
 
     def only(self, *names: str) -> Advice:
         """What of the advice is about these attributes; about all others the result says nothing.
@@ -137,6 +140,7 @@ class Advice:
             object.__setattr__(self, field.name, plain(vars(self)[field.name]))
         check_batch_size("batch_size", self.batch_size)
         check_bool("tracking", self.tracking)
+        check_bool("many_minima", self.many_minima)
         if self.learning_rate is not None:
             check_schedule("learning_rate", self.learning_rate, low=0, inclusive=callable(self.learning_rate))
         check_choice("normalization", self.normalization, ("global", "block", None))

@@ -169,6 +169,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     """
 
     objective_label = "KL divergence"
+    many_minima = True
 
     embedding_: FloatArray
     kl_divergence_: float

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sk_stormc.engine.ends import warn_if_unconverged
+from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
 from sk_stormc.fitting.identity import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
@@ -64,7 +65,7 @@ def milestone(n):
     return at
 
 
-class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
+class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base of the estimators, which have a solver, and what a run of it leaves behind.
 
     The descriptions of parameters and attributes here become part of an estimator's docstring, unless it has its own.
@@ -109,6 +110,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     n_iter_: int
     stop_reason_: str
     objective_label = "objective"
+    many_minima = False  # whether the objective has local minima, of which L-BFGS finds one
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -174,6 +176,23 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             return self.fit(X, y, **fit_params)
         finally:
             del self._resumed
+
+    def recorded(self) -> dict:
+        """What is known at the records of the run, for a picture of them.
+
+        Returns
+        -------
+        dict
+            As that of `sk_stormc.engine.results.Recorded`.
+        """
+        solver = self.solver_
+        return {
+            "label": solver if isinstance(solver, str) else type(solver).__name__,
+            "ifo": self.ifo_,
+            "objective": self.loss_curve_,
+            "iterations": vars(self).get("record_iterations_"),
+            "objective_label": self.objective_label,
+        }
 
     def solves_itself(self) -> bool:
         """Whether ``solver`` is one of the names that stand for no run of a method.

@@ -29,7 +29,6 @@ from sk_stormc.portfolio.handover import (
     hands_over,
     warn_of_newton,
 )
-from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
@@ -43,6 +42,7 @@ from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn

@@ -10,7 +10,6 @@ from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.handover import is_free
-from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.newton import LARGEST
@@ -21,6 +20,7 @@ from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_number, row_weights
 from sk_stormc.utils.warnings import warn
 

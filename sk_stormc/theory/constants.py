@@ -28,15 +28,15 @@ def estimate_constants(
 ) -> ProblemConstants:
     """Constants of a problem by sampling components at points of a ball around x0.
 
-    These are no bounds. They are the largest values seen, hence lower bounds of the suprema over the ball (the H's,
-    means over sampled components, up to sampling error); Delta is a lower bound of Phi(x0) - Phi*. Multiply by a
-    margin before relying on them.
+    These are not upper bounds. They are the largest values that were seen, and so lower bounds of the true constants
+    over the ball. (The H's are means over sampled components, so this holds up to sampling error.) Delta is a lower
+    bound of Phi(x0) - Phi*. Multiply them by a margin before you rely on them.
 
     Where f uses x directly, its argument is y = (x, u) and the inner function (x, g(x)): M_g is then at least 1.
 
-    A constant Jacobian has L_g = 0 and a single component has variance 0, by which Proposition 3.2 cannot be
-    computed. Being bounds, such constants may be raised, and are: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to
-    1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
+    A constant Jacobian has L_g = 0 and a single component has variance 0. Proposition 3.2 divides by these. As they are
+    bounds, they may be raised: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2,
+    H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
 
     Parameters
     ----------

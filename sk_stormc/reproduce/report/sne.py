@@ -114,7 +114,7 @@ def _literal(P, d):
     """The problem without the library's steps: all pairs are sampled, no metric, no limit but Algorithm 1's own."""
     problem = SNEProblem(P, d, near_field=False)
     problem.metric = None
-    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published")
+    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
     return problem
 
 
