@@ -1,6 +1,11 @@
-"""scikit-learn's callbacks, which are experimental: the only place that imports them."""
+"""scikit-learn's callbacks, which are experimental: the only place that imports them.
+
+Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and fits go on without them.
+"""
 
 import functools
+
+import sklearn
 
 from sk_stormc.utils.warnings import warn
 
@@ -51,7 +56,7 @@ def open_context(estimator):
 def say_that_they_are_off():
     """Warn that callbacks do nothing."""
     warn(
-        "callbacks are off: this version of scikit-learn has no sklearn.callback that is known here. The fit goes on "
-        "without them.",
+        "callbacks are off: they need scikit-learn 1.9, or a newer version whose callbacks are known here, and this is "
+        f"{sklearn.__version__}. The fit goes on without them.",
         UserWarning,
     )

@@ -49,14 +49,14 @@ def check_actions(action, n):
     return given
 
 
-def numbers_of(labels, actions, where="action"):
+def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
     """The place of each label among the sorted actions."""
     at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
     wrong = actions[at] != labels
     if wrong.any():
         k = np.argmax(wrong)
         found = labels[k].item()
-        raise ValueError(f"{where} must be among those that fit had, {actions.tolist()}, got {found!r} in row {k}")
+        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {found!r} in row {k}{hint}")
     return at
 
 
