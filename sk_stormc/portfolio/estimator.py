@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from contextlib import nullcontext
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
-from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.fitting.runs import with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
-from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
 from sk_stormc.portfolio.feasible import limited
-from sk_stormc.portfolio.gaps import dual_gap, slope_gap
-from sk_stormc.portfolio.handover import (
-    PATIENCE,
-    by_moments,
-    by_newton,
-    finish_by_newton,
-    hands_over,
-    warn_of_newton,
-)
-from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.fit_by_run import fit_by_run
+from sk_stormc.portfolio.handover import by_moments, by_newton, warn_of_newton
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
@@ -38,14 +24,11 @@ from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.semideviation import check_order
-from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
-from sk_stormc.solvers import StopReason
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
-from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
@@ -261,58 +244,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             self._keep(solver, result)
             warn_of_newton(result, gap, tol)
             return self
-        solver.accept(problem)
-        x0 = None
-        if self.warm_start and hasattr(self, "weights_"):
-            if len(self.weights_) != returns.shape[1]:
-                raise ValueError(
-                    f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
-                    f"got {returns.shape[1]}"
-                )
-            x0 = problem.start_at(self.weights_)
-        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
-        first_residual, before = None, vars(self).get("_tol_is_of")
-        if x0 is not None and before is not None and before[0].parameters == fit.progress.parameters:
-            first_residual = before[1]
-        run = partial(
-            fit.run,
-            verbose=self.verbose,
-            attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
-        )
-        staged, ends_well = isinstance(problem, LevelProblem), False
-        handing = hands_over(solver, problem, penalty)
-        few = handing and (staged or len(returns) <= SMALL)  # periods, so that batches are all of them
-        running = clone(solver).set_params(max_iter=PATIENCE) if few else solver
-        with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
-            if staged:
-                result, gap = run_in_stages(run, running, problem, x0)
-            else:
-                result = run(running, problem, x0, first_residual=first_residual)
-                gap = slope_gap(problem, penalty, result.x)
-        first_residual = result.state.first_residual
-        if handing:
-            result, gap, ends_well = finish_by_newton(result, gap, problem, penalty, solver.tol)
-        elif gap > 0:
-            gap = dual_gap(problem, penalty, problem.weights_of(result.x), gap)
-        for warning in () if ends_well else said:
-            warn(str(warning.message), warning.category)
-        self.dual_gap_ = gap
-        validate_data(self, X, skip_check_array=True)  # names and number of the assets
-        self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
-        self._tol_is_of = fit.progress, first_residual
-        self._keep(solver, result, fit)
-        fit.end()
-        if ends_well:
-            return self
-        if handing and not said and result.stop_reason == StopReason.MAX_ITER:
-            warn_of_newton(result, gap, solver.tol)
-            return self
-        if staged and result.stop_reason != StopReason.INTERRUPTED:
-            warn_of_a_gap(result, self.dual_gap_, solver.tol)
-            return self
-        self._conclude(solver, result)
-        if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
-            warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
+        fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
         return self
 
     @only_if(streams_returns)
