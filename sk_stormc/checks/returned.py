@@ -117,7 +117,7 @@ class Returned:
             name, draws = f"draw_{side}", [draw(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
             self.require(good, name, f"must have the leading axes (3, {BATCH_SIZE}), got {np.shape(draws[0])}")
-            self.require(np.array_equal(*draws), name, "gives other draws for the same seed: use rng only")
+            self.require(np.array_equal(*draws), name, "returns different draws for the same seed: use only rng")
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
             u = size and self.g(self.x)  # that of one component need not be in the domain of f
@@ -161,4 +161,5 @@ class Returned:
             for name, value in first.items():
                 self.require(pickle.dumps(value) == kept[name], name, "is written into after it was returned")
             for name, value in self.evaluate(x, u, *batches):
-                self.require(pickle.dumps(value) == kept[name], name, "has other bits for same x and batch")
+                same = pickle.dumps(value) == kept[name]
+                self.require(same, name, "returns different values for the same x and batch")
