@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+from _pages import pages_without_code  # noqa: E402
 from _pictures import draw_all  # noqa: E402
 
 import sk_stormc  # noqa: E402
@@ -70,6 +71,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_custom_formats = {".md": "_pages.read_page"}
 nb_execution_mode = "force"
+nb_execution_excludepatterns = pages_without_code(ROOT / "docs")  # no process is started for them
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.core.source import source_of
-from sk_stormc.core.unit import InUnit
+from sk_stormc.core.unit import InUnit, as_array
 
 __all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_power", "in_two_units", "power_at"]
 
@@ -48,17 +48,17 @@ def in_power(problem, power):
     plain = copy.copy(problem)
 
     def inner(x, batch):
-        return _over(problem.inner(x, batch), power)
+        return as_array(problem.inner(x, batch), power)
 
     def jacobian(x, batch):
-        return _over(problem.jacobian(x, batch), power)
+        return as_array(problem.jacobian(x, batch), power)
 
     def vjp(J, v):
         return problem.vjp(_times(J, power), InUnit(v, -power))
 
     def outer_gradient(x, u, batch):
         f_x, f_u = problem.outer_gradient(x, InUnit(u, power), batch)
-        return f_x, _over(f_u, -power)
+        return f_x, as_array(f_u, -power)
 
     def compositional_gradient(x, u, J, batch):
         return problem.compositional_gradient(x, InUnit(u, power), _times(J, power), batch)
@@ -69,11 +69,6 @@ def in_power(problem, power):
     for method in (inner, jacobian, vjp, outer_gradient, compositional_gradient, outer):
         setattr(plain, method.__name__, method)
     return plain
-
-
-def _over(value, power):
-    """A value as an array, in units of 2**power."""
-    return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
 
 
 def _times(J, power):

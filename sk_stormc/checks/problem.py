@@ -9,6 +9,7 @@ import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
 from sk_stormc.checks.points import evaluate_g, f_is_defined, find_points, in_domain, in_power, in_two_units, power_at
+from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
@@ -38,29 +39,33 @@ def check_problem(
 ) -> None:
     """Check that a problem keeps the contract of `CompositionalProblem`.
 
-    Derivatives are compared with central differences, batches with the mean over all components, and what
-    was computed once with what is computed again. Tolerances follow the size of what is compared, the dtype
-    of ``initial_point`` and the differences' own error: they do not depend on units. Derivatives are compared at up
-    to four points of different sizes, since much of a derivative may vanish at one of them.
+    Derivatives are compared with central differences, batches with the mean over all components, and results with
+    those of a second evaluation. Tolerances follow the size of what is compared, the dtype of ``initial_point`` and the
+    error of the differences, so that they do not depend on units. Derivatives are compared at up to four points of
+    different sizes, since much of a derivative may vanish at one of them.
 
     Parameters
     ----------
     problem : CompositionalProblem
-        Of a `StreamingProblem` the problem of its first rows is checked: a stream only hands out what that evaluates.
+        The problem to be checked. For a `StreamingProblem`, the problem of its first rows is checked, which evaluates
+        everything that the stream returns.
     x : array-like of shape (n_variables,), default=None
-        Where to check. None means the problem's initial point, moved at random about as far as it takes to
-        change the gradient or the Jacobian by half.
+        Point at which to check. None means the problem's initial point, moved in a random direction until the gradient
+        or the Jacobian has changed by about half.
     repeated : CompositionalProblem, default=None
-        For a problem with weights: the same one with rows repeated instead. The two must agree over all
-        components, and the means over draws of ``problem`` are compared with ``repeated``.
+        For a problem with weights, the same problem with repeated rows instead. The two must agree over all components,
+        and the means over draws of ``problem`` are compared with ``repeated``.
     n_draws : int, default=1000
-        Batches drawn, of one component and of four. Their mean must be within about six standard errors.
+        Number of batches that are drawn, of one component and of four. Their mean must be within about six standard
+        errors.
     random_state : int, RandomState instance or None, default=0
+        Seed for the draws and for the points.
 
     Raises
     ------
     ValueError
-        At the first breach of the contract, naming the method, the entry, what it gave and what was expected.
+        At the first breach of the contract. The message names the method and the entry, what was found and what was
+        expected.
 
     Examples
     --------
@@ -376,7 +381,8 @@ class _Check:
         """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
         problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
-        if getattr(problem, "by_differences", False):  # the rounding of inner is in J, divided by the step
+        if isinstance(problem, FiniteSumComposition) and problem.by_differences:
+            # the rounding of inner is in J, divided by the step
             self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"

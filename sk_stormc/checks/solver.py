@@ -6,6 +6,7 @@ import copyreg
 import io
 import pickle
 import warnings
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 from sklearn.base import clone
@@ -32,25 +33,26 @@ def check_solver(
 ) -> None:
     """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
 
-    A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
-    and draws what `cost` has announced; the same seed gives the same bits, however often it is recorded, stopped and
-    resumed; budgets are kept; a learning rate may be a schedule. Arrays in a state or a record are not written into,
-    and they have the float type of x. What a method says of its own gradient, and a run that it ends as "converged",
-    are compared with the gradient on all data.
+    A run must lower the objective, and stay finite and within the penalty's domain. What it draws and evaluates must be
+    counted, and it must draw what `cost` announces. Results must be bit-for-bit reproducible for a given seed, however
+    often a run is recorded, stopped and resumed. Budgets must be kept, and a learning rate may be a schedule. Arrays in
+    a state or a record must not be written into, and must have the float type of x. The method's own gradient, and a
+    run that ends as "converged", are compared with the gradient on all data.
 
     Parameters
     ----------
     solver : CompositionalSolver
     problem : CompositionalProblem, default=None
-        None means two portfolios of 1100 periods: mean-variance (a constant Jacobian) and entropic risk (u > 0).
+        None means two portfolios of 1100 periods, with the variance (a constant Jacobian) and the entropic risk
+        (u > 0).
     max_iter : int, default=24
-        Iterations of a run, at least 4.
+        Number of iterations of a run, at least 4.
     random_state : int, default=0
 
     Raises
     ------
     ValueError
-        At the first breach of the contract, naming the method and what was found; or as the solver does where it does
+        At the first breach of the contract. The message names the method and what was found. Also if the solver does
         not accept the problem.
 
     Examples
@@ -91,9 +93,10 @@ def _arrays(value):
         return [value]
     if isinstance(value, (list, tuple)):
         return [array for part in value for array in _arrays(part)]
-    if isinstance(value, dict) or hasattr(value, "__dataclass_fields__"):
-        names = () if isinstance(value, dict) else value.__dataclass_fields__
-        return _arrays(list(value.values()) if isinstance(value, dict) else [getattr(value, name) for name in names])
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        return _arrays(list(value.values()))
     return []
 
 

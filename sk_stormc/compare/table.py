@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
+from sk_stormc.engine.results import Recorded
+from sk_stormc.utils.validation import is_word
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
@@ -16,31 +18,37 @@ QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 
 @dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Recorded):
     """One solver from one seed.
 
     Attributes
     ----------
     label : str
-        The solver's.
+        Label of the solver.
     seed : int
+        Seed of the run.
     loss_curve, ifo : ndarray of shape (n_records,)
         As in the `SolverResult`, or as the estimator's ``loss_curve_`` and ``ifo_``.
     record_iterations : ndarray of shape (n_records,) or None
+        Iteration of each record.
     seconds : ndarray of shape (n_records,)
-        Wall time of the solver at the records, Phi at the records included; what an estimator does before and after
-        is not in it. For "lstd", which makes no records on its way, that of the whole fit.
+        Wall time of the solver up to each record, with the time for the objective at the records. The time that an
+        estimator takes before and after the solver is not included. For "lstd", which has no records before its end,
+        it is the time of the whole fit.
     gradient_norm : ndarray of shape (n_records,) or None
-        Of the exact gradient, the penalty left out; only if it was asked for.
+        Norm of the exact gradient without the penalty, if it was asked for.
     pass_ifo : int
         IFO of a pass, 2 n_inner + n_outer.
     n_evaluations : dict
+        Number of component evaluations by kind.
     n_iter : int
+        Number of iterations.
     stop_reason : str
+        Why the run ended.
     warnings : tuple of str
-        What the run warned of.
+        Messages of the warnings of the run.
     objective_label : str
-        What ``loss_curve`` is.
+        Name of the quantity in ``loss_curve``.
 
     Examples
     --------
@@ -72,22 +80,35 @@ class ComparedRun:
         """The objective at the returned point."""
         return float(self.loss_curve[-1])
 
+    def recorded(self):
+        """What is known at the records, for a picture of them."""
+        return {
+            "label": self.label,
+            "ifo": self.ifo,
+            "objective": self.loss_curve,
+            "iterations": self.record_iterations,
+            "seconds": self.seconds,
+            "gradient": self.gradient_norm,
+            "pass_ifo": self.pass_ifo,
+            "objective_label": self.objective_label,
+        }
+
 
 class SolverComparison:
-    """What `compare_solvers` found; printing it gives the tables.
+    """The result of `compare_solvers`. Printing it shows the tables.
 
     Attributes
     ----------
     runs : dict of list of ComparedRun
-        By label, one for each seed.
+        The runs of each label, one for each seed.
     gaps : tuple of float
-        Relative gaps, of the objective above ``optimum`` over the same at the start.
+        Gaps between the objective and ``optimum``, relative to the gap at the start.
     optimum : float
-        The objective that gaps are measured from.
+        The value from which gaps are measured.
     optimum_from : str
         How ``optimum`` was found.
     start : float
-        The objective that runs start from; of several the highest.
+        The objective at the start. If runs start from several points, it is the highest.
 
     Examples
     --------
@@ -116,7 +137,7 @@ class SolverComparison:
 
     @property
     def table(self):
-        """A dict for each solver, a list of them.
+        """The table as a list, with a dict for each solver.
 
         ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
         end, each as ``..._median``, ``..._q1`` and ``..._q3`` over the seeds; for each gap ``reached_0.01`` (how many
@@ -180,7 +201,7 @@ class SolverComparison:
         ----------
         x : {"passes", "seconds", "ifo", "iterations"}, default="passes"
         y : {"gap", "objective", "gradient"}, default="gap"
-            "gap" is the absolute one, to ``optimum``.
+            "gap" is the absolute difference from ``optimum``.
         ax : matplotlib.axes.Axes, default=None
         **kwargs
             For `sk_stormc.plotting.ConvergenceDisplay.from_results`.
@@ -192,7 +213,7 @@ class SolverComparison:
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
         best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
-        gap = isinstance(y, str) and y == "gap"
+        gap = is_word(y, "gap")
         optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made

@@ -15,24 +15,24 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = ["Box", "L1", "Simplex", "check_penalty"]
+__all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
-    """Raise where something is no penalty, or has no feasible point with so many variables.
+    """Check that an object is a penalty, and has a feasible point with this number of variables.
 
     Parameters
     ----------
     penalty : object or None
     n_variables : int
     name : str, default="penalty"
-        How the error names it.
+        Name of the penalty in error messages.
 
     Raises
     ------
     ValueError
-        For an object without the methods value, prox and project, a class in place of an instance, and for bounds
-        that do not fit.
+        If the object lacks one of the methods value, prox and project, if it is a class and not an instance, or if its
+        bounds do not fit.
 
     Examples
     --------
@@ -53,8 +53,25 @@ sk_stormc.penalties have, got 'l1'
             f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of "
             f"sk_stormc.penalties have, got {short(penalty)}"
         )
-    if hasattr(penalty, "check"):
-        penalty.check(n_variables)
+    as_penalty(penalty).check(n_variables)
+
+
+def as_penalty(penalty: Any) -> Penalty:
+    """A problem's ``penalty`` with all that `Penalty` declares.
+
+    Parameters
+    ----------
+    penalty : object or None
+
+    Returns
+    -------
+    Penalty
+        The object itself where it derives from `Penalty`. None is a `Box` without bounds. For another object, whose
+        class need not derive from `Penalty`, one that asks it.
+    """
+    if penalty is None:
+        return Box(-np.inf, np.inf)
+    return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
 
 
 def _floating(x):
@@ -78,14 +95,14 @@ def _soft(x, threshold):
 
 
 class Penalty:
-    """What a penalty has. One of the user's need not derive from this class."""
+    """Base class of the penalties. A user's own penalty need not derive from it."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         inherit_sections(cls)
 
     def value(self, x: ArrayLike) -> float:
-        """R(x), without what the domain forbids.
+        """R(x), where points outside the domain are not penalised.
 
         Parameters
         ----------
@@ -124,6 +141,36 @@ class Penalty:
         """
         raise NotImplementedError
 
+    def check(self, n_variables: int) -> None:
+        """Check that the penalty fits this number of variables.
+
+        Parameters
+        ----------
+        n_variables : int
+
+        Raises
+        ------
+        ValueError
+        """
+
+    def as_box(self) -> Box | None:
+        """The penalty as bounds, a budget and an l1 norm.
+
+        Returns
+        -------
+        Box or None
+            None where it is something else, or not known.
+        """
+        return None
+
+
+class _OfUser(Penalty):
+    """A penalty of the user's, which has value, prox and project, and may have check."""
+
+    def __init__(self, given):
+        self.value, self.prox, self.project = given.value, given.prox, given.project
+        self.check = getattr(given, "check", super().check)
+
 
 class L1(Penalty):
     """The l1 norm, R(x) = alpha |x|_1.
@@ -158,8 +205,12 @@ class L1(Penalty):
         return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """x itself, integers as floats: every point is feasible."""
+        """x itself, since every point is feasible. Integers become floats."""
         return _floating(x)
+
+    def as_box(self) -> Box:
+        """A `Box` without bounds."""
+        return Box(-np.inf, np.inf, alpha=self.alpha)
 
 
 class Box(Penalty):
@@ -168,16 +219,16 @@ class Box(Penalty):
     Parameters
     ----------
     low, high : float or array-like of shape (n_variables,)
-        Bounds; infinite ones are allowed where there is no budget or the budget is reachable.
+        Bounds, which may be infinite.
     budget : float, default=None
-        The sum the coordinates must have.
+        Required sum of the coordinates. None means any sum.
     alpha : float, default=0.0
-        Weight of an l1 norm beside the bounds.
+        Weight of an additional l1 norm.
 
     Raises
     ------
     ValueError
-        Where low > high, a bound is NaN, or no point between the bounds has the budget.
+        If low > high, a bound is NaN, or no point between the bounds has the budget.
 
     Examples
     --------
@@ -215,11 +266,15 @@ class Box(Penalty):
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value."""
+        """alpha |x|_1. Points outside the bounds have no infinite value, since `prox` keeps the bounds."""
         return self._l1.value(x)
 
+    def as_box(self) -> Box:
+        """The penalty itself."""
+        return self
+
     def check(self, n_variables: int) -> None:
-        """Raise where no feasible point with ``n_variables`` coordinates exists.
+        """Check that there is a feasible point with ``n_variables`` coordinates.
 
         Parameters
         ----------
@@ -244,7 +299,7 @@ class Box(Penalty):
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it."""
+        """Soft thresholding and clipping, shifted by the multiplier that meets the budget if there is one."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
@@ -324,7 +379,7 @@ class Simplex(Penalty):
     Parameters
     ----------
     total : float, default=1.0
-        The sum, > 0.
+        Required sum of the coordinates, > 0.
 
     Examples
     --------
@@ -342,7 +397,7 @@ class Simplex(Penalty):
         return f"Simplex(total={self.total})"
 
     def value(self, x: ArrayLike) -> float:
-        """0: the constraint is kept by `prox`, not by an infinite value."""
+        """0. Points outside the simplex have no infinite value, since `prox` keeps the constraint."""
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
@@ -362,3 +417,7 @@ class Simplex(Penalty):
     def project(self, x: ArrayLike) -> FloatArray:
         """The nearest feasible point."""
         return self.prox(x, 1.0)
+
+    def as_box(self) -> Box:
+        """Bounds of 0 and infinity, with the sum as budget."""
+        return Box(0.0, np.inf, budget=self.total)

@@ -1,7 +1,5 @@
 """Portfolios of least conditional value at risk."""
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
@@ -9,8 +7,6 @@ from scipy.special import expit
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
 
 __all__ = ["CVaRPortfolioProblem"]
 
@@ -30,7 +26,6 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
 
     Parameters
     ----------
-    risk_measure : {"cvar"}, default="cvar"
     confidence : float, default=0.95
         CVaR is the mean of the worst part 1 - confidence of the losses.
     width : float, default=None
@@ -55,30 +50,6 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
     """
 
     first_width = 0.4
-
-    def __init__(
-        self,
-        returns: ArrayLike,
-        risk_aversion: float = 1.0,
-        *,
-        risk_measure: str = "cvar",
-        confidence: float = 0.95,
-        width: float | None = None,
-        sample_weight: ArrayLike | None = None,
-        penalty: Any = None,
-        metric: Any = None,
-    ) -> None:
-        check_choice("risk_measure", risk_measure, ("cvar",))
-        super().__init__(
-            returns,
-            risk_aversion,
-            risk_measure=risk_measure,
-            confidence=confidence,
-            width=width,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-        )
 
     def outer_batch(self, draws, weights=None):
         """The rows, and the weight of each."""

@@ -1,6 +1,5 @@
 """Portfolios of least entropic risk."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
+from sk_stormc.utils.validation import check_choice, is_real
 
 __all__ = ["EntropicPortfolioProblem"]
 
@@ -55,7 +54,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         metric: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
-        if isinstance(risk_aversion, Real) and risk_aversion == np.inf:
+        if is_real(risk_aversion) and risk_aversion == np.inf:
             raise ValueError(
                 "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
                 "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"

@@ -1,7 +1,5 @@
 """Portfolios of least entropic value at risk."""
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
@@ -10,8 +8,6 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
 
 __all__ = ["EVaRPortfolioProblem"]
 
@@ -37,7 +33,6 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
 
     Parameters
     ----------
-    risk_measure : {"evar"}, default="evar"
     width : float, default=None
         The least t, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights'
         return.
@@ -62,30 +57,7 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
 
     first_width = 0.05
 
-    def __init__(
-        self,
-        returns: ArrayLike,
-        risk_aversion: float = 1.0,
-        *,
-        risk_measure: str = "evar",
-        confidence: float = 0.95,
-        width: float | None = None,
-        sample_weight: ArrayLike | None = None,
-        penalty: Any = None,
-        metric: Any = None,
-    ) -> None:
-        check_choice("risk_measure", risk_measure, ("evar",))
-        super().__init__(
-            returns,
-            risk_aversion,
-            risk_measure=risk_measure,
-            confidence=confidence,
-            width=width,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-        )
-        self.n_outer = 1
+    one_outer = True
 
     def lowest_level(self):
         """The width."""

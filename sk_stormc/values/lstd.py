@@ -14,11 +14,13 @@ from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
 __all__ = [
+    "ILL_CONDITIONED",
     "UNGROUPED",
     "Collected",
     "attributes_of",
     "check_products",
     "check_stays",
+    "check_stream_size",
     "forget",
     "solve_exactly",
     "solve_traced",
@@ -136,12 +138,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
     collected = estimator.__dict__.get("_stream")
     began = collected is not None
     d = rows[0].shape[1]
-    if d > LARGEST_STREAM:
-        raise ValueError(
-            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
-            "included: set a stochastic solver, or features= with fewer columns"
-        )
+    check_stream_size(d)
     if not began:
         collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
     if left != 1:
@@ -159,6 +156,16 @@ def stream_moments(estimator, rows, keys, left=1.0):
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
+
+
+def check_stream_size(d):
+    """Raise for more features than a stream keeps matrices of."""
+    if d > LARGEST_STREAM:
+        raise ValueError(
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
+            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or features= with fewer columns"
+        )
 
 
 def check_stays(estimator, exact, labelled):

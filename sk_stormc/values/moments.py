@@ -147,7 +147,17 @@ class Moments:
         Returns
         -------
         A, b, C : ndarrays
+
+        Raises
+        ------
+        ValueError
+            Where C is 0 and features are not.
         """
+        if self.weight and self.largest.any() and not self.C.any():
+            raise ValueError(
+                f"X must have features whose squares are not 0, got {self.largest.max():.2g} at the most: multiply "
+                "them by a large number"
+            )
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.validation import check_number, is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
@@ -105,7 +105,7 @@ def check_trace_decay(estimator):
     """lambda in [0, 1], and 0 where nothing would come of it."""
     decay = estimator.trace_decay
     check_number("trace_decay", decay, low=0, high=1)
-    if decay and not (isinstance(estimator.solver, str) and estimator.solver == "lstd"):
+    if decay and not is_word(estimator.solver, "lstd"):
         raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {decay} with solver={estimator.solver!r}")
     if decay and estimator.objective == "bellman":
         raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")

@@ -124,8 +124,8 @@ def successors(estimator, X, states, next_X, terminal, time):
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
         warn(
-            "fit was given neither next_X nor terminal nor time: each row is taken as an episode of one step, whose "
-            "value is the expected reward.",
+            "fit was given neither next_X nor terminal nor time nor episode: each row is taken as an episode of one "
+            "step, whose value is the expected reward.",
             UserWarning,
         )
         return X, states, rows, everything, everything.copy()
