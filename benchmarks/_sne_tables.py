@@ -75,15 +75,13 @@ def seconds(row):
 
 
 def judged(results, parts):
-    """Medians over the seeds, of KL the spread too."""
+    """Medians over the seeds, of KL the spread too; of the parts that have been measured."""
     lines = []
     for part, n in parts:
-        if part not in results:
-            lines.append([f"{n:,}", f"not measured yet: `--parts {part}`", *[""] * len(NAMES)])
         for row in results.get(part, ()):
             name = f"{row['data']}, {row['n']:,}" if row["data"] in SHAPES else f"{row['n']:,}"
             lines.append([name, row["method"], *cells_of(row)])
-    return markdown(["points", "method", *NAMES], lines)
+    return markdown(["points", "method", *NAMES], lines) if lines else NOT_YET.format(parts[0][0])
 
 
 def shown(rows, timed):
