@@ -497,7 +497,7 @@ def test_the_papers_literal_step_hardly_moves():
 # --- scikit-learn -------------------------------------------------------------------------------------
 
 
-@parametrize_with_checks([SNEEmbedding(perplexity=2, max_iter=30)])
+@parametrize_with_checks([SNEEmbedding(perplexity=2, max_iter=10)])
 def test_check_estimator(estimator, check):
     check(estimator)
 
@@ -534,7 +534,7 @@ def test_data_frames():
 
 def test_in_a_pipeline_and_searched():
     X, y = DIGITS[:300], LABELS[:300]
-    pipe = make_pipeline(SNEEmbedding(5, perplexity=10, max_iter=100, random_state=0), LogisticRegression())
+    pipe = make_pipeline(SNEEmbedding(5, perplexity=10, max_iter=50, random_state=0), LogisticRegression())
     grid = {
         "sneembedding__solver__batch_size": [50, None],
         "sneembedding__perplexity": [5, 10],
@@ -548,7 +548,7 @@ def test_same_seed_same_bits():
     X, _ = make_augmented_digits(1100, random_state=0)
     for kernel in KERNELS:
         one, two, other = (
-            SNEEmbedding(kernel=kernel, max_iter=60, random_state=seed, n_jobs=jobs).fit_transform(X)
+            SNEEmbedding(kernel=kernel, max_iter=15, random_state=seed, n_jobs=jobs).fit_transform(X)
             for seed, jobs in ((0, 1), (0, 2), (1, 1))
         )
         np.testing.assert_array_equal(one, two)
@@ -559,7 +559,7 @@ def test_same_seed_same_bits():
 @pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
 def test_sparse_data(layout):
     X = DIGITS[:200]
-    model = SNEEmbedding(perplexity=10, max_iter=60, random_state=0)
+    model = SNEEmbedding(perplexity=10, max_iter=20, random_state=0)
     dense, Z = model.fit(X).transform(DIGITS[200:205]), clone(model).fit_transform(X)
     again = model.fit(layout(X))
     # the principal components come from another routine: the same up to rounding, which grows on the way
@@ -571,7 +571,7 @@ def test_sparse_data(layout):
 def test_precomputed():
     X = DIGITS[:300]
     start = PCA(2, random_state=0).fit_transform(X)
-    model = SNEEmbedding(perplexity=10, init=3 * start / start[:, 0].std(), max_iter=300, random_state=0)
+    model = SNEEmbedding(perplexity=10, init=3 * start / start[:, 0].std(), max_iter=120, random_state=0)
     expected, new = model.fit(X).kl_divergence_, DIGITS[300:310]
     graph = KNeighborsTransformer(n_neighbors=31).fit(X)
     known = clone(model).set_params(metric="precomputed")
@@ -659,7 +659,7 @@ def cases(rng):
     yield S.tocsc()
 
 
-@pytest.mark.parametrize("seed", [pytest.param(k, marks=[pytest.mark.slow] if k > 1 else []) for k in range(20)])
+@pytest.mark.parametrize("seed", slow_but(range(8), 0))
 def test_safety(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -23,7 +23,7 @@ TRAINED, NEW = DIGITS[:300], DIGITS[300:340]
 
 @pytest.fixture(scope="module", params=KERNELS)
 def model(request):
-    return SNEEmbedding(kernel=request.param, perplexity=20, max_iter=200, random_state=0).fit(TRAINED)
+    return SNEEmbedding(kernel=request.param, perplexity=20, max_iter=100, random_state=0).fit(TRAINED)
 
 
 def moved(model, X, stored=None):
@@ -103,12 +103,12 @@ def test_rows_beside_training_rows(model, size):
 
 
 def test_no_jump_on_the_way_from_a_training_row(model):
-    t = np.linspace(0, 1, 2001)[:, None]
+    t = np.linspace(0, 1, 1001)[:, None]
     there = np.argmin(pairwise_distances(NEW, TRAINED), axis=1)
-    for new, start in zip(NEW[:5], there[:5], strict=True):
+    for new, start in zip(NEW[:3], there[:3], strict=True):
         way = model.transform((1 - t) * TRAINED[start] + t * new)
         np.testing.assert_array_equal(way[0], model.embedding_[start])
-        assert np.linalg.norm(way[1:40] - way[0], axis=1).max() < 0.1
+        assert np.linalg.norm(way[1:20] - way[0], axis=1).max() < 0.1
 
 
 def test_cosine():

@@ -98,7 +98,7 @@ def test_an_array_is_centred_and_rescaled(kernel, change):
     Z, expected = start_of(given, X, kernel=kernel), start_of("pca", X, kernel=kernel)
     np.testing.assert_allclose(np.abs(Z), np.abs(expected), atol=1e-3 * SIZE[kernel])
     np.testing.assert_array_equal(given, kept)
-    model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=60, random_state=0).fit(X)
+    model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=30, random_state=0).fit(X)
     assert clone(model).set_params(init=given).fit(X).kl_divergence_ < 1.05 * model.kl_divergence_
 
 
@@ -109,7 +109,7 @@ def test_the_layout_of_an_embedding_stays():
     assert procrustes(first.embedding_, again.embedding_)[2] < 0.1
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0, 0.1, 1e6 / 3])
+@pytest.mark.parametrize("value", [0.0, 1e6 / 3])
 def test_a_constant_array_becomes_noise(value):
     X = DIGITS[:200]
     Z = start_of(np.full((200, 2), value), X, kernel="gaussian")
@@ -237,7 +237,7 @@ def test_same_seed_same_start():
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_embeddings_from_every_start(kernel):
-    X = DIGITS[:300]
+    X = DIGITS[:200]
     for way in WAYS:
         Z = SNEEmbedding(kernel=kernel, perplexity=10, init=way, random_state=0).fit_transform(X)
         assert trustworthiness(X, Z) > 0.93

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
 LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(1500, random_state=0)
-DIGITS = load_digits().data[:200]
+DIGITS = load_digits().data[:80]
 KEPT = ("loss_curve_", "ifo_", "n_iter_", "stop_reason_", "n_evaluations_")
 
 

@@ -22,7 +22,13 @@ def skip_without_what_it_imports(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
+LONG = [f"docs/{name}.md" for name in ("guide/embedding", "guide/portfolio", "guide/streams", "gallery")]  # of seconds
+
+
+@pytest.mark.parametrize(  # blocks of the README run one by one, below
+    "page",
+    [pytest.param(p, id=i, marks=[pytest.mark.slow] if i in LONG else []) for p, i in list(zip(PAGES, IDS, strict=True))[1:]],
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

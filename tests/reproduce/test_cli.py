@@ -125,7 +125,7 @@ def test_a_diverging_method_is_named(capsys):
     "name, written", [("a.png", "a.png"), ("b", "b.png"), ("c.pdf", "c.pdf"), ("d.svg", "d.svg")]
 )
 def test_out(capsys, tmp_path, name, written):
-    assert reproduce("--ifo", 6000, "--seeds", 1, "--methods", "lbfgs", "--out", tmp_path / name) == 0
+    assert reproduce("--ifo", 300, "--seeds", 1, "--methods", "lbfgs", "--out", tmp_path / name) == 0
     assert f"Picture written to {tmp_path / written}" in capsys.readouterr().out
     assert (tmp_path / written).stat().st_size > 1000
     assert [path.name for path in tmp_path.iterdir()] == [written]

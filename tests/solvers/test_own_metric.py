@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.checks import check_solver
@@ -84,7 +85,7 @@ def off(method, penalty):
     return abs(found.x - best.x).max()
 
 
-@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("name", slow_but(PENALTIES, "simplex", "box"))
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
 

@@ -85,9 +85,9 @@ class Pressed:
                 signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("twice", [False, True])  # a second Ctrl-C does not wait for the end of an iteration
+# a second Ctrl-C does not wait for the end of an iteration
+@pytest.mark.parametrize(("size", "twice"), [(700, False), (700, True), (4000, True)])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [700, 4000])
 def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twice):
     make, feed, n = KINDS[kind]
     whole, broken, hits = make(random_state=np.random.RandomState(3)), make(random_state=np.random.RandomState(3)), 0
