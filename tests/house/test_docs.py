@@ -27,7 +27,7 @@ LONG = [f"docs/{name}.md" for name in ("guide/embedding", "guide/portfolio", "gu
 
 @pytest.mark.parametrize(  # blocks of the README run one by one, below
     "page",
-    [pytest.param(p, id=i, marks=[pytest.mark.slow] if i in LONG else []) for p, i in list(zip(PAGES, IDS, strict=True))[1:]],
+    [pytest.param(PAGES[k], id=IDS[k], marks=pytest.mark.slow if IDS[k] in LONG else ()) for k in range(1, len(IDS))],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_page(page, tmp_path, monkeypatch):
