@@ -294,8 +294,7 @@ def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, ki
         same_run(rest, whole)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("stop", [0, 1, 7])
+@pytest.mark.parametrize(("stop", "times"), [(0, 1), (1, 2), (7, 1)])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     """A second one is a KeyboardInterrupt at once, here in the callback, after whole iterations too."""

@@ -214,6 +214,7 @@ def test_defaults_and_globals_count(monkeypatch):
     assert all(one != other for one, other in zip(before, after, strict=True))
 
 
+@pytest.mark.slow
 def test_words_are_the_same_in_another_process():
     code = "import tests.fitting.test_identity as t; print([t.in_words(value()) for value in t.SAME])"
     environment = os.environ | {"PYTHONHASHSEED": "1"}

@@ -22,7 +22,8 @@ def skip_without_what_it_imports(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-LONG = [f"docs/{name}.md" for name in ("guide/embedding", "guide/portfolio", "guide/streams", "gallery")]  # of seconds
+LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "gallery", "write_a_problem")  # they take seconds
+LONG = [f"docs/{name}.md" for name in LONG]
 
 
 @pytest.mark.parametrize(  # blocks of the README run one by one, below

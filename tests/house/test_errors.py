@@ -316,22 +316,22 @@ SOLVER_PARAMETERS = [
     (STORM, "output", ["best", None, 1], ["'last'", "'random'"]),
 ]
 SOLVER_CASES = [
-    pytest.param(solver, name, value, words, id=f"{solver.__name__}-{name}-{value}")
-    for solvers, name, values, words in SOLVER_PARAMETERS
+    pytest.param(solver, name, values, words, id=f"{solver.__name__}-{name}-{k}")
+    for k, (solvers, name, values, words) in enumerate(SOLVER_PARAMETERS)
     for solver in solvers
-    for value in values
 ]
 
 
-@pytest.mark.parametrize("solver, name, value, words", SOLVER_CASES)
-def test_parameters_of_the_solvers(no_work, solver, name, value, words):
+@pytest.mark.parametrize("solver, name, values, words", SOLVER_CASES)
+def test_parameters_of_the_solvers(no_work, solver, name, values, words):
     problem = PortfolioProblem(make_returns())
-    with no_work(), pytest.raises(ValueError) as error:
-        minimize(problem, solver(), **{name: value})
-    check_message(error, name, repr(value), *words)
-    with no_work(), pytest.raises(ValueError) as error:
-        minimize(problem, solver(**{name: value}))
-    check_message(error, name, repr(value), *words)
+    for value in values:
+        with no_work(), pytest.raises(ValueError) as error:
+            minimize(problem, solver(), **{name: value})
+        check_message(error, name, repr(value), *words)
+        with no_work(), pytest.raises(ValueError) as error:
+            minimize(problem, solver(**{name: value}))
+        check_message(error, name, repr(value), *words)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,11 @@ def run(*command, cwd):
     return done.stdout
 
 
-def test_import_loads_only_what_all_uses_need():
-    loaded = run(sys.executable, "-c", "import sys, sk_stormc; print(*sys.modules)", cwd=ROOT).split()
+def test_import_and_help_load_only_what_all_uses_need():
+    code = "import runpy, sys; sys.argv[1:] = ['--help']\ntry: runpy.run_module('sk_stormc', run_name='__main__')\n"
+    said = run(sys.executable, "-c", code + "finally: print(*sys.modules)", cwd=ROOT)
+    assert said.startswith("usage: python -m sk_stormc") and "reproduce" in said
+    loaded = said.split()
     assert "sk_stormc.embedding.estimator" in loaded
     for dear in ("sklearn.neighbors", "sklearn.decomposition", "matplotlib"):
         assert dear not in loaded, f"import sk_stormc loads {dear}"

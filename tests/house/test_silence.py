@@ -157,6 +157,7 @@ def test_minimize_says_it_of_its_own_budget_only():
     assert not any("has not converged" in message for message in warned)
 
 
+@pytest.mark.slow
 def test_the_safety_net_of_full_batches_is_10_000_iterations():
     R = make_gaussian_returns(100, 3, random_state=0)
     result, warned = said(lambda: minimize(PortfolioProblem(R), random_state=0, learning_rate=1e-9))

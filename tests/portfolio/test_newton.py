@@ -102,7 +102,7 @@ def of_plain_returns(measure):
 
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
-@pytest.mark.parametrize("shift", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_the_answer_depends_on_neither_unit_nor_shift(measure, unit, shift):
     R = returns()
     scale = unit if measure in ("variance", "semivariance", "entropic") else 1.0

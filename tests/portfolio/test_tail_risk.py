@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 from scipy.special import logsumexp
@@ -179,7 +180,7 @@ def test_every_constraint(risk_measure, name, confidence):
     assert "budget" not in program or abs(w.sum() - program["budget"]) <= 1e-10
 
 
-@pytest.mark.parametrize("unit", [1e-4, 1.0, 100.0, 1e4])
+@pytest.mark.parametrize("unit", slow_but([1e-4, 1.0, 100.0, 1e4], 1e-4, 1e4))
 @pytest.mark.parametrize("df", [3, 30])
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_units_and_tails(risk_measure, df, unit):

@@ -1,8 +1,6 @@
 """Tests of the command line and of the experiments behind it."""
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -175,13 +173,6 @@ def test_unbounded_below(capsys):
     np.savez("few.npz", returns=np.random.RandomState(0).randn(5, 8))
     message = fails(capsys, "reproduce", "portfolio", "--data", "few.npz")
     assert "(5 periods, 8 assets) is unbounded below" in message and "more periods than assets" in message
-
-
-def test_help_in_a_subprocess_does_without_matplotlib():
-    command = [sys.executable, "-X", "importtime", "-m", "sk_stormc", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("usage: python -m sk_stormc") and "reproduce" in done.stdout
-    assert "sk_stormc" in done.stderr and "matplotlib" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["l1", "simplex", "box and budget"])
+@pytest.mark.parametrize("name", slow_but(["l1", "simplex", "box and budget"], "simplex"))
 def test_in_the_problems_norm_it_ends_elsewhere(name):
     assert off(ScaledGradient, PENALTIES[name]) > 0.01
 

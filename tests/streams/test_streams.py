@@ -103,7 +103,7 @@ def test_which_solvers_stream():
     assert "lbfgs" not in STREAMING
 
 
-@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "variance", "entropic"))
+@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "entropic"))
 @pytest.mark.parametrize("solver", STREAMING)
 def test_bits_do_not_depend_on_chunks(solver, risk):
     one = bits(fed(portfolio(solver, risk_measure=risk), RETURNS, len(RETURNS)))
@@ -122,7 +122,7 @@ def test_bits_of_single_rows(solver):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-@pytest.mark.parametrize("solver", STREAMING)
+@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "sarah-c", "scgd"))
 def test_bits_with_constraints_and_float32(solver, constraint):
     X = RETURNS.astype(np.float32)
     one = fed(portfolio(solver, **CONSTRAINTS[constraint]), X, 1500)
@@ -656,7 +656,7 @@ def test_rows_are_read_as_they_are_needed():
 
 
 @pytest.mark.parametrize("way", slow_but(["jacobian", "vjp", "differences"], "vjp"))
-@pytest.mark.parametrize("solver", STREAMING)
+@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "sarah-c", "scgd", "asc-pg"))
 def test_a_problem_of_the_users_own(solver, way):
     A, b = regression(2000)
     make = partial(composition, way=way, penalty=L1(1e-4))
@@ -725,7 +725,7 @@ def off_lstd(estimator, X, terminal=None):
     return np.sqrt(np.mean((estimator.predict(X) - values) ** 2)) / values.std()
 
 
-@pytest.mark.parametrize("solver", STREAMING)
+@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "vrsc-pg", "scgd"))
 def test_bellman_bits(solver):
     one = bits(fed_transitions(value(solver), 1500, 1500))
     for size in (37, "mixed"):
@@ -937,7 +937,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_but(WAYS, "np.load", "rows", "columns", "copy on write"))
 def test_memmaps_are_the_arrays(way, tmp_path):
     make, stays = WAYS[way]
     M = make(tmp_path, RETURNS.astype(np.float32))
@@ -960,7 +960,7 @@ def test_a_file_that_was_cut_short(tmp_path):
     assert isinstance(rows, MappedRows) and np.array_equal(rows.take([3, 999]), RETURNS[[3, 999]])
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "civr", "asc-pg"))
 def test_every_solver_on_a_memmap(solver, tmp_path):
     for dtype, tolerance in ((np.float32, 0), (np.float64, 1e-9)):
         X = RETURNS.astype(dtype)

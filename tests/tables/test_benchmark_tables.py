@@ -66,6 +66,7 @@ def test_results_name_no_place_of_the_machine():
 
 
 SLOW = ("maps", "large_maps", "sne_vs_tsne", "bellman", "values", "streams", "mutants", "methods", "rates", "desk")
+SLOW += ("desk_cases", "newer")
 
 
 @pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])
@@ -251,6 +252,7 @@ def test_the_comparison_discovers_and_tunes():
     assert "50/L" not in setting  # the highest rate diverges
 
 
+@pytest.mark.slow
 def test_the_gallery_measures_and_tunes():
     case = GALLERY["maml"]()
     missing, passes, warned = gallery.measure(case, "lbfgs", 0, gallery.LIMIT)
