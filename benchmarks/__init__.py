@@ -3,6 +3,4 @@
 A benchmark is a module with ``DURATION``, ``NEEDS_DATA``, ``run(quick, data)``, which measures, and ``tables(stored)``,
 which renders what was measured as Markdown. What it measured is stored in ``results/NAME.json``. The pages of the
 documentation include its tables between ``<!-- table: NAME/TABLE -->`` and ``<!-- end -->``.
-
-`bellman`, `sne_vs_tsne` and `streams` are scripts of their own that print what they measure.
 """

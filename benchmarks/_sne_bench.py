@@ -1,45 +1,45 @@
-"""Where the fits of sne_vs_tsne run: each in a fresh process with one thread, version 0.1.0 from its own sources."""
+"""Where the fits of maps run: each in a fresh process with one thread; those of other packages may be kept on disk."""
 
+import importlib.metadata
 import importlib.util
-import io
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
-import tarfile
 import tempfile
+import zlib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import _sne_fits
-from benchmarks._tables import ROOT
+from benchmarks import _sne_fits, _sne_panel, _sne_quality
+from benchmarks._tables import ROOT, plain
 
-OLD = "4b7881c"  # the commit of version 0.1.0
+FOLDER = "BENCHMARK_MAPS"  # the variable that names the folder of kept maps
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-SEEDS = (0, 1, 2)
+PACKAGES = {"sklearn": "scikit-learn", "openTSNE": "openTSNE"}  # by method, which is what is imported
+LOOKED_AT = 20  # last rows of the data that a kept map must be of
+# kept measures are those of this text
+PANEL = zlib.crc32(b"".join(Path(module.__file__).read_bytes() for module in (_sne_panel, _sne_quality)))
 
 
 class Bench:
-    """Runs fits; a context, whose temporary folder has the sources of version 0.1.0 and the data of a fit.
+    """Runs fits; a context, whose temporary folder has the data of a fit.
 
     Parameters
     ----------
     quick : bool
-        Tiny sizes, and all but version 0.1.0 in this process.
+        Tiny sizes, in this process.
     images : Path or None
         Where pictures go; None keeps none.
-
-    Attributes
-    ----------
-    seeds : tuple of int
     """
 
     def __init__(self, quick, images):
         self.quick, self.images = quick, images
-        self.seeds = SEEDS[:1] if quick else SEEDS
-        self._reasons = {}
+        kept = os.environ.get(FOLDER)
+        self.kept = Path(kept) if kept and not quick else None
 
     def __enter__(self):
         self._temporary = tempfile.TemporaryDirectory()
@@ -53,41 +53,14 @@ class Bench:
         """A number of points, or a tiny one in a quick run."""
         return max(200, n // 5000) if self.quick else n
 
-    def seeds_of(self, n):
-        """The seeds; one for more than 20,000 points."""
-        return self.seeds if n <= 20_000 else self.seeds[:1]
-
     def say(self, text):
         """Progress, on a line of stderr."""
         print(text, file=sys.stderr, flush=True)
 
-    def missing(self, method, params):
+    def missing(self, method):
         """Why a method cannot be run, or None."""
-        name = "pynndescent" if params.get("search") == "pynndescent" else method
-        if name not in self._reasons:
-            self._reasons[name] = self._why_not(name)
-        return self._reasons[name]
-
-    def _why_not(self, name):
-        if name in ("openTSNE", "pynndescent"):
-            if importlib.util.find_spec(name) is None:
-                return f"{name} is not installed"
-            # it compiles for longer than a quick run may take
-            return "not in a quick run" if self.quick and name == "pynndescent" else None
-        return self._unpack_old() if name == "0.1.0" else None
-
-    def _unpack_old(self):
-        """Put the sources of version 0.1.0 into the folder; the reason where that is not possible, or None."""
-        if shutil.which("git") is None:
-            return "git is not installed"
-        found = subprocess.run(
-            ["git", "archive", OLD, "sk_stormc"], cwd=ROOT, capture_output=True, env={**os.environ, "LC_ALL": "C"}
-        )
-        if found.returncode:
-            return f"commit {OLD} is not there"
-        with tarfile.open(fileobj=io.BytesIO(found.stdout)) as archive:
-            archive.extractall(self.folder / "old", filter="data")
-        return None
+        name = PACKAGES.get(method)
+        return f"{name} is not installed" if name and importlib.util.find_spec(method) is None else None
 
     def fit(self, method, X, seed=0, *, fresh=True, **params):
         """Run one fit.
@@ -108,21 +81,97 @@ class Bench:
         dict
             "Z", "seconds", "peak" and what else the method reports.
         """
-        if method != "0.1.0" and (self.quick or not fresh):
+        if self.quick or not fresh:
             return _sne_fits.fit(method, X, seed, **params)
-        sources = self.folder / "old" if method == "0.1.0" else ROOT
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             folder = Path(name)
             np.save(folder / "X.npy", X)
             if "new" in params:
                 np.save(folder / "new.npy", params.pop("new"))
-            package = None if method in ("sklearn", "openTSNE") else str(sources)
+            package = None if method in PACKAGES else str(ROOT)
             job = {"method": method, "seed": seed, "params": params, "package": package}
             (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
             subprocess.run(
                 [sys.executable, "-P", _sne_fits.__file__, folder],
                 check=True,
-                env={**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": str(sources)},
+                env={**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": str(ROOT)},
             )
-            with np.load(folder / "found.npz") as found:
-                return {key: value if value.ndim else value.item() for key, value in found.items()}
+            return read(folder / "found.npz")
+
+    def kept_fit(self, method, name, X, seed, **params):
+        """A fit, taken from the folder of kept maps where it is by another package and has been kept.
+
+        Parameters
+        ----------
+        method : str
+        name : str
+            Of the data, whose seed is that of the method.
+        X : ndarray
+        seed : int
+        **params
+            Numbers and words.
+
+        Returns
+        -------
+        dict
+            As `fit` does. Its seconds are those of the run that was kept, which cannot be compared with others.
+        """
+        path = self.place(method, name, len(X), seed, **params)
+        if path and path.exists():
+            found = read(path)
+            if np.allclose(found.pop("rows"), X[-LOOKED_AT:], rtol=1e-3, atol=1e-6):
+                return found
+        found = self.fit(method, X, seed, **params)
+        if path:
+            with replaced(path) as unfinished:
+                np.savez(unfinished, **found, rows=X[-LOOKED_AT:])
+        return found
+
+    def kept_measures(self, method, name, n, seed, measure):
+        """Measures of a map, kept beside the maps of other packages.
+
+        Parameters
+        ----------
+        method, name, seed
+            As for `kept_fit`.
+        n : int
+            Points.
+        measure : callable
+            Makes the map and measures it. What it returned before is taken, as long as the panel is what it was.
+
+        Returns
+        -------
+        dict
+        """
+        path = self.place(method, name, n, seed, panel=PANEL)
+        if path is None:
+            return measure()
+        path = path.with_suffix(".json")
+        if not path.exists():
+            measured = measure()
+            with replaced(path) as unfinished:
+                unfinished.write_text(json.dumps(plain(measured)), encoding="utf-8")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def place(self, method, name, n, seed, **params):
+        """Where the map of another package is kept; None where it is not."""
+        if self.kept is None or method not in PACKAGES:
+            return None
+        parts = [name, n, f"seed {seed}", method, importlib.metadata.version(PACKAGES[method])]
+        parts += [f"{key} {value}" for key, value in sorted(params.items())]
+        return self.kept / (re.sub(r"[^\w.]+", "_", "-".join(map(str, parts))) + ".npz")
+
+
+@contextmanager
+def replaced(path):
+    """A file that is there as a whole or not at all: the name to write to, which takes its place at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"unfinished-{os.getpid()}{path.suffix}")
+    yield unfinished
+    unfinished.replace(path)
+
+
+def read(path):
+    """Arrays and numbers of a file."""
+    with np.load(path) as found:
+        return {key: value if value.ndim else value.item() for key, value in found.items()}

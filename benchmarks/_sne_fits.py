@@ -1,7 +1,7 @@
-"""The fits that sne_vs_tsne measures, and one of them in a process of its own: `python -P _sne_fits.py FOLDER`.
+"""The fits that the benchmarks of maps measure, and one in a process of its own: `python -P _sne_fits.py FOLDER`.
 
 The folder holds job.json and X.npy, and new.npy where new samples are to be placed. The file stands alone, with nothing
-of `benchmarks`, since version 0.1.0 runs it too.
+of `benchmarks`, so that the process loads what its fit needs and no more.
 """
 
 import json
@@ -16,7 +16,6 @@ import numpy as np
 from scipy import fft
 
 TRANSFORMS = ("rfft", "irfft", "fft", "ifft", "dctn")
-COMPILED = 6000  # points with which pynndescent compiles what it needs; fewer take other ways through it
 
 
 def timed(function, *args, **params):
@@ -37,35 +36,6 @@ def embedding(X, seed, new=None, **params):
     return found
 
 
-def from_graph(X, seed, search="exact", n_neighbors=91, perplexity=30.0, start="pca", **params):
-    """SNEEmbedding ("student-t") of a graph of neighbours, its stages apart."""
-    from sk_stormc import SNEEmbedding
-    from sk_stormc.affinities import perplexity_affinities
-
-    transformer = searches(search, n_neighbors, X)
-    graph, of_search = timed(transformer.fit_transform, X)
-    of_graph = {"n_neighbors": n_neighbors, "metric": "precomputed"}
-    P, of_affinities = timed(perplexity_affinities, graph, perplexity, **of_graph)
-    begin, of_start = timed(begin_from, start, X, P, params.get("n_components", 2))
-    del P
-    model = SNEEmbedding(metric="precomputed", init=begin, perplexity=perplexity, random_state=seed, **params)
-    model, of_fit = timed(model.fit, graph)
-    seconds = {"search": of_search, "affinities": of_affinities, "of_start": of_start, "fit": of_fit}
-    return {"Z": model.embedding_, "seconds": of_search + of_start + of_fit, "start": start, **seconds}
-
-
-def searches(search, n_neighbors, X):
-    """The transformer that finds the neighbours, compiled where it is to be."""
-    if search == "pynndescent":
-        from pynndescent import PyNNDescentTransformer
-
-        transformer = PyNNDescentTransformer(n_neighbors=n_neighbors, n_jobs=1, random_state=0)
-        return transformer.fit(X[:COMPILED])
-    from sklearn.neighbors import KNeighborsTransformer
-
-    return KNeighborsTransformer(n_neighbors=n_neighbors, algorithm="auto" if search == "exact" else search)
-
-
 def begin_from(start, X, P, d):
     """The points of a start."""
     from sk_stormc.embedding.starts import make_start
@@ -73,11 +43,11 @@ def begin_from(start, X, P, d):
     return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
 
 
-def scikit_learn(X, seed, n_components=2, **params):
+def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     """scikit-learn's TSNE."""
     from sklearn.manifold import TSNE
 
-    Z, seconds = timed(TSNE(n_components, random_state=seed, **params).fit_transform, X)
+    Z, seconds = timed(TSNE(n_components, random_state=seed, method=algorithm).fit_transform, X)
     return {"Z": Z, "seconds": seconds}
 
 
@@ -99,8 +69,8 @@ def open_tsne(X, seed, new=None, **params):
     return found
 
 
-def from_file(X, seed, path, **params):
-    """SNEEmbedding of a file that is mapped into memory, its search apart."""
+def searched(X, seed, path=None, **params):
+    """SNEEmbedding, its search apart; of the data, or of a file that is mapped into memory."""
     from sk_stormc import SNEEmbedding
     from sk_stormc.embedding import neighborhoods
 
@@ -112,7 +82,8 @@ def from_file(X, seed, path, **params):
         return graph
 
     with patch.object(neighborhoods, "neighbor_graph", watched):
-        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, np.load(path, mmap_mode="r"))
+        data = np.load(path, mmap_mode="r") if path else X
+        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, data)
     found = {"recall": model.neighbor_recall_, "n_iter": model.n_iter_, "kl": model.kl_divergence_}
     return {"Z": model.embedding_, "seconds": seconds, "search": of_search[0], **found}
 
@@ -165,10 +136,8 @@ def shares(X, seed, **params):
 
 METHODS = {
     "ours": embedding,
-    "file": from_file,
+    "searched": searched,
     "shares": shares,
-    "0.1.0": embedding,
-    "graph": from_graph,
     "sklearn": scikit_learn,
     "openTSNE": open_tsne,
 }

@@ -1,4 +1,4 @@
-"""Kinds of data for maps: images, counts with clusters and a continuum, and texts."""
+"""Kinds of data for maps: images, counts with clusters and a continuum, texts, and three shapes."""
 
 import ast
 import functools
@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
@@ -18,10 +18,13 @@ COMPONENTS = 50
 
 
 def digits(n, seed):
-    """Augmented digits; the 1,797 digits themselves where no more are asked for."""
-    if n <= 1797:
-        X, y = load_digits(return_X_y=True)
-        return X[:n], y[:n]
+    """At most 1,797 digits, the same for all seeds."""
+    X, y = load_digits(return_X_y=True)
+    return X[:n], y[:n]
+
+
+def augmented_digits(n, seed):
+    """Digits that are shifted and scaled, with noise."""
     return make_augmented_digits(n, random_state=seed)
 
 
@@ -89,4 +92,28 @@ def _all_texts():
     return X[first], y[first]
 
 
-KINDS = {"augmented digits": digits, "counts": counts, "texts": texts}
+def swiss_roll(n, seed):
+    """A surface in three dimensions; a label is a stretch along the roll."""
+    X, along = make_swiss_roll(n, random_state=seed)
+    return X, (2 * (along - along.min())).astype(int)
+
+
+def far_clusters(n, seed):
+    """Ten clusters in 20 dimensions, so far from each other that the graph of neighbours falls apart."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 10
+    return (100 * rng.standard_normal((10, 20)))[y] + rng.standard_normal((n, 20)), y
+
+
+def uneven_clusters(n, seed):
+    """Six clusters in 20 dimensions, of 2000, 1000, 500, 300, 150 and 50 of 4000 points."""
+    rng = np.random.default_rng(seed)
+    first = np.array([0, 2000, 3000, 3500, 3800, 3950]) / 4000 * n
+    y = np.searchsorted(first, np.arange(n), side="right") - 1
+    return (6 * rng.standard_normal((6, 20)))[y] + rng.standard_normal((n, 20)), y
+
+
+KINDS = {
+    function.__name__.replace("_", " "): function
+    for function in (digits, augmented_digits, counts, texts, swiss_roll, far_clusters, uneven_clusters)
+}

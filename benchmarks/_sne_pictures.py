@@ -1,4 +1,4 @@
-"""Pictures of maps, and maps, as small files."""
+"""Pictures of maps, as small files."""
 
 import io
 
@@ -20,22 +20,6 @@ def draw_maps(path, maps, labels):
     labels : ndarray of int of shape (n_points,)
     """
     write(path, plot_embeddings(maps, labels), size=0.8, dpi=160)
-
-
-def draw_million(path, Z, y):
-    """One map of very many points, coloured by where they are along their part of the data.
-
-    Parameters
-    ----------
-    path : Path
-    Z : ndarray of shape (n_points, 2)
-    y : ndarray of shape (n_points,)
-        From `rolls_and_knots`.
-    """
-    figure = plot_embeddings({f"{len(Z):,} points": Z}, y)
-    figure.set_size_inches(6, 6)
-    figure.axes[0].collections[0].set_cmap("nipy_spectral")
-    write(path, figure, size=0.02, dpi=120)
 
 
 def write(path, figure, size, dpi):

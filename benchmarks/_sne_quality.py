@@ -1,14 +1,12 @@
-"""How good a map is: the exact KL on a common P, trustworthiness, labels; and the data of sne_vs_tsne."""
+"""How good a map is: the exact KL on a common P, trustworthiness, labels."""
 
 from functools import cached_property
 
 import numpy as np
-from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.reproduce.sne import label_accuracy
 
 K = 5  # of trustworthiness
@@ -135,52 +133,3 @@ def trustworthiness(X, Z, new=None):
             rank = 1 + (np.take_along_axis(D, column[:, None], axis=1) > D).sum(axis=1)
             total += np.maximum(rank - K, 0).sum()
     return 1 - total * 2 / (len(near) * K * (2 * n - 3 * K - 1))
-
-
-def data(name, n, seed):
-    """Points and integer labels of a data set: digits, augmented digits and three shapes."""
-    rng = np.random.default_rng(seed)
-    if name == "digits":
-        X, y = load_digits(return_X_y=True)
-        return X[:n], y[:n]
-    if name == "augmented digits":
-        return make_augmented_digits(n, random_state=seed)
-    if name == "swiss roll":
-        X, along = make_swiss_roll(n, random_state=seed)
-        return X, (2 * along).astype(int)
-    if name == "ten far clusters":  # so far that the neighbour graph falls apart
-        centres, y = 100 * rng.standard_normal((10, 20)), np.arange(n) % 10
-    else:  # six clusters of 2000, 1000, 500, 300, 150 and 50 of 4000 points
-        shares = np.array([0, 2000, 3000, 3500, 3800, 3950]) / 4000
-        centres, y = 6 * rng.standard_normal((6, 10)), np.searchsorted(shares * n, np.arange(n), side="right") - 1
-    return centres[y] + rng.standard_normal((n, centres.shape[1])), y
-
-
-def rolls_and_knots(n, seed=0):
-    """Points near surfaces, curves and centres in three dimensions, in random order.
-
-    Three swiss rolls of different sizes and noise (a quarter of the points each), a tube along a trefoil knot (three
-    twentieths) and ten Gaussian clusters (a tenth).
-
-    Returns
-    -------
-    X : ndarray of shape (n, 3)
-    y : ndarray of float of shape (n,)
-        In [k, k + 1) for the points of part k: where they are along a roll or the knot, and the cluster's number / 10.
-    """
-    rng = np.random.default_rng(seed)
-    sizes = np.array([n // 4] * 3 + [3 * n // 20])
-    parts = []
-    for k, (size, width) in enumerate(zip(sizes[:3], (1.0, 2.0, 0.7), strict=True)):
-        X, t = make_swiss_roll(size, noise=0.1 * k, random_state=seed + k)
-        parts.append((width * X + [60.0 * k, 0, 0], k + (t - t.min()) / (1.001 * np.ptp(t))))
-    t = rng.random(sizes[3])
-    a = 2 * np.pi * t
-    knot = np.column_stack([np.sin(a) + 2 * np.sin(2 * a), np.cos(a) - 2 * np.cos(2 * a), -np.sin(3 * a)])
-    parts.append((10 * knot + [0, 0, 60.0] + 0.5 * rng.standard_normal(knot.shape), 3 + t))
-    cluster = rng.integers(10, size=n - sizes.sum())
-    centres = 30 * rng.standard_normal((10, 3)) + [0, 100.0, 0]
-    parts.append((centres[cluster] + rng.standard_normal((len(cluster), 3)), 4 + cluster / 10))
-    X, y = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    order = rng.permutation(n)
-    return X[order], y[order]

@@ -1,10 +1,45 @@
-"""The tables of sne_vs_tsne."""
+"""The tables of the benchmark of maps."""
 
 import numpy as np
 
+from benchmarks._sne_panel import DEPTHS, MEASURES
 from benchmarks._tables import markdown
 
 NOT_YET = markdown(["not measured yet"], [["`--parts {}`"]])
+NAMES = ["KL", "T5", *(f"recall at {k}" for k in DEPTHS), "10-NN", "silhouette", "pieces", "rank"]  # of MEASURES
+SPECS = {"kl": ".3f", "pieces": ".0f", "silhouette": ".3f", "rank correlation": ".3f"}
+LESS = ("kl", "pieces")  # the less, the better
+SHAPES = ("swiss roll", "far clusters", "uneven clusters")
+SHOWN = "augmented_digits_20000"  # in README, with "times_20000"
+
+
+def tables(stored, cases, further):
+    """All tables by their names.
+
+    Parameters
+    ----------
+    stored : dict
+        What `_tables.load` returned.
+    cases : dict
+        The kind and the number of points of each part of the panel come first.
+    further : iterable of str
+        The other parts.
+    """
+    results = stored["results"]
+    timed = [row for part, rows in results.items() if part.startswith("times_") for row in rows]
+    of_kinds = {}
+    for part, (kind, n, *_) in cases.items():
+        of_kinds.setdefault("shapes" if kind in SHAPES else kind.split()[-1], []).append((part, n))
+    found = {name: judged(results, parts) for name, parts in of_kinds.items()}
+    found["shown"] = shown(results.get(SHOWN, []), results.get("times_20000", []))
+    found["behind"] = behind([results[part] for part in cases if part in results])
+    found["times"] = times(timed) if timed else NOT_YET.format("times_1797")
+    for part in further:
+        if part in results and part in TABLES:
+            found[part] = TABLES[part](results[part])
+        elif part in TABLES:
+            found[part] = NOT_YET.format(part)
+    return found
 
 
 def median(row, key, spec):
@@ -13,7 +48,13 @@ def median(row, key, spec):
     return format(float(np.median(values)), spec) if values else ""
 
 
-def ratio(row, other, key, spec=".2f"):
+def spread(values, spec):
+    """The median, and the least and largest where there are several."""
+    middle = format(float(np.median(values)), spec)
+    return middle if len(set(values)) == 1 else f"{middle} ({min(values):{spec}} to {max(values):{spec}})"
+
+
+def ratio(row, other, key, spec=".1f"):
     """The median of one row over that of another."""
     if not row.get(key) or not other.get(key):
         return ""
@@ -25,7 +66,62 @@ def label(row):
     return f"{row['data']}, n = {row['n']:,}" + (f", d = {row['d']}" if "d" in row else "")
 
 
-def groups(rows):
+def seconds(row):
+    """CPU seconds, or why there are none."""
+    return f"({row['skipped']})" if "skipped" in row else median(row, "seconds", ".1f")
+
+
+# The panel
+
+
+def judged(results, parts):
+    """Medians over the seeds, of KL the spread too."""
+    lines = []
+    for part, n in parts:
+        if part not in results:
+            lines.append([f"{n:,}", f"not measured yet: `--parts {part}`", *[""] * len(NAMES)])
+        for row in results.get(part, ()):
+            name = f"{row['data']}, {row['n']:,}" if row["data"] in SHAPES else f"{row['n']:,}"
+            lines.append([name, row["method"], *cells_of(row)])
+    return markdown(["points", "method", *NAMES], lines)
+
+
+def shown(rows, timed):
+    """The rows of one data set with their times."""
+    by_method = {row["method"]: seconds(row) for row in timed}
+    lines = [[row["method"], by_method.get(row["method"], ""), *cells_of(row)] for row in rows]
+    return markdown(["method", "CPU s", *NAMES], lines)
+
+
+def cells_of(row):
+    """The measures of a row as text."""
+    if "skipped" in row:
+        return [f"({row['skipped']})", *[""] * (len(NAMES) - 1)]
+    return [spread(row["kl"], ".3f"), *(median(row, key, SPECS.get(key, ".4f")) for key in MEASURES[1:])]
+
+
+def behind(parts):
+    """By how much SNEEmbedding is behind the better peer, for each data set and measure; empty where it is not."""
+    lines = []
+    for rows in parts:
+        ours, peers = rows[0], [row for row in rows[1:] if "skipped" not in row]
+        cells = []
+        for key in MEASURES:
+            if key not in ours or not peers:
+                cells.append("")
+                continue
+            sign = -1 if key in LESS else 1
+            best = max(sign * float(np.median(peer[key])) for peer in peers)
+            lag = best - sign * float(np.median(ours[key]))
+            cells.append(f"{lag:.0f}" if key == "pieces" and lag > 0 else f"{lag:.4f}" if lag > 0 else "")
+        lines.append([f"{ours['data']}, {ours['n']:,}", *cells])
+    return markdown(["data", *NAMES], lines)
+
+
+# Further parts
+
+
+def by_size(rows):
     """The rows of each data set, size and dimension together, in their order."""
     found = {}
     for row in rows:
@@ -33,77 +129,26 @@ def groups(rows):
     return found.values()
 
 
-def methods(rows):
-    """Methods side by side; seconds and KL also over the first method's."""
+def times(rows):
+    """Seconds of all methods at each size, over the first's, and the largest memory."""
     lines = []
-    for group in groups(rows):
+    for group in by_size(rows):
         for row in group:
-            first = {} if row is group[0] else group[0]
-            lines.append(
-                [
-                    label(row),
-                    row["method"],
-                    seconds(row),
-                    ratio(row, first, "seconds"),
-                    median(row, "kl", ".4f"),
-                    ratio(row, first, "kl", ".3f"),
-                    *(median(row, key, ".4f") for key in ("t5", "accuracy")),
-                    median(row, "peak", ".2f"),
-                ]
-            )
-    header = ["data", "method", "CPU s", "over ours", "KL", "over ours", "T5", "10-NN", "peak GB"]
-    return markdown(header, lines)
+            over = "" if row is group[0] else ratio(row, group[0], "seconds")
+            of_search = median(row, "search", ".1f")
+            lines.append([f"{row['n']:,}", row["method"], seconds(row), over, of_search, median(row, "peak", ".2f")])
+    return markdown(["points", "method", "CPU s", "over ours", "of it the search", "peak GB"], lines)
 
 
-def seconds(row):
-    """CPU seconds, or why there are none."""
-    return f"({row['skipped']})" if "skipped" in row else median(row, "seconds", ".1f")
-
-
-def optimisation(rows):
-    """Methods side by side, everything and the optimisation alone."""
-    header = ["method", "everything, CPU s", "over ours", "optimisation", "over ours", "KL", "T5", "10-NN", "peak GB"]
+def methods(rows):
+    """Methods side by side."""
     lines = []
-    for row in rows:
-        first = {} if row is rows[0] else rows[0]
-        lines.append(
-            [
-                row["method"],
-                seconds(row),
-                ratio(row, first, "seconds"),
-                median(row, "optimisation", ".1f"),
-                ratio(row, first, "optimisation"),
-                *(median(row, key, ".4f") for key in ("kl", "t5", "accuracy")),
-                median(row, "peak", ".2f"),
-            ]
-        )
-    return markdown(header, lines)
-
-
-def scaling(rows):
-    """Seconds by the number of points."""
-    lines = [
-        [
-            f"{row['n']:,}",
-            median(row, "search", ".1f"),
-            median(row, "fit", ".1f"),
-            ratio(row, before, "fit"),
-            median(row, "t5", ".4f"),
-            median(row, "peak", ".2f"),
-        ]
-        for before, row in zip([{}, *rows[:-1]], rows, strict=True)
-    ]
-    return markdown(["n", "search, CPU s", "fit of the graph", "over n / 2", "T5", "peak GB"], lines)
-
-
-def million(rows):
-    """One run from each start."""
-    header = ["n", "start", "search, CPU s", "start, CPU s", "fit of the graph", "T5", "peak GB"]
-    lines = []
-    for row in rows:
-        times = [f"{row[key]:.1f}" for key in ("search", "of_start", "fit")]
-        lines.append([f"{row['n']:,}", row["start"], *times, f"{row['t5']:.4f}", f"{row['peak']:.1f}"])
-    return markdown(header, lines)
+    for group in by_size(rows):
+        for row in group:
+            cells = [median(row, key, ".4f") for key in ("kl", "t5", "accuracy")]
+            lines.append([label(row), row["method"], *([seconds(row)] if "seconds" in row else []), *cells])
+    timed = ["CPU s"] if "seconds" in rows[0] else []
+    return markdown(["data", "method", *timed, "KL", "T5", "10-NN"], lines)
 
 
 def robustness(rows):
@@ -144,34 +189,15 @@ def transform(rows):
 
 def search(rows):
     """The search and what follows it."""
-    header = ["data", "search", "search, CPU s", "fit of the graph", "both", "KL", "T5"]
-    lines = []
-    for row in rows:
-        others = [median(row, *of) for of in (("fit", ".1f"), ("seconds", ".1f"), ("kl", ".4f"), ("t5", ".4f"))]
-        first = seconds(row) if "skipped" in row else median(row, "search", ".1f")
-        lines.append([label(row), row["method"], first, *others])
-    return markdown(header, lines)
+    header = ["neighbours", "search, CPU s", "everything", "recall of the search", "KL", "T5", "10-NN"]
+    keys = {"search": ".1f", "seconds": ".1f", "recall": ".4f", "kl": ".4f", "t5": ".4f", "accuracy": ".4f"}
+    return markdown(header, [[row["method"], *(median(row, *of) for of in keys.items())] for row in rows])
 
 
 TABLES = {
-    "digits": methods,
-    "n5000": methods,
-    "n20000": methods,
     "dimensions": methods,
     "gaussian": methods,
-    "n70000": optimisation,
-    "scaling": scaling,
-    "million": million,
-    "shapes": methods,
     "robustness": robustness,
     "transform": transform,
     "search": search,
 }
-
-
-def tables(stored):
-    """One table for each part; those that have not been measured say so."""
-    results = stored["results"]
-    return {
-        part: table(results[part]) if results.get(part) else NOT_YET.format(part) for part, table in TABLES.items()
-    }

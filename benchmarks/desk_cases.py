@@ -32,7 +32,10 @@ KINDS = (
 FURTHER = "none", "sectors", "trades", "benchmark", "all"
 LIMITS = ("linear_constraints", "max_turnover", "benchmark")
 RESOLVED = 1e-7  # of the spread: a true gap that is less cannot be told from rounding
-MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
+MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar")
+PROPORTIONAL = MEASURES[3:]  # to the size of the portfolio
+PARAMETER = {"cvar": "confidence", "evar": "confidence", "cdar": "confidence", "semideviation": "order",
+             "downside": "order"}  # fmt: skip
 RIGHT = 1e-4
 FEASIBLE = 1e-8  # by how much further constraints may be missed, relative to their size
 EARLY = 20  # iterations of fits that are ended far from the optimum, to compare dual_gap_ with the true gap
@@ -65,10 +68,10 @@ def draw(seed):
         R *= rng.lognormal(0, 1, (n, 1))
     measure, unit = str(rng.choice(MEASURES)), float(np.median(R.std(axis=0))) or 1.0
     aversion = float(rng.choice([0.1, 1, 3, 10, 100]))
-    if measure in ("variance", "semivariance", "entropic"):
+    if measure not in PROPORTIONAL:
         aversion /= 10 * unit
     chosen = str(rng.choice(["long only", "bounds", "bounds and budget", "l1", "cost", "budget", "free"]))
-    if (chosen in ("budget", "free")) and (n <= 2 * d or measure in ("cvar", "evar")):
+    if (chosen in ("budget", "free")) and (n <= 2 * d or measure in PROPORTIONAL):
         chosen = "bounds and budget"  # without more periods than assets there is no minimum
     constraints = {
         "long only": {"constraint": "long_only"},
@@ -80,7 +83,8 @@ def draw(seed):
         "free": {},
     }[chosen]
     confidence = float(rng.choice([0.9, 0.95, 0.99]))
-    params = {"risk_measure": measure, "risk_aversion": aversion, "confidence": confidence, **constraints}
+    shape = {"confidence": confidence, "order": int(rng.choice([1, 2, 3]))}
+    params = {"risk_measure": measure, "risk_aversion": aversion, **shape, **constraints}
     further = FURTHER[seed // len(KINDS) % len(FURTHER)]
     if chosen not in ("cost", "free", "budget"):
         params |= limits(further, params, R, rng)
@@ -152,6 +156,15 @@ def clarabel(params, R):
     elif measure == "cvar":
         level = cp.Variable()
         objective += aversion * (level + cp.sum(cp.pos(-y - level)) / n / tail)
+    elif measure in ("semideviation", "downside"):
+        order, raw = params["order"], (R @ w - against) / unit
+        below = cp.pos(-(y if measure == "semideviation" else raw))
+        objective += aversion * cp.pnorm(below, order) / n ** (1 / order)
+    elif measure == "cdar":
+        depth, level = cp.Variable(n), cp.Variable()
+        before = cp.hstack([0, depth[:-1]])
+        constraints += [depth >= before - (R @ w - against) / unit, depth >= 0]
+        objective += aversion * (level + cp.sum(cp.pos(depth - level)) / n / tail)
     else:
         t, level, u = cp.Variable(), cp.Variable(), cp.Variable(n)
         constraints += [cp.sum(u) <= n * t, cp.constraints.ExpCone(-y - level, t * np.ones(n), u)]
@@ -174,12 +187,14 @@ def judge(params, R, weights):
     """The objective of each of some weights, and of equal ones, by the library's exact formulas in float64."""
     estimator = CompositionalPortfolio(**params)
     penalty, against = estimator._penalty(R.shape[1]), "benchmark" in params
-    tail = {"confidence": params["confidence"]} if params["risk_measure"] in ("cvar", "evar") else {}
-    centre = float(np.median(R)) if "budget" in params or params.get("constraint") == "long_only" else 0.0
+    measure = params["risk_measure"]
+    own = {PARAMETER[measure]: params[PARAMETER[measure]]} if measure in PARAMETER else {}
+    fixed = "budget" in params or params.get("constraint") == "long_only"
+    centre = float(np.median(R)) if fixed and measure not in ("downside", "cdar") else 0.0
     if against:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
     problem = PortfolioProblem(
-        R - centre, params["risk_aversion"], risk_measure=params["risk_measure"], penalty=penalty, **tail
+        R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own
     )
     places = [np.full(R.shape[1], 1 / R.shape[1]), *weights]
     return [problem.value_at(w if penalty is None else penalty.project(w)) for w in places]

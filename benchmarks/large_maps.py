@@ -46,7 +46,7 @@ def large(bench, n, perplexity):
     """A map of a file, by a process that is told its name."""
     n, path = bench.size(n), bench.folder / "roll.npy"
     write_roll(path, n, SEED)
-    found = bench.fit("file", np.zeros(1), 0, path=str(path), perplexity=perplexity)
+    found = bench.fit("searched", np.zeros(1), 0, path=str(path), perplexity=perplexity)
     Z = found.pop("Z")
     bench.say(f"{n} points, perplexity {perplexity}: {found}")
     return {"n": n, "perplexity": perplexity, **found, "t5": trustworthiness(np.load(path, mmap_mode="r"), Z)}

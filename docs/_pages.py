@@ -8,6 +8,12 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 BLOCK = re.compile(r"^(?:<!-- (not run|picture): ([^>]+) -->\n)?```python\n(.*?)^```\n?", re.DOTALL | re.MULTILINE)
 
 
+def pages_without_code(folder):
+    """The pages in a folder that have nothing to run, as strings."""
+    pages = {page: BLOCK.findall(page.read_text(encoding="utf-8")) for page in folder.rglob("*.md")}
+    return [str(page) for page, blocks in pages.items() if all(what == "not run" for what, _, _ in blocks)]
+
+
 def read_page(text):
     """Text and blocks of Python in turn, as the cells of a notebook."""
     cells, end = [], 0

@@ -1,5 +1,6 @@
 """The site's configuration: `docs/build.sh` builds it."""
 
+import inspect
 import re
 import sys
 import tomllib
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import matplotlib
 from sklearn.exceptions import ConvergenceWarning
+from sphinx.util.inspect import stringify_signature
 from sphinx_gallery.sorting import ExplicitOrder
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+from _pages import pages_without_code  # noqa: E402
 from _pictures import draw_all  # noqa: E402
 
 import sk_stormc  # noqa: E402
@@ -68,12 +71,14 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_custom_formats = {".md": "_pages.read_page"}
 nb_execution_mode = "force"
+nb_execution_excludepatterns = pages_without_code(ROOT / "docs")  # no process is started for them
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
 
 autosummary_generate = True
+autodoc_typehints = "none"  # the parameters' descriptions have them, in words
 numpydoc_show_class_members = False
 toc_object_entries_show_parents = "hide"
 numpydoc_class_members_toctree = False
@@ -103,10 +108,11 @@ FORMULA = re.compile(r"(``.+?``|`[^`]+`)|(\||(?<=\w)_(?!\w)|\*+(?=\w))")
 
 def escape_formulas(app, what, name, obj, options, lines):
     """Docstrings have |x|, w_ and the like as plain text, where reStructuredText means something else by them."""
-    in_example = False
+    in_example = in_math = False
     for number, line in enumerate(lines):
         in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
-        if not in_example:
+        in_math = line.startswith(".. math::") or (in_math and line[:1] in ("", " "))
+        if not (in_example or in_math):
             names = re.match(r"(\s*[\w, *]+ : )?", line)[0]  # of parameters, which numpydoc escapes itself
             lines[number] = names + FORMULA.sub(lambda found: found[1] or "\\" + found[2], line[len(names) :])
 
@@ -122,8 +128,15 @@ def hide_hooks(app, what, name, obj, skip, options):
     return True if is_method and name not in OF_A_SOLVER else None
 
 
+def show_arguments(app, what, name, obj, options, signature, returns):
+    """The arguments of a class that has a `__new__` which passes them on."""
+    if what == "class" and (signature or "").startswith("(*args"):
+        return stringify_signature(inspect.signature(obj), show_annotation=False), None
+
+
 def setup(app):
     """Draw the landing page's pictures first, and escape before numpydoc reads the docstrings."""
     app.connect("builder-inited", lambda app: draw_all(f"{app.srcdir}/images/cards"))
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-skip-member", hide_hooks)
+    app.connect("autodoc-process-signature", show_arguments)

@@ -13,7 +13,8 @@ from pathlib import Path
 from sklearn.metrics import check_scoring, get_scorer_names
 
 from sk_stormc.engine import state_file as _state_file
-from sk_stormc.fitting.identity import Progress
+from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.fitting.identity import KeepsFits, Progress
 from sk_stormc.utils.validation import check_int, check_number
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
@@ -140,7 +141,7 @@ class TimeLimit(_PerFit):
         return time.monotonic() >= self._fits[id(estimator)]
 
 
-class Checkpoint(_PerFit):
+class Checkpoint(_PerFit, KeepsFits):
     """Write what a fit has reached to a file, so that `resume` can go on after the process has died.
 
     The file is written whole or not at all. It holds arrays and JSON, and reading it executes none of its content.
@@ -182,7 +183,7 @@ class Checkpoint(_PerFit):
         self.path, self.every = path, every
 
     def _begin(self, estimator, context):
-        if not hasattr(estimator, "resume"):
+        if not isinstance(estimator, CompositionalEstimator):
             raise ValueError(f"a Checkpoint needs an estimator of sk_stormc, got {type(estimator).__name__}")
         numbers = []
         while context.parent is not None:

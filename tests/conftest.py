@@ -1,5 +1,6 @@
 """What all tests have."""
 
+import importlib.util
 import os
 import signal
 import sys
@@ -16,6 +17,14 @@ def python_answers_to_ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+if importlib.util.find_spec("sklearn.callback") is None:  # before scikit-learn 1.9
+
+    @pytest.fixture(autouse=True)
+    def tests_of_callbacks_are_skipped(monkeypatch):
+        """Where a fit would warn that callbacks are off, there is nothing to test."""
+        monkeypatch.setattr("sk_stormc.fitting.compat.say_that_they_are_off", lambda: pytest.skip("no callbacks"))
 
 
 @pytest.fixture(autouse=True)

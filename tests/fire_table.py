@@ -159,7 +159,8 @@ EPOCHS = {"checkpoint_batch_size": None, "epoch_length": 3}
 RETURNS_OPEN = {"risk_aversion": "inf", "sample_weight": "None", "penalty": "None", "metric": "None"}
 TAIL = {"returns": RETURNS, "risk_aversion": 1.0, "confidence": 0.9, "width": None, "sample_weight": np.ones(12),
         "penalty": None, "metric": None}
-TAIL_OPEN = RETURNS_OPEN | {"width": "None,fraction"}
+PARTIAL = {name: value for name, value in TAIL.items() if name != "confidence"} | {"order": 3.0}
+TAIL_OPEN = RETURNS_OPEN | {"width": "None,fraction", "risk_measure": "None"}
 AXES = {"ax": "None"}
 ANY_NUMBER = "negative,fraction"
 FUNCTION = "class,function"
@@ -180,7 +181,7 @@ CASES = {
     "CompositionalPortfolio": Case(
         fit_portfolio,
         {"solver": "storm-c", "risk_measure": "variance", "risk_aversion": 1.0, "constraint": None, "budget": None,
-         "confidence": 0.9, "previous_weights": np.zeros(3), "transaction_cost": 0.1,
+         "confidence": 0.9, "order": 3.0, "previous_weights": np.zeros(3), "transaction_cost": 0.1,
          "l1": 0.0, "half_life": 100.0, "max_iter": 2, "tol": None, "warm_start": False, "verbose": 0,
          "random_state": 0},
         {"half_life": "None,fraction", "risk_aversion": "inf",
@@ -335,6 +336,16 @@ CASES = {
     ),
     "EVaRPortfolioProblem": Case(
         run_problem(problems.EVaRPortfolioProblem), TAIL | {"risk_measure": "evar"}, TAIL_OPEN
+    ),
+    "SemideviationPortfolioProblem": Case(
+        run_problem(problems.SemideviationPortfolioProblem), PARTIAL | {"risk_measure": "semideviation"}, TAIL_OPEN
+    ),
+    "DownsidePortfolioProblem": Case(
+        run_problem(problems.DownsidePortfolioProblem), PARTIAL | {"risk_measure": "downside"}, TAIL_OPEN
+    ),
+    "DrawdownPortfolioProblem": Case(
+        lambda **a: quiet(problems.DrawdownPortfolioProblem)(**a).value_at(np.ones(3)),
+        {name: value for name, value in TAIL.items() if name != "width"} | {"risk_measure": "cdar"}, RETURNS_OPEN
     ),
     "BellmanProblem": Case(
         run_problem(problems.BellmanProblem),

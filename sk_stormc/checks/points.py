@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.core.source import source_of
-from sk_stormc.core.unit import InUnit
+from sk_stormc.core.unit import InUnit, as_array
 
 __all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_power", "in_two_units", "power_at"]
 
@@ -15,6 +15,7 @@ COMPONENTS = 8  # single components that tell the size of gradients where the me
 # By how much a change may grow from one length to the next, which is ten times as long: a linear change grows tenfold.
 FLAT, STEEP = 3, 30
 VANISHING = 1e-6  # of the reach by components: where the reach is shorter, F consisted of rounding only
+NEAREST = 1e-3  # least distance from the start, and least scale at a point, as a part of its size
 APART = 3  # least ratio of the sizes of two points
 
 
@@ -47,17 +48,17 @@ def in_power(problem, power):
     plain = copy.copy(problem)
 
     def inner(x, batch):
-        return _over(problem.inner(x, batch), power)
+        return as_array(problem.inner(x, batch), power)
 
     def jacobian(x, batch):
-        return _over(problem.jacobian(x, batch), power)
+        return as_array(problem.jacobian(x, batch), power)
 
     def vjp(J, v):
         return problem.vjp(_times(J, power), InUnit(v, -power))
 
     def outer_gradient(x, u, batch):
         f_x, f_u = problem.outer_gradient(x, InUnit(u, power), batch)
-        return f_x, _over(f_u, -power)
+        return f_x, as_array(f_u, -power)
 
     def compositional_gradient(x, u, J, batch):
         return problem.compositional_gradient(x, InUnit(u, power), _times(J, power), batch)
@@ -68,11 +69,6 @@ def in_power(problem, power):
     for method in (inner, jacobian, vjp, outer_gradient, compositional_gradient, outer):
         setattr(plain, method.__name__, method)
     return plain
-
-
-def _over(value, power):
-    """A value as an array, in units of 2**power."""
-    return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
 
 
 def _times(J, power):
@@ -140,10 +136,11 @@ def find_points(problem, start, unit, rng, move):
     look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
     tame = look.tame(start, way)
     typical = look.reach(start, way, look.of_components(start, rng))
-    typical = (size or 1.0) if typical is None else min(typical, tame or typical)
+    # F that is a small difference of large terms may seem to vary within its own rounding: no point is closer than that
+    typical = (size or 1.0) if typical is None else max(min(typical, tame or typical), NEAREST * size)
     reach = look.reach(start, way) or 0.0
     # where F vanishes, or consists of rounding only, the reach is found from single components
-    reach = max(reach if reach > VANISHING * typical else 0.1 * typical, 1e-3 * size)
+    reach = max(reach if reach > VANISHING * typical else 0.1 * typical, NEAREST * size)
     line = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
     points = [Point(line[0], reach * unit)]
     furthest, used = max(reach, typical, tame), [reach]
@@ -153,7 +150,7 @@ def find_points(problem, start, unit, rng, move):
         way = unit * rng.standard_normal(start.size)
         x = (start + t * way).astype(start.dtype)
         if look.finite(x):
-            points.append(Point(x, max(1e-3 * t, min(t, look.reach(x, way) or t)) * unit))
+            points.append(Point(x, max(NEAREST * t, min(t, look.reach(x, way) or t)) * unit))
             used.append(t)
     return points, line
 

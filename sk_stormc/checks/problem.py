@@ -9,6 +9,7 @@ import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
 from sk_stormc.checks.points import evaluate_g, f_is_defined, find_points, in_domain, in_power, in_two_units, power_at
+from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.declared import check_attributes, require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
@@ -376,7 +377,8 @@ class _Check:
         """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
         problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
-        if getattr(problem, "by_differences", False):  # the rounding of inner is in J, divided by the step
+        if isinstance(problem, FiniteSumComposition) and problem.by_differences:
+            # the rounding of inner is in J, divided by the step
             self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * max(np.abs(v["inner"]).max() for v in singles)
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"

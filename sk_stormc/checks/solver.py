@@ -6,6 +6,7 @@ import copyreg
 import io
 import pickle
 import warnings
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 from sklearn.base import clone
@@ -91,9 +92,10 @@ def _arrays(value):
         return [value]
     if isinstance(value, (list, tuple)):
         return [array for part in value for array in _arrays(part)]
-    if isinstance(value, dict) or hasattr(value, "__dataclass_fields__"):
-        names = () if isinstance(value, dict) else value.__dataclass_fields__
-        return _arrays(list(value.values()) if isinstance(value, dict) else [getattr(value, name) for name in names])
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        return _arrays(list(value.values()))
     return []
 
 

@@ -11,13 +11,11 @@ from sklearn.base import clone
 from sk_stormc.compare.table import ComparedRun, SolverComparison
 from sk_stormc.compare.watch import Watch
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.embedding.estimator import SNEEmbedding
-from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 from sk_stormc.utils.types import RandomState
-from sk_stormc.utils.validation import check_bool, check_int, check_number, seeded, short
+from sk_stormc.utils.validation import check_bool, check_callable, check_int, check_number, is_word, seeded, short
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
@@ -50,19 +48,19 @@ def compare_solvers(
     problem_or_estimator : CompositionalProblem or estimator
         An estimator of this package: clones of it are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. Names of an estimator's own, such as "lstd" and
-        "newton", are taken too.
+        Names, instances, or pairs of a label and one of these. Names that only the estimator knows, such as "lstd" and
+        "newton", are allowed, too.
     X, y : array-like, default=None
         Data of the estimator; not for a problem.
     n_seeds : int, default=5
     max_ifo : int, default=None
-        Budget of each run, in IFO; None leaves the solvers' own.
+        Budget of each run, in IFO. None keeps the solvers' own budgets.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
         Passes and seconds are counted to the first record with such a gap, relative to that of the start.
     optimum : float, default=None
-        The smallest value of the objective. None takes the best objective of all runs and of a run of L-BFGS with
-        tol=1e-12, if L-BFGS can take the problem; its budget is the IFO of all other runs. Where the problem is not
-        convex it is the best that is known and no more; for embeddings it is the best of the runs.
+        The smallest value of the objective. None takes the best objective of all runs, and of a run of L-BFGS with
+        tol=1e-12 if L-BFGS can solve the problem. That run's budget is the IFO of all other runs. If the problem is not
+        convex, this is only the best known value. For embeddings it is the best of the runs.
     gradient : bool, default=False
         Whether to take the norm of the exact gradient at all records. It is not in the seconds, and costs as much as
         a pass each time.
@@ -71,7 +69,8 @@ def compare_solvers(
     progress : callable, default=None
         Called with (text, fraction done).
     **fit_params
-        For ``fit``, such as ``next_X``; of a problem for `minimize`, such as ``x0`` or ``tol``.
+        Arguments of ``fit``, such as ``next_X``. With a problem they are arguments of `minimize`, such as ``x0`` or
+        ``tol``.
 
     Returns
     -------
@@ -86,7 +85,7 @@ def compare_solvers(
     Warns
     -----
     UserWarning
-        If a run is below ``optimum``.
+        If a run ends below ``optimum``.
 
     Examples
     --------
@@ -103,8 +102,7 @@ def compare_solvers(
     check_number("optimum", optimum, words=(None,))
     check_bool("gradient", gradient)
     gaps = _check_gaps(gaps)
-    if progress is not None and not callable(progress):
-        raise ValueError(f"progress must be callable or None, got {short(progress)}")
+    check_callable("progress", progress, words=(None,))
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
     known = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
@@ -118,7 +116,8 @@ def compare_solvers(
             done += 1
     if progress is not None:
         progress("the optimum", 1.0)
-    return SolverComparison(runs, gaps, *_optimum(optimum, runs, problem_or_estimator, run_one, seeds[0]))
+    optimum = _optimum(optimum, runs, _has_many_minima(problem_or_estimator), run_one, seeds[0])
+    return SolverComparison(runs, gaps, *optimum)
 
 
 def _check_gaps(gaps):
@@ -143,7 +142,7 @@ def _labelled(solvers, target, max_ifo):
         label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
         if label in known:
             raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
-        if not (isinstance(solver, str) and solver in own):
+        if not is_word(solver, *own):
             solver = get_solver(solver)
             if max_ifo is not None:
                 if "max_ifo" not in solver.get_params(deep=False):
@@ -197,7 +196,7 @@ def _minimized(problem, solver, seed, X, y, params, watch):
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     names = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter", "stop_reason")
-    return {name: getattr(result, name) for name in names} | {"objective_label": "objective"}
+    return {name: result[name] for name in names} | {"objective_label": "objective"}
 
 
 def _fitted(estimator, solver, seed, X, y, params, watch):
@@ -206,21 +205,24 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
         model.set_params(random_state=seed)
     with watch.timing():
         model.fit(X, y, **params)
-    names = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
-    return {name: getattr(model, f"{name}_") for name in names} | {
-        "record_iterations": getattr(model, "record_iterations_", watch.iterations_at(model.ifo_)),
-        "objective_label": model.objective_label,
-    }
+    known = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
+    iterations = model.recorded()["iterations"]
+    known["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
+    return known | {"objective_label": model.objective_label}
 
 
-def _optimum(given, runs, target, run_one, seed):
+def _has_many_minima(target):
+    return target.many_minima if isinstance(target, CompositionalEstimator) else target.advice.many_minima
+
+
+def _optimum(given, runs, many_minima, run_one, seed):
     """The value that gaps are taken to, and where it is from."""
     everything = [run for seeds in runs.values() for run in seeds]
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
     if given is not None:
         warn_of_an_optimum(given, best, f"{label!r} has seen")
         return float(given), "what was given"
-    if isinstance(target, (SNEProblem, SNEEmbedding)):  # of many local minima, and L-BFGS takes all pairs
+    if many_minima:  # L-BFGS would find one of them
         return best, f"the best of the runs, by {label!r}"
     budget = int(sum(run.ifo[-1] for run in everything))
     try:

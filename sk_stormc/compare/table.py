@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
+from sk_stormc.engine.results import Recorded
+from sk_stormc.utils.validation import is_word
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
@@ -16,7 +18,7 @@ QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 
 @dataclass(frozen=True)
-class ComparedRun:
+class ComparedRun(Recorded):
     """One solver from one seed.
 
     Attributes
@@ -28,10 +30,10 @@ class ComparedRun:
         As in the `SolverResult`, or as the estimator's ``loss_curve_`` and ``ifo_``.
     record_iterations : ndarray of shape (n_records,) or None
     seconds : ndarray of shape (n_records,)
-        Wall time of the solver at the records, Phi at the records included; what an estimator does before and after
-        is not in it. For "lstd", which makes no records on its way, that of the whole fit.
+        Wall time of the solver at the records, including the objective there. It does not include what an estimator
+        does before and after. "lstd" makes no records on its way, so this is the time of the whole fit.
     gradient_norm : ndarray of shape (n_records,) or None
-        Of the exact gradient, the penalty left out; only if it was asked for.
+        Norm of the exact gradient without the penalty, if it was asked for.
     pass_ifo : int
         IFO of a pass, 2 n_inner + n_outer.
     n_evaluations : dict
@@ -71,6 +73,19 @@ class ComparedRun:
     def fun(self):
         """The objective at the returned point."""
         return float(self.loss_curve[-1])
+
+    def recorded(self):
+        """What is known at the records, for a picture of them."""
+        return {
+            "label": self.label,
+            "ifo": self.ifo,
+            "objective": self.loss_curve,
+            "iterations": self.record_iterations,
+            "seconds": self.seconds,
+            "gradient": self.gradient_norm,
+            "pass_ifo": self.pass_ifo,
+            "objective_label": self.objective_label,
+        }
 
 
 class SolverComparison:
@@ -192,7 +207,7 @@ class SolverComparison:
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
         best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
-        gap = isinstance(y, str) and y == "gap"
+        gap = is_word(y, "gap")
         optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sk_stormc.utils.validation import (
     check_batch_size,
     check_bool,
+    check_callable,
     check_choice,
     check_int,
     check_number,
@@ -93,6 +94,8 @@ class Advice:
         for after a run that did not converge.
     published : Published or None, default=None
         The paper's constants.
+    many_minima : bool, default=False
+        Whether the objective is known to have many local minima, so that no run tells the lowest value.
 
     Raises
     ------
@@ -117,12 +120,27 @@ class Advice:
     smoothness: Callable = no_bound
     unbounded_below: Callable = unknown
     published: Published | None = None
+    many_minima: bool = False
+
+    def only(self, *names: str) -> Advice:
+        """What of the advice is about these attributes; about all others the result says nothing.
+
+        Parameters
+        ----------
+        *names : str
+
+        Returns
+        -------
+        Advice
+        """
+        return Advice(**{name: vars(self)[name] for name in names})
 
     def __post_init__(self):
         for field in fields(self):
-            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+            object.__setattr__(self, field.name, plain(vars(self)[field.name]))
         check_batch_size("batch_size", self.batch_size)
         check_bool("tracking", self.tracking)
+        check_bool("many_minima", self.many_minima)
         if self.learning_rate is not None:
             check_schedule("learning_rate", self.learning_rate, low=0, inclusive=callable(self.learning_rate))
         check_choice("normalization", self.normalization, ("global", "block", None))
@@ -132,7 +150,6 @@ class Advice:
         check_int("record_every", self.record_every, low=1, words=(None,))
         check_int("max_iter", self.max_iter, low=1, words=(None,))
         for name in ("smoothness", "unbounded_below"):
-            if not callable(getattr(self, name)):
-                raise ValueError(f"{name} must be callable, got {getattr(self, name)!r}")
+            check_callable(name, vars(self)[name])
         if not isinstance(self.published, Published | None):
             raise ValueError(f"published must be a Published or None, got {self.published!r}")

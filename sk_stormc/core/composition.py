@@ -8,7 +8,7 @@ import numpy as np
 from sk_stormc.core.declared import check_attributes
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_int, check_metric, plain, short
+from sk_stormc.utils.validation import as_numbers, check_callable, check_int, check_metric, plain, short
 
 __all__ = ["FiniteSumComposition"]
 
@@ -16,7 +16,11 @@ COMPARED = 8  # components on which differences are compared with those of twice
 
 
 class FiniteSumComposition(CompositionalProblem):
-    """Minimise (1/n) sum_i f_i(x, u) + R(x) with u = (1/m) sum_j g_j(x), from plain callables.
+    r"""A problem of your own, from plain callables.
+
+    .. math::
+
+        \min_x \; \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = \frac{1}{m} \sum_j g_j(x)
 
     All callables but ``outer`` take an integer array of components, in which one may occur several times, and return
     the **mean** over them. All components come as ``np.arange``. What they return may be a list or of another float
@@ -124,8 +128,7 @@ class FiniteSumComposition(CompositionalProblem):
             "outer": outer,
         }
         for name, function in self._functions.items():
-            if not callable(function) and not (function is None and name in ("inner_jacobian", "inner_vjp")):
-                raise ValueError(f"{name} must be callable, got {function!r}")
+            check_callable(name, function, words=(None,) if name in ("inner_jacobian", "inner_vjp") else ())
         if inner_jacobian is not None and inner_vjp is not None:
             raise ValueError("inner_vjp must be None where inner_jacobian is given, got both")
         check_int("n_inner", n_inner, low=1)

@@ -4,7 +4,6 @@ import copyreg
 import io
 import math
 import pickle
-from numbers import Integral, Real
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
-from sk_stormc.utils.validation import check_metric, short
+from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
 
 __all__ = ["check_attributes", "refuse_former", "require", "require_plain"]
 
@@ -46,13 +45,13 @@ def check_attributes(problem):
         raise ValueError(f"problem must be a CompositionalProblem, got {short(problem)}")
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
         value = getattr(problem, name, None)
-        good = isinstance(value, Integral) and not isinstance(value, bool) and value > 0
+        good = is_integer(value) and value > 0
         require(good, problem, name, f"must be a positive int, got {short(value)}")
     d, k, kind, floor = problem.n_variables, problem.n_blocks, problem.jacobian_kind, problem.inner_floor
     require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
     good = kind in ("sampled", "constant", "operator")
     require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {short(kind)}")
-    good = floor is None or (isinstance(floor, Real) and math.isfinite(floor))
+    good = floor is None or (is_real(floor) and math.isfinite(floor))
     require(good, problem, "inner_floor", f"must be a finite number or None, got {short(floor)}")
     source, advice = problem.source, problem.advice
     good = source is None or isinstance(source, Source)

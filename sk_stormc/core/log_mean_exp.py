@@ -12,10 +12,14 @@ __all__ = ["LogMeanExpProblem"]
 
 
 class LogMeanExpProblem(WeightedComponents):
-    """Minimise Phi(x) = scale * log sum_j w_j exp(e_j(x)) + R(x).
+    r"""Minimise the log of a mean of exponentials.
 
-    The inner value is u = sum_j w_j exp(e_j(x)), and f(u) = scale * log u is one component. Exponents may be of any
-    size: u, its Jacobian and f_u are values that carry their own unit (`sk_stormc.problems.InUnit`), so that errors
+    .. math::
+
+        \Phi(x) = \mathrm{scale} \cdot \log \sum_j w_j \exp(e_j(x)) + R(x)
+
+    The inner value u is the sum, and f(u) = scale * log u is one component. Exponents may be of any size: u, its
+    Jacobian and f_u are values that carry their own unit (`sk_stormc.problems.InUnit`), so that errors
     are of the size of an exponent times the machine epsilon, and a wild step does not overflow.
 
     A subclass defines `gather`, `exponents` and `exponent_gradient`, and sets ``n_inner`` and ``n_variables``.

@@ -31,6 +31,8 @@ class Metric:
     has_prox : bool
         Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
         ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
+    mixes : bool
+        Whether M is a full matrix that a problem has given, which stands for its inverse Hessian.
 
     Examples
     --------
@@ -42,6 +44,7 @@ class Metric:
     stays = True
     curvature: float | None = None
     has_prox = False
+    mixes = False
 
     def bound(self, oracle):
         """The metric for one run, whose oracle this is: another object where it follows what the run has drawn.
@@ -213,6 +216,8 @@ class Matrix(Metric):
     >>> Matrix(np.array([[2.0, 1.0], [1.0, 2.0]])).apply(np.array([1.0, 0.0]))
     array([2., 1.])
     """
+
+    mixes = True
 
     def __init__(self, values: FloatArray):
         self.values = values

@@ -15,7 +15,7 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = ["Box", "L1", "Simplex", "check_penalty"]
+__all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
@@ -53,8 +53,25 @@ sk_stormc.penalties have, got 'l1'
             f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of "
             f"sk_stormc.penalties have, got {short(penalty)}"
         )
-    if hasattr(penalty, "check"):
-        penalty.check(n_variables)
+    as_penalty(penalty).check(n_variables)
+
+
+def as_penalty(penalty: Any) -> Penalty:
+    """A problem's ``penalty`` with all that `Penalty` declares.
+
+    Parameters
+    ----------
+    penalty : object or None
+
+    Returns
+    -------
+    Penalty
+        The object itself where it derives from `Penalty`. None is a `Box` without bounds. For another object, whose
+        class need not derive from `Penalty`, one that asks it.
+    """
+    if penalty is None:
+        return Box(-np.inf, np.inf)
+    return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
 
 
 def _floating(x):
@@ -124,6 +141,36 @@ class Penalty:
         """
         raise NotImplementedError
 
+    def check(self, n_variables: int) -> None:
+        """Raise where the penalty does not fit so many variables.
+
+        Parameters
+        ----------
+        n_variables : int
+
+        Raises
+        ------
+        ValueError
+        """
+
+    def as_box(self) -> Box | None:
+        """The penalty as bounds, a budget and an l1 norm.
+
+        Returns
+        -------
+        Box or None
+            None where it is something else, or not known.
+        """
+        return None
+
+
+class _OfUser(Penalty):
+    """A penalty of the user's, which has value, prox and project, and may have check."""
+
+    def __init__(self, given):
+        self.value, self.prox, self.project = given.value, given.prox, given.project
+        self.check = getattr(given, "check", super().check)
+
 
 class L1(Penalty):
     """The l1 norm, R(x) = alpha |x|_1.
@@ -160,6 +207,10 @@ class L1(Penalty):
     def project(self, x: ArrayLike) -> FloatArray:
         """x itself, integers as floats: every point is feasible."""
         return _floating(x)
+
+    def as_box(self) -> Box:
+        """A `Box` without bounds."""
+        return Box(-np.inf, np.inf, alpha=self.alpha)
 
 
 class Box(Penalty):
@@ -217,6 +268,10 @@ class Box(Penalty):
     def value(self, x: ArrayLike) -> float:
         """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value."""
         return self._l1.value(x)
+
+    def as_box(self) -> Box:
+        """The penalty itself."""
+        return self
 
     def check(self, n_variables: int) -> None:
         """Raise where no feasible point with ``n_variables`` coordinates exists.
@@ -362,3 +417,7 @@ class Simplex(Penalty):
     def project(self, x: ArrayLike) -> FloatArray:
         """The nearest feasible point."""
         return self.prox(x, 1.0)
+
+    def as_box(self) -> Box:
+        """Bounds of 0 and infinity, with the sum as budget."""
+        return Box(0.0, np.inf, budget=self.total)

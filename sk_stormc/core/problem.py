@@ -15,10 +15,14 @@ __all__ = ["CompositionalProblem", "takes_weights"]
 
 
 class CompositionalProblem(ABC):
-    """Minimise Phi(x) = (1/n) sum_i f_i(x, u) + R(x) with u = g(x) = (1/m) sum_j g_j(x).
+    r"""What is minimised: an average of functions of an average, and a penalty.
 
-    A problem says what is minimised. It gathers batches and evaluates them; drawing and counting is the
-    oracle's, iterating the solvers'. The compositional gradient is F = f_x + J.T @ f_u, J the Jacobian of g.
+    .. math::
+
+        \Phi(x) = \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = g(x) = \frac{1}{m} \sum_j g_j(x)
+
+    A problem gathers batches and evaluates them. The oracle draws and counts, and the solvers iterate. The
+    compositional gradient is F = f_x + J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the gradients of f.
     Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
 
     Attributes

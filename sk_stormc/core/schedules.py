@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import Schedule
-from sk_stormc.utils.validation import check_number, short
+from sk_stormc.utils.validation import check_callable, check_number
 
 __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
 
@@ -120,8 +120,7 @@ class Slowed(Kept):
     times: float
 
     def __post_init__(self):
-        if not callable(self.schedule):
-            raise ValueError(f"schedule must be callable, got {short(self.schedule)}")
+        check_callable("schedule", self.schedule)
         check_number("times", self.times, low=0, inclusive=False)
 
     def __call__(self, t: int) -> float:

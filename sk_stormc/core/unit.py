@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.utils.kept import Kept
 
-__all__ = ["InUnit", "in_one_unit"]
+__all__ = ["InUnit", "as_array", "in_one_unit"]
 
 STEP = 32  # units are powers of 2**STEP, so that values of about one size mostly have the same
 FAR = 60  # power of two, or of 1/2, beyond which an array gets another unit: squares are within float32
@@ -229,6 +229,11 @@ def in_one_unit(values):
     values = [_fitting(*_parts(value)) for value in values]
     power = _largest(values)
     return [_shifted(value, power) for value in values], lambda array: _fitting(array, power)
+
+
+def as_array(value, power=0):
+    """A value as an array in units of 2**power; one that carries no unit stays as it is."""
+    return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
 
 
 def _itself(array):

@@ -55,14 +55,15 @@ def check_perplexity(perplexity):
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
-    """p_j prop. to exp(-beta D_j^2) for each row, beta such that the row's perplexity is the one asked for.
+    """Probabilities in proportion to exp(-beta D^2) for each row, with the beta that gives the row its perplexity.
 
     Parameters
     ----------
     distances : ndarray of shape (n_points, n_neighbors)
         Not squared.
     perplexity : float
-        exp of the entropy of each row, at least 1. Where ties do not allow it, as near as they do.
+        The exponential of the entropy of each row, at least 1. Ties among the distances may not allow it; the nearest
+        possible value is taken then.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def nearest_neighbors(
     X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     n_neighbors : int
-        Fewer where there are fewer; of the rows of a graph the search has as many as the shortest.
+        If the data have fewer, all of them. For a graph, at most as many as its shortest row has.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -218,8 +219,8 @@ def perplexity_search(
     X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     perplexity : float or sequence of float
-        At least 1. Above a third of the fewest neighbours that a point has (n_points - 1, or those in the shortest row
-        of a graph) it is lowered to that, but not below 1, with a UserWarning.
+        At least 1. If it is above a third of the smallest number of neighbours that a point has (n_points - 1, or the
+        length of the shortest row of a graph), it is lowered to that, but not below 1, with a UserWarning.
     factor : {2, 3}, default=3
         The search is for factor * perplexity + 1 neighbours, for the largest perplexity.
     metric, metric_params, n_jobs
@@ -271,7 +272,7 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
     search : sklearn.neighbors.NearestNeighbors
         From `nearest_neighbors` or `perplexity_search`.
     perplexity : float or sequence of float
-        At least 1. Of several the affinities' mean is taken.
+        At least 1. With a sequence, the affinities of all its perplexities are averaged.
 
     Returns
     -------
@@ -351,10 +352,10 @@ def perplexity_affinities(
     X : array-like or sparse matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     perplexity : float or sequence of float, default=30.0
-        At least 1; lowered, with a UserWarning, to a third of the neighbours that there are. Of several the
-        affinities' mean is taken, each to the neighbours of the largest.
+        At least 1. It is lowered with a UserWarning if it is above a third of the number of neighbours. With a
+        sequence, the affinities of all its perplexities are averaged, all with the neighbours of the largest.
     n_neighbors : int, default=None
-        k; None means 3 perplexity + 1, of the largest perplexity. At most as many as there are.
+        None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all of them.
     metric, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"

@@ -14,13 +14,14 @@ def make_augmented_digits(
 ) -> tuple[FloatArray, Array]:
     """Resample scikit-learn's 1797 digits, each copy shifted, scaled and made noisy.
 
-    The first 1797 samples are the digits themselves. Each further one is a digit drawn at random, with probability
-    .35 rolled by -1, 0 or 1 pixels in both axes, multiplied by U(.85, 1.1), plus N(0, 1) noise, clipped to [0, 17].
+    The first 1797 samples are the digits themselves. Each further sample is a digit drawn at random. With probability
+    0.35 it is rolled by -1, 0 or 1 pixels in both axes. It is then multiplied by a number between 0.85 and 1.1, gets
+    normal noise of deviation 1, and is clipped to [0, 17].
 
     Parameters
     ----------
     n_samples : int, default=20,000
-        At least 1; below 1797 the first ones of the digits.
+        At least 1. Below 1797 these are the first of the digits.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 

@@ -28,7 +28,7 @@ from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, is_word, naming, short
 
 __all__ = ["SNEEmbedding"]
 
@@ -40,8 +40,8 @@ NEW_PERPLEXITY = 15.0  # of new samples, at most
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, CompositionalEstimator):
     """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
 
-    The embedding minimises KL(P || Q). P are the affinities of the data at a given perplexity, and Q those of the
-    embedding. The normalisers of Q are the inner value. Each iteration takes the pairs that are neighbours in the data
+    The embedding minimises the Kullback-Leibler divergence KL(P || Q). P are the affinities of the data at a given
+    perplexity, and Q are those of the embedding. Each iteration takes the pairs that are neighbours in the data
     exactly. The other pairs are summed on a mesh for "student-t" in one and two dimensions, and otherwise some of them
     are sampled. The cost is therefore in proportion to the number of points.
 
@@ -50,16 +50,18 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     n_components : int, default=2
         Dimension of the embedding.
     perplexity : float or sequence of float, default=30.0
-        Effective number of neighbours, at least 1. Of several the mean of the affinities is taken, so that a map shows
-        small and large structures (openTSNE's `Multiscale`). Where it is too large for the data, a UserWarning is
-        given and it is lowered to a third of the fewest neighbours that a sample has. These are n_samples - 1, or
-        those that the shortest row of a graph lists. ``perplexity_`` is what was used.
+        Effective number of neighbours, at least 1. With a sequence, the affinities of all its perplexities are
+        averaged, so that a map shows small and large structures (openTSNE's `Multiscale`). If it is too large for the
+        data, it is lowered with a UserWarning, to a third of the smallest number of neighbours that a sample has. That
+        number is n_samples - 1, or the length of the shortest row of a graph. ``perplexity_`` has the value that was
+        used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
         Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, whose points crowd in two
         dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     dof : float, default=1.0
-        Degrees of freedom of "student-t", whose kernel is (1 + d^2 / dof)^-dof of the distance d, as in openTSNE. (The
-        power of scikit-learn's is (dof + 1) / 2. At 1 the two agree.) Below 1 clusters fall into finer ones.
+        Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
+        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) With less than 1, clusters fall
+        into finer ones.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
@@ -67,85 +69,87 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Where the points start. "pca" takes principal components. "spectral" takes the slowest eigenvectors of the
         random walk on the neighbours' graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
-        where "pca" is not possible. Every start, also an array, is centred and rescaled: its widest column gets a
-        standard deviation of 3 for "gaussian" and of 1e-4 for "student-t". From wider or narrower starts runs end
-        stuck. Columns without any width become noise of 10 % of that. "random" is noise with a standard deviation of 1
-        for "gaussian" and of 1e-4 for "student-t". If you pass an earlier ``embedding_``, the layout stays.
+        where "pca" is not possible. "random" is noise with a standard deviation of 1 for "gaussian" and of 1e-4 for
+        "student-t". Every other start, also an array, is centred and rescaled: its widest column gets a standard
+        deviation of 3 for "gaussian" and of 1e-4 for "student-t", because maps that start wider or narrower end in
+        worse minima. A constant column becomes noise of a tenth of that width. If you pass an earlier ``embedding_``,
+        its layout is kept.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
         not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
-        mode="distance". A row of a graph may list any number of neighbours, best three times the perplexity. It may
+        mode="distance". A row of a graph may list any number of neighbours; three times the perplexity is best. It may
         list the sample itself or not. If it lists more than are needed, the nearest are taken. Stored zeros are
-        distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative: for
-        "student-t" they are made symmetric and scaled to a sum of 1, and for "gaussian" each row is scaled. There is
-        neither a perplexity nor a `transform` then.
+        distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative. For
+        "student-t" they are made symmetric and scaled to a sum of 1, and for "gaussian" each row is scaled. The
+        perplexity is then not used, and `transform` is not available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
-        How the neighbours of the samples are found. "approximate" looks at the samples of the nearest cells of a
-        k-means only, of as many as hold 99 % of the neighbours of a sample of the data. It is for dense data with the
-        Euclidean or the cosine metric. "auto" is "approximate" there, above 20,000 samples and five features, and else
-        "exact". ``neighbor_recall_`` says what part of the neighbours was found.
+        How the neighbours of the samples are found. "approximate" divides the data into cells by k-means, and looks for
+        neighbours in the nearest cells only. It takes so many cells that about 99 % of the neighbours are found. It is
+        for dense data with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more than
+        20,000 samples and five features, and "exact" otherwise. ``neighbor_recall_`` says what part of the neighbours
+        was found.
     max_iter : int or "auto", default="auto"
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
-        60 to 150, depending on the number of samples, the kernel and the dimension. Where a map of up to 10,000 samples
-        by "student-t" still spreads then, as maps of small perplexities do, "auto" goes on: as many iterations again,
-        up to eight times the first number. ``n_iter_`` has the number. For "lbfgs", "auto" is 1000 at most. `resume`
+        60 to 150, depending on the number of samples, the kernel and the dimension. If a map of up to 10,000 samples by
+        "student-t" still spreads then, as maps with small perplexities do, "auto" adds as many iterations again, up to
+        eight times the first number. ``n_iter_`` has the number of all. For "lbfgs", "auto" is at most 1000. `resume`
         with a larger number goes on from the finished map, with a rate that falls to 0 once more.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian",
         but not less than ``exaggeration``.
     exaggeration : float, default=1.0
-        Factor of the attraction in the other iterations, at least 1. Larger ones make clusters denser and shorten the
-        way between those that are joined. What is reported is the divergence without it.
+        Factor of the attraction in the other iterations, at least 1. Larger ones make clusters denser, and draw
+        clusters that are connected closer together. Reported divergences are without it.
     tol : float, "auto" or None, default="auto"
         Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
         keeps its own value.
     transform_perplexity : float, default=None
-        Perplexity of new samples in `transform`, which takes 3 times as many of their neighbours and one more. At most
-        a third of the neighbours that there are is used. None means 15, or `perplexity` where that is smaller.
+        Perplexity of new samples in `transform`, which uses 3 times as many of their neighbours plus one. It is lowered
+        where there are fewer neighbours. None means 15, or `perplexity` where that is smaller.
     record_every : int or "auto", default="auto"
-        Iterations between two records, which ``loss_curve_`` has and callbacks are shown, about; 1 is all of them.
-        "auto" is about a twentieth of the iterations after the early ones, and callbacks see some of the early ones.
+        About how many iterations lie between two records, which ``loss_curve_`` has and callbacks see. 1 records every
+        iteration. "auto" is about a twentieth of the iterations after the early ones; callbacks see some of the early
+        ones too.
     verbose : int, default=0
         1 and more print a line for each record, with the divergence.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. Results are bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
-        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The same bits come out,
-        whatever it is. BLAS has one thread meanwhile.
+        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The result does not depend on
+        it. BLAS runs with one thread meanwhile.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The points of the samples, as float32 for float32 data.
+        The places of the samples, in float32 for float32 data.
     kl_divergence_ : float
         The divergence at the end. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL of the
-        joint probabilities. It is of the affinities to 3 perplexity + 1 neighbours, as that of
-        `sklearn.manifold.TSNE` is.
+        joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records after the early iterations, and at the end. For "student-t" it
-        is of the affinities that are optimised, to 2 perplexity + 1 neighbours, and is a little different from
-        ``kl_divergence_``. The loss curves of `minimize` have Phi instead. But for a constant, Phi is the divergence
-        for "student-t" and n times it for "gaussian".
+        The divergence at the start, at up to 20 records after the early iterations, and at the end. For "student-t" the
+        optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs a little from
+        ``kl_divergence_``. The loss curves of `minimize` have Phi instead. Up to a constant, Phi is the divergence for
+        "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (Lemma 3.1) up to each record. The near field is charged as the part of a pass that it
-        is.
+        Number of oracle calls (Lemma 3.1) up to each record. The pairs that are summed exactly count as the part of a
+        pass that they are.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
         Why the run ended. A callback that ends it gives "callback".
     neighbor_recall_ : float
-        The part of the neighbours that the search found, of a sample of the data. It is 1 where the search was exact,
-        and NaN for a graph that was given.
+        The part of the true neighbours that the search found, measured on a sample of the data. It is 1 if the search
+        was exact, and NaN if X is a graph or holds affinities.
     perplexity_ : float
         The perplexity that was used.
 
     See Also
     --------
-    sklearn.manifold.TSNE : t-SNE. Above three dimensions it has its exact method only.
+    sklearn.manifold.TSNE : scikit-learn's t-SNE, which has only its exact method for more than three dimensions.
 
     References
     ----------
@@ -165,6 +169,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     """
 
     objective_label = "KL divergence"
+    many_minima = True
 
     embedding_: FloatArray
     kl_divergence_: float
@@ -213,7 +218,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = isinstance(self.metric, str) and self.metric in FEATURELESS
+        tags.input_tags.pairwise = is_word(self.metric, *FEATURELESS)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -236,8 +241,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Raises
         ------
         ValueError
-            For a parameter out of its range, or data that are not finite, so large that their
-            squares overflow, or not distances where distances are expected; nothing already fitted is lost.
+            If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
+            or are not distances where distances are expected. An earlier fit is kept.
         """
         solver = self._make_solver()
         self._check_parameters()
@@ -306,11 +311,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples among the embedded ones, each on its own.
 
-        A new sample has affinities to its nearest training samples. It is placed where their points attract it most,
-        which is the lowest value of sum_j p_j log(1 + |z - x_j|^2), for both kernels. It never lies beyond these
-        points. As its distance to a training sample goes to 0, it goes to the stored point of that sample. Training
-        samples return their stored points. A sample that is in the training data several times has several points. It
-        is placed in their middle where they lie together, and near the first of them otherwise.
+        A new sample has affinities p_j to its nearest training samples, whose points are x_j. Its place z is where
+        sum_j p_j log(1 + |z - x_j|^2) is smallest, for both kernels. It never lies outside of these points. As its
+        distance to a training sample goes to 0, it goes to the point of that sample. Training samples get their own
+        points. If a sample is in the training data several times, it is placed in the middle of its points where they
+        lie together, and near the first of them otherwise.
 
         Parameters
         ----------
@@ -318,16 +323,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
             rows may list any number of training samples.
         return_distance : bool, default=False
-            Whether to return how far each sample is from the training data, too.
+            Whether to return as well how far each sample is from the training data.
 
         Returns
         -------
         places : ndarray of shape (n_new, n_components)
         distances : ndarray of shape (n_new,)
-            Only with ``return_distance=True``. The distance of a sample to the tenth nearest training sample, divided
-            by how far these ten are from their own tenth neighbours (the median of these). It is about 1 within the
-            training data. A sample far outside them is placed among the points of its nearest training samples as
-            any other is, and only this number shows it.
+            Only with ``return_distance=True``. The distance of a sample to its tenth nearest training sample, divided
+            by the median distance of these ten to their own tenth neighbours. It is about 1 within the training data. A
+            sample far outside is placed among the points of its nearest training samples like any other, and only this
+            number shows that it is far.
 
         Warns
         -----
@@ -337,8 +342,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Raises
         ------
         ValueError
-            For data that are not finite or too large, distances that are negative, or an empty row of a graph; and
-            for metric="affinities".
+            If the data are not finite or too large, if a distance is negative, if a row of a graph is empty, and for
+            metric="affinities".
         """
         check_is_fitted(self)
         if self._near.search is None:

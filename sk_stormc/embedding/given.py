@@ -17,7 +17,7 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_points)
-        Not negative. The diagonal is not looked at.
+        Not negative. The diagonal is ignored.
     joint : bool
         Whether all of them are to sum to 1, and to be symmetric: the mean of X and its transpose is scaled. Otherwise
         each row is to sum to 1.
@@ -74,7 +74,8 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     Raises
     ------
     ValueError
-        Naming the first row that does not sum to 1, or what else is wrong.
+        If P is not square or not finite, has negative entries or a diagonal, or a row that does not sum to 1, which the
+        error names.
 
     Examples
     --------

@@ -54,8 +54,8 @@ class GoesOn:
         """Go on with the map as it is: one more stage, after those of `fit` and of earlier calls.
 
         ``embedding_`` and ``kl_divergence_`` are those of the new map, and ``loss_curve_``, ``record_iterations_``,
-        ``ifo_``, ``n_evaluations_`` and ``n_iter_`` go on. Callbacks are shown the records, and `resume` takes up a
-        stage that was ended early.
+        ``ifo_``, ``n_evaluations_`` and ``n_iter_`` go on. Callbacks see the records, and `resume` continues a stage
+        that was ended early.
 
         Parameters
         ----------
@@ -64,9 +64,10 @@ class GoesOn:
         exaggeration : float, default=1.0
             Factor of the attraction, at least 1.
         learning_rate : float, default=None
-            That of the stage; None is the solver's own.
+            The learning rate of the stage. None is the solver's own.
         record_every : int or "auto", default="auto"
-            Iterations between two records, about; 1 is all of them. "auto" is about a twentieth of the stage's.
+            About how many iterations lie between two records. 1 records every iteration, and "auto" about twenty of the
+            stage.
 
         Returns
         -------
@@ -75,7 +76,7 @@ class GoesOn:
         Raises
         ------
         ValueError
-            For an argument out of its range; the map stays as it is.
+            If an argument is out of its range. The map is then unchanged.
 
         Examples
         --------

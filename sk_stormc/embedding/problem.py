@@ -36,20 +36,25 @@ def check_degrees_of_freedom(dof, kernel):
 
 
 class SNEProblem(Reports, CompositionalProblem):
-    """Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
+    r"""Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
 
-    Phi(x) = sum_ij p_ij (alpha phi(D_ij) + log u_i), D_ij = |x_i - x_j|^2, is the divergence up to a constant:
+    .. math::
 
-    - "gaussian", the paper's SNE: p_ij = p_{j|i}, phi(D) = D, u_i = Z_i = sum_{j != i} exp(-D_ij);
-    - "student-t", t-SNE: p_ij the joint probabilities, phi(D) = log(1 + D), one u = Z = sum_{i != j} 1 / (1 + D_ij);
-      with a degrees of freedom a log(1 + D / a), and sums of (1 + D / a)^-a.
+        \Phi(x) = \sum_{i, j} p_{ij} \bigl( \alpha \, \varphi(D_{ij}) + \log u_i \bigr), \qquad D_{ij} = |x_i - x_j|^2
+
+    This is the divergence up to a constant. The kernel says what p, phi and u are:
+
+    - "gaussian" is the paper's SNE. It has the conditional probabilities p_{j|i}, phi(D) = D, and for each point
+      u_i = sum_{j != i} exp(-D_ij).
+    - "student-t" is t-SNE. It has the joint probabilities, phi(D) = log(1 + D), and one u = sum_{i != j} 1 / (1 + D_ij)
+      for all points. With a degrees of freedom, phi(D) = a log(1 + D / a), and u is a sum of (1 + D / a)^-a.
 
     The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
-    subtracts it again); the outer component f_j is n times column j of P. In a sampled batch pairs that are edges of
-    P's graph are near: they are taken exactly, and sampled columns stand for the others (``near_field``). All
-    components are taken pair by pair, but for "student-t" in one or two dimensions: above 1024 points a mesh sums them
-    there (embedding/mesh.py), at a cost in proportion to n and to the map's area, wherever that is less than the cost
-    of all pairs. Steps are measured in the Laplacian of the attraction's graph (embedding/laplacian.py).
+    subtracts it again). The outer component f_j is n times column j of P. In a sampled batch, pairs that are edges of
+    P's graph are taken exactly, and sampled columns stand for all other pairs (``near_field``). A full batch takes all
+    pairs one by one. For "student-t" in one or two dimensions and more than 1024 points, a mesh sums them instead
+    (embedding/mesh.py), at a cost in proportion to n and to the map's area, wherever that is less than the cost of all
+    pairs. Steps are measured in the Laplacian of the attraction's graph (embedding/laplacian.py).
 
     Parameters
     ----------

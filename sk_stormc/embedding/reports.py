@@ -1,4 +1,4 @@
-"""The part of `SNEProblem` that says what a map is worth, which no step needs."""
+"""The part of `SNEProblem` that says how good a map is, which no step needs."""
 
 from functools import cached_property
 
@@ -40,13 +40,13 @@ class Reports:
         return self.inner(x, self.inner_batch(None))  # what an iteration needs at this point too
 
     def divergence(self, x, affinities=None):
-        """KL(P || Q) at an embedding, whatever the exaggeration: the mean over the points, or of the joints.
+        """KL(P || Q) at an embedding, without exaggeration.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
         affinities : CSR array of shape (n_points, n_points), default=None
-            Probabilities in place of the problem's own, such as those to more neighbours.
+            Probabilities to use in place of the problem's own, such as those with more neighbours.
 
         Returns
         -------
@@ -55,8 +55,8 @@ class Reports:
 
         Notes
         -----
-        It is more exact than the recorded Phi: Z comes from a finer mesh and, without one, from all pairs up to 10,000
-        points.
+        It is more exact than the recorded Phi: Z comes from a finer mesh, or from all pairs where there is no mesh and
+        there are at most 10,000 points.
         """
         own = self._remembering()
         log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
@@ -65,7 +65,7 @@ class Reports:
         return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):
-        """KL(P || Q) where Phi, without exaggeration, is so much.
+        """KL(P || Q) from the value of Phi without exaggeration.
 
         Parameters
         ----------

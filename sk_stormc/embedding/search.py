@@ -5,6 +5,7 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.offsets import grain, offsets
+from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
 
@@ -43,7 +44,7 @@ class NeighborSearch(NearestNeighbors):
 
     def fit(self, X, y=None):
         """Keep a copy of the data, without their offset."""
-        dense = self.metric in EUCLIDEAN if isinstance(self.metric, str) else False
+        dense = is_word(self.metric, *EUCLIDEAN)
         dense = dense and not sparse.issparse(X)
         self.offset_ = offsets(X) if dense else None
         self.grain_ = grain(X) if dense else 0.0

@@ -70,6 +70,7 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
         max_iter=horizon,
         unbounded_below=bounded,
         published=PUBLISHED,
+        many_minima=True,
     )
 
 

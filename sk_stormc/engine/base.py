@@ -22,7 +22,15 @@ from sk_stormc.engine.tools import Tools, check_prox
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
-from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_number, check_schedule, plain
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_callable,
+    check_choice,
+    check_int,
+    check_number,
+    check_schedule,
+    plain,
+)
 
 __all__ = ["CompositionalSolver"]
 
@@ -266,8 +274,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         solver.validate()
         check_int("record_every", record_every, low=1, words=(None,))
         check_choice("verbose", verbose, (0, 1, False, True))
-        if on_record is not None and not callable(on_record):
-            raise ValueError(f"on_record must be callable or None, got {on_record!r}")
+        check_callable("on_record", on_record, words=(None,))
         solver.accept(problem)
         record_every = plain(record_every)
         with in_one_thread():

@@ -135,7 +135,22 @@ class RunState(Kept):
         return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
 
 
-class SolverResult(OptimizeResult):
+class Recorded:
+    """Base of what has records of a run that can be drawn: results, compared runs and estimators."""
+
+    def recorded(self):
+        """What is known at the records.
+
+        Returns
+        -------
+        dict
+            "label" (the class of the solver, or what the user calls the run), "ifo" and "objective"; and perhaps
+            "iterations", "seconds", "gradient", the "pass_ifo" of one pass and the "objective_label".
+        """
+        raise NotImplementedError
+
+
+class SolverResult(OptimizeResult, Recorded):
     """What a run found: a `scipy.optimize.OptimizeResult`, whose keys are attributes, with more of them.
 
     Attributes
@@ -188,6 +203,15 @@ class SolverResult(OptimizeResult):
     stop_reason: str
     success: bool
     state: RunState
+
+    def recorded(self):
+        """What is known at the records, for a picture of them."""
+        return {
+            "label": self.state.method,
+            "ifo": self.ifo,
+            "objective": self.loss_curve,
+            "iterations": self.record_iterations,
+        }
 
 
 def outcome(n_iter, reason):

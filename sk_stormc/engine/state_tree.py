@@ -8,7 +8,7 @@ node is checked before anything is made of it, and all errors are ValueErrors.
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.utils.kept import Kept, Missing, check_field, declared, in_short, kept_class, kept_name
+from sk_stormc.utils.kept import Kept, Missing, check_field, contents, declared, in_short, kept_class, kept_name
 from sk_stormc.utils.validation import short
 
 __all__ = ["DTYPES", "Reader", "Writer", "check_keys", "fill"]
@@ -109,7 +109,7 @@ class Writer:
         extra = getattr(value, "__dict__", {}).keys() - names.keys()
         if extra:
             raise ValueError(f"{cls.__name__} must declare what it has as fields of a dataclass, got {sorted(extra)}")
-        found = {name: getattr(value, name) for name in names}
+        found = contents(value)
         for name, part in found.items():
             check_field(cls, name, part)
         return [kept_name(cls), {name: self.node(part) for name, part in found.items()}]
@@ -255,6 +255,7 @@ def fill(value, like, done=None):
             like = like if isinstance(like, tuple) and len(like) == len(value) else [None] * len(value)
             done[id(value)] = value, tuple(fill(p, other, done) for p, other in zip(value, like, strict=True))
         else:
-            for name in declared(type(value)):
-                object.__setattr__(value, name, fill(getattr(value, name), getattr(like, name, None), done))
+            others = contents(like) if type(like) is type(value) else {}
+            for name, part in contents(value).items():
+                object.__setattr__(value, name, fill(part, others.get(name), done))
     return done[id(value)][1]

@@ -6,7 +6,7 @@ from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.engine.advised import advised
 from sk_stormc.engine.probe import curvature
 from sk_stormc.engine.steps import Inertia, Limit, StepRule, direction, proximal_point
-from sk_stormc.utils.validation import plain
+from sk_stormc.utils.validation import is_list, is_word, plain
 
 __all__ = ["Tools", "check_prox"]
 
@@ -36,9 +36,9 @@ class Tools:
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the problem's, else the solver's rule."""
         value = getattr(self, name)
-        if isinstance(value, str) and value == "auto":
+        if is_word(value, "auto"):
             value = advised(problem, name)
-        return rule if isinstance(value, str) and value == "auto" else plain(value)
+        return rule if is_word(value, "auto") else plain(value)
 
     def sizes(self, name, oracle, rule, like=None):
         """A batch size as a triple for the oracle.
@@ -66,7 +66,7 @@ class Tools:
             inner = None if problem.n_inner <= SMALL else rule
             value = (inner, inner, None if problem.n_outer <= SMALL else rule)
             value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
-        B_g, B_dg, B_f = value if isinstance(value, (tuple, list)) else oracle.source.sizes(value)
+        B_g, B_dg, B_f = value if is_list(value) else oracle.source.sizes(value)
         oracle.source.accept(name, (B_g, B_dg, B_f))
 
         def all_or(size, n):

@@ -1,6 +1,11 @@
-"""scikit-learn's callbacks, which are experimental: the only place that imports them."""
+"""scikit-learn's callbacks, which are experimental: the only place that imports them.
+
+Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and fits go on without them.
+"""
 
 import functools
+
+import sklearn
 
 from sk_stormc.utils.warnings import warn
 
@@ -23,14 +28,19 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "open_context", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "callbacks_of", "open_context", "with_callbacks"]
 
 NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
 
 
+def callbacks_of(estimator):
+    """The callbacks that the user has set; scikit-learn makes the list with the first of them."""
+    return vars(estimator).get("_skl_callbacks") or []
+
+
 def open_context(estimator):
     """The context of a fit's root task, or None: without callbacks, or where this scikit-learn does not know them."""
-    if not getattr(estimator, "_skl_callbacks", None):
+    if not callbacks_of(estimator):
         return None
     try:
         context = estimator._init_callback_context(max_subtasks=None)
@@ -46,7 +56,7 @@ def open_context(estimator):
 def say_that_they_are_off():
     """Warn that callbacks do nothing."""
     warn(
-        "callbacks are off: this version of scikit-learn has no sklearn.callback that is known here. The fit goes on "
-        "without them.",
+        "callbacks are off: they need scikit-learn 1.9, or a newer version whose callbacks are known here, and this is "
+        f"{sklearn.__version__}. The fit goes on without them.",
         UserWarning,
     )

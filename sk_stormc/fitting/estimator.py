@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import update_wrapper
-from numbers import Integral
 from types import MethodType
 from typing import Any, Self
 
@@ -13,14 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sk_stormc.engine.ends import warn_if_unconverged
-from sk_stormc.fitting.compat import CallbackSupportMixin
-from sk_stormc.fitting.identity import FREE
+from sk_stormc.engine.results import Recorded
+from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
+from sk_stormc.fitting.identity import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, FloatArray
-from sk_stormc.utils.validation import check_choice, check_int, check_number, seeded
+from sk_stormc.utils.validation import check_choice, check_int, check_number, is_integer, is_word, seeded
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalEstimator", "only_if", "streams"]
@@ -65,7 +65,7 @@ def milestone(n):
     return at
 
 
-class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
+class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base of the estimators, which have a solver, and what a run of it leaves behind.
 
     The descriptions of parameters and attributes here become part of an estimator's docstring, unless it has its own.
@@ -110,6 +110,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
     n_iter_: int
     stop_reason_: str
     objective_label = "objective"
+    many_minima = False  # whether the objective has local minima, of which L-BFGS finds one
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -162,9 +163,9 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
             may differ, the last is not used). Nothing fitted is lost.
         """
         progress = self.__dict__.get("_progress")
-        for callback in getattr(self, "_skl_callbacks", []) if progress is None else []:
-            if hasattr(callback, "load"):
-                progress = callback.load(self)
+        if progress is None:
+            kept = [callback for callback in callbacks_of(self) if isinstance(callback, KeepsFits)]
+            progress = kept[-1].load(self) if kept else None
         if progress is None:
             raise NotFittedError(
                 f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
@@ -176,6 +177,23 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         finally:
             del self._resumed
 
+    def recorded(self) -> dict:
+        """What is known at the records of the run, for a picture of them.
+
+        Returns
+        -------
+        dict
+            As that of `sk_stormc.engine.results.Recorded`.
+        """
+        solver = self.solver_
+        return {
+            "label": solver if isinstance(solver, str) else type(solver).__name__,
+            "ifo": self.ifo_,
+            "objective": self.loss_curve_,
+            "iterations": vars(self).get("record_iterations_"),
+            "objective_label": self.objective_label,
+        }
+
     def solves_itself(self) -> bool:
         """Whether ``solver`` is one of the names that stand for no run of a method.
 
@@ -183,7 +201,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         bool
         """
-        return isinstance(self.solver, str) and self.solver in self.own_solvers
+        return is_word(self.solver, *self.own_solvers)
 
     def _make_solver(self):
         """The solver to run, with all its parameters checked; one of ``own_solvers`` stands for itself."""
@@ -312,7 +330,7 @@ class CompositionalEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _seed(self):
         """The stream's, drawn at its first call."""
-        fixed = isinstance(self.random_state, Integral)
+        fixed = is_integer(self.random_state)
         return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _conclude(self, solver, result):

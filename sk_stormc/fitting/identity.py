@@ -21,13 +21,21 @@ from sk_stormc.engine.results import RunState
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.kept import Kept
 
-__all__ = ["FREE", "Progress", "fingerprint", "in_words", "parameters_of"]
+__all__ = ["FREE", "KeepsFits", "Progress", "fingerprint", "in_words", "parameters_of"]
 
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # a resumed fit may change
 BLOCK = 2**14  # numbers of 8 bytes that are summed up at once: they stay in the cache
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 BY_COLUMNS = ", by columns,"
 UNKNOWN = "that cannot be told from another"
+
+
+class KeepsFits:
+    """Base of callbacks that keep what a fit has reached, of which `resume` asks the last one that was set."""
+
+    def load(self, estimator):
+        """The `Progress` of the estimator's fit; None where there is none."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -185,8 +193,8 @@ def _content(code, names):
         else:
             constants.append(repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value))
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-    table = getattr(code, "co_exceptiontable", b"")
-    return repr((code.co_code, table, constants, code.co_names, code.co_varnames, code.co_freevars, counts))
+    called = code.co_names, code.co_varnames, code.co_freevars
+    return repr((code.co_code, code.co_exceptiontable, constants, *called, counts))
 
 
 # data

@@ -3,7 +3,7 @@
 import copy
 import math
 from functools import wraps
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from sklearn import get_config
@@ -12,13 +12,13 @@ from sklearn.utils.validation import _get_feature_names
 from sk_stormc.engine.oracle import KINDS, Oracle
 from sk_stormc.engine.results import MethodState
 from sk_stormc.engine.state_tree import fill
-from sk_stormc.fitting.compat import open_context, with_callbacks
+from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept, declared, in_short
+from sk_stormc.utils.kept import Kept, contents, in_short
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import seeded
+from sk_stormc.utils.validation import is_integer, seeded
 
 __all__ = ["Fit", "with_fit"]
 
@@ -55,7 +55,7 @@ class Fit:
             type(estimator).__name__,
             parameters_of(estimator, solver),
             {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
-            seed if isinstance(seed, Integral) else copy.deepcopy(self.rng),
+            seed if is_integer(seed) else copy.deepcopy(self.rng),
         )
         if self.before is not None:
             self.before.check(self.progress)
@@ -81,7 +81,7 @@ class Fit:
     def _begin(self):
         self._context = self._task = self._record = None
         self._opened = False
-        self.has_callbacks = bool(getattr(self.estimator, "_skl_callbacks", None))
+        self.has_callbacks = bool(callbacks_of(self.estimator))
         self.estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
@@ -249,7 +249,7 @@ def _check_kind(message, name, found, like):
     elif isinstance(like, dict):
         parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
     elif isinstance(like, Kept):
-        parts = {key: (getattr(found, key), getattr(like, key)) for key in declared(type(like))}
+        parts = {key: (part, contents(like)[key]) for key, part in contents(found).items()}
     else:
         return
     for key, (part, other) in parts.items():

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.engine.results import Recorded
+from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.validation import short
 
@@ -26,41 +28,28 @@ class Curve:
 
     @classmethod
     def of_result(cls, result):
-        """Of a `SolverResult`, or of a run that knows more under the names of `compare_solvers`."""
-        if not hasattr(result, "loss_curve") or not hasattr(result, "ifo"):
+        """Of a `SolverResult`, or of a run of `compare_solvers`, which knows more."""
+        if not isinstance(result, Recorded):
             raise ValueError(
                 "results must be a SolverResult, a list of them, or a dict of results or lists of them, got "
                 f"{short(result)}"
             )
-        label = getattr(result, "label", None) or _solver_name(getattr(getattr(result, "state", None), "method", ""))
-        known = {name: getattr(result, name, None) for name in ("seconds", "pass_ifo", "gradient_norm")}
-        return cls(
-            label,
-            np.asarray(result.ifo, dtype=float),
-            np.asarray(result.loss_curve, dtype=float),
-            getattr(result, "record_iterations", None),
-            known["seconds"],
-            known["gradient_norm"],
-            known["pass_ifo"],
-            getattr(result, "objective_label", "objective"),
-        )
+        return cls._of(result.recorded())
 
     @classmethod
     def of_estimator(cls, estimator):
         """Of a fitted estimator of this package."""
-        if not hasattr(estimator, "loss_curve_") or not hasattr(estimator, "ifo_"):
+        if not isinstance(estimator, CompositionalEstimator) or "loss_curve_" not in vars(estimator):
             raise ValueError(
                 "estimator must be a fitted estimator with loss_curve_ and ifo_, a list or a dict of them, got "
                 f"{short(estimator)}"
             )
-        solver = getattr(estimator, "solver_", "")
-        return cls(
-            _solver_name(solver if isinstance(solver, str) else type(solver).__name__),
-            np.asarray(estimator.ifo_, dtype=float),
-            np.asarray(estimator.loss_curve_, dtype=float),
-            getattr(estimator, "record_iterations_", None),
-            objective_label=getattr(estimator, "objective_label", "objective"),
-        )
+        return cls._of(estimator.recorded())
+
+    @classmethod
+    def _of(cls, known):
+        known = known | {name: np.asarray(known[name], dtype=float) for name in ("ifo", "objective")}
+        return cls(**known | {"label": _solver_name(known["label"])})
 
 
 def _solver_name(name):
@@ -70,7 +59,7 @@ def _solver_name(name):
 
 def grouped(name, given, curve_of):
     """Curves by label."""
-    if isinstance(given, Mapping) and not hasattr(given, "loss_curve"):  # a result may be a dict itself
+    if isinstance(given, Mapping) and not isinstance(given, Recorded):  # a result is a dict itself
         groups = {
             str(label): [curve_of(one) for one in (runs if isinstance(runs, (list, tuple)) else [runs])]
             for label, runs in given.items()

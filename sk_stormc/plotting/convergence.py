@@ -23,14 +23,15 @@ class ConvergenceDisplay:
     """How runs converge: a quantity at their records against what it cost.
 
     Several runs of a method, from several seeds, are drawn as their median with a band between the quartiles. A run
-    that ended holds its last value. It is recommended to use `from_estimator`, `from_results`, or the ``plot`` of what
-    `sk_stormc.compare_solvers` returns.
+    that has ended keeps its last value. Use `from_estimator`, `from_results`, or the ``plot`` of what
+    `sk_stormc.compare_solvers` returns, rather than this constructor.
 
     Parameters
     ----------
     curves : dict of list
-        By label: one pair (x, y) for each seed, array-like of shape (n_records,), x not falling. What is not finite in
-        y is left out. The names of `sk_stormc.solvers.SOLVERS` look the same in all pictures.
+        For each label, one pair (x, y) for each seed, both array-like of shape (n_records,). x must not decrease.
+        Values of y that are not finite are left out. The names of `sk_stormc.solvers.SOLVERS` look the same in all
+        pictures.
     x_label, y_label : str, default=""
         What is drawn, with its unit.
     y_scale : {"auto", "linear", "log"}, default="auto"
@@ -49,7 +50,7 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        Without curves, or for one without a finite value, or whose x and y differ in length.
+        If there are no curves, or if a curve has no finite value or an x and y of different lengths.
 
     Examples
     --------
@@ -79,13 +80,13 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : fitted estimator, a list of them, or a dict of estimators or lists of them
-            Of this package. Those of a list that have the same solver are taken as its runs from several seeds, and so
-            are those of a list in a dict.
+            Estimators of this package. Those in a list that have the same solver count as its runs from several seeds.
+            So do all in a list within a dict.
         x : {"ifo", "passes", "iterations"}, default="ifo"
-            "passes" needs ``pass_ifo``; an estimator keeps no times (`sk_stormc.compare_solvers` does).
+            "passes" needs ``pass_ifo``. An estimator keeps no times, as `sk_stormc.compare_solvers` does.
         y : {"objective", "gap"}, default="objective"
         optimum : float, default=None
-            What the gap is taken to; None means the best value that any of the estimators has seen.
+            The value that gaps are measured from. None means the best value that any of the estimators has seen.
         pass_ifo : int, default=None
             IFO of a pass, 2 n_inner + n_outer of the problem: for n periods of returns 3 n.
         ax : matplotlib.axes.Axes, default=None
@@ -101,7 +102,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            For anything else, and where what is asked for was not recorded.
+            If an argument is none of these, or if what it asks for was not recorded.
         """
         groups = grouped("estimator", estimator, Curve.of_estimator)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -130,7 +131,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            For anything else, and where what is asked for was not recorded.
+            If an argument is none of these, or if what it asks for was not recorded.
         """
         groups = grouped("results", results, Curve.of_result)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -170,9 +171,9 @@ class ConvergenceDisplay:
         x_scale : {"log", "linear"}, default="log"
             "log" begins with x_0, at 0, and is logarithmic from the first record on.
         legend : bool, default=True
-            Whether to write one; never for a single curve.
+            Whether to draw a legend. A single curve never has one.
         styles : dict of dict, default=None
-            Properties of the lines by label, instead of the house's.
+            Properties of the lines by label, in place of the default ones.
         **kwargs
             Properties of all lines, e.g. ``linewidth=1`` or ``marker=""``.
 

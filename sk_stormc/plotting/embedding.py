@@ -29,16 +29,16 @@ RASTER = 5000  # points, from which on a vector file holds them as pixels
 class EmbeddingDisplay:
     """A map: the points of an embedding, coloured by class or by a number.
 
-    Points are smaller and more transparent the more there are. Classes are drawn in random order, so that none covers
-    the others. Each has its name where most of its points are, if there is room, so that the map can be read in
-    print. Coordinates have no unit and no ticks: only which points are near to one another has a meaning.
+    The more points there are, the smaller and more transparent they are drawn. They are drawn in random order, so that
+    no class covers the others. The name of each class is written where most of its points are, if there is room.
+    Coordinates have no unit and no ticks, because only nearness has a meaning.
 
     Parameters
     ----------
     embedding : array-like of shape (n_points, n_components)
     y : array-like of shape (n_points,), default=None
-        Colours. Strings, booleans and up to 20 distinct integers are classes; other numbers have a colour bar, on which
-        NaN is grey. None draws all points in one colour.
+        What the colours show. Strings, booleans and up to 20 distinct integers are classes. Other numbers get a colour
+        bar, and NaN is grey. None draws all points in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
 
@@ -51,15 +51,15 @@ class EmbeddingDisplay:
     legend_ : matplotlib.legend.Legend or None
     colorbar_ : matplotlib.colorbar.Colorbar or None
     axes_ : ndarray of matplotlib.axes.Axes
-        Those of the points: several where components are drawn in pairs.
+        The axes with the points: several if components are drawn in pairs.
     ax_ : matplotlib.axes.Axes
-        The only one of them; where there are pairs the empty axes that they lie in.
+        The only one of these, or for pairs the empty axes around them.
     figure_ : matplotlib.figure.Figure
 
     Raises
     ------
     ValueError
-        For points that are not finite, a y that does not fit them, or more than 80 classes.
+        If points are not finite, if y does not fit them, or if there are more than 80 classes.
 
     Examples
     --------
@@ -111,8 +111,8 @@ class EmbeddingDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
-            None means axes of a new figure. For three components they must have been made with ``projection="3d"``; of
-            more, the pairs are drawn in their place.
+            None makes a new figure. For three components the axes must have been made with ``projection="3d"``. For
+            more, the pairs are drawn in place of them.
         legend : bool, default=True
             Whether to write a legend or a colour bar.
         **kwargs

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array
 
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
 from sk_stormc.utils.warnings import warn
@@ -301,7 +302,7 @@ def _risk_and_mean(fitted, X, returns, weights):
 
 def _names(X):
     """Names of the columns of a data frame."""
-    columns = getattr(X, "columns", None)
+    columns = columns_of(X)
     return None if columns is None else [str(name) for name in columns]
 
 

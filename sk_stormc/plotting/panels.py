@@ -18,9 +18,9 @@ __all__ = ["plot_curves", "plot_embeddings"]
 def plot_curves(panels: dict, labels: dict | None):
     """Draw curves against IFO, both axes logarithmic, x_0 at the left edge.
 
-    Several runs of a method are drawn as their median, with a band between their quartiles. A run
-    that ended holds its last value. The picture ends a little above the start of the runs, so that one that
-    diverges does not flatten the others.
+    Several runs of a method are drawn as their median, with a band between their quartiles. A run that has ended keeps
+    its last value. The picture ends a little above the start of the runs, so that one that diverges does not flatten
+    the others.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def plot_curves(panels: dict, labels: dict | None):
     Returns
     -------
     matplotlib.figure.Figure
-        Free of pyplot; matplotlib's backend is left alone.
+        It is made without pyplot, and matplotlib's backend is not changed.
 
     Raises
     ------
     ValueError
-        Without panels, or where a run has not one array more than there are labels.
+        If there are no panels, or if a run does not have one array more than there are labels.
 
     Examples
     --------
@@ -91,19 +91,19 @@ def plot_embeddings(panels: dict, labels: ArrayLike | None = None):
     Parameters
     ----------
     panels : dict of array-like of shape (n_points, 2)
-        By title; more than two components are not shown.
+        The embeddings by their titles. Only two components are drawn.
     labels : array-like of int of shape (n_points,), default=None
         None draws all points in one colour.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Free of pyplot.
+        It is made without pyplot.
 
     Raises
     ------
     ValueError
-        Without panels.
+        If there are no panels.
 
     Examples
     --------

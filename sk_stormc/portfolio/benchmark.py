@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, Simplex
+from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.labels import aligned, is_labelled
 from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.utils.validation import as_numbers, short
@@ -70,12 +70,9 @@ def without(penalty, place, n_assets):
     if isinstance(penalty, Turnover):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
         return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
-    if isinstance(penalty, Simplex):
-        penalty = Box(0.0, np.inf, budget=penalty.total)
-    elif not isinstance(penalty, Box):
-        penalty = Box(-np.inf, np.inf, alpha=0.0 if penalty is None else penalty.alpha)
-    low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (penalty.low, penalty.high))
+    box = as_penalty(penalty).as_box()
+    low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
     low[place] = high[place] = 0.0
-    box = Box(low, high, budget=penalty.budget, alpha=penalty.alpha)
+    box = Box(low, high, budget=box.budget, alpha=box.alpha)
     box.check(n_assets)
     return box

@@ -8,12 +8,11 @@ import numpy as np
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.limits import Limited
+from sk_stormc.portfolio.risk_measures import is_proportional
 from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.utils.validation import as_numbers, check_number
 
-__all__ = ["check_size", "held_now", "is_proportional", "make_penalty"]
-
-PROPORTIONAL = ("cvar", "evar")
+__all__ = ["check_size", "held_now", "make_penalty"]
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
@@ -82,11 +81,6 @@ def held_now(previous, n_assets, columns):
     previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
     Turnover(previous, 0.0).check(n_assets)
     return previous
-
-
-def is_proportional(risk_measure):
-    """Whether the risk doubles where all weights do."""
-    return isinstance(risk_measure, str) and risk_measure in PROPORTIONAL
 
 
 def check_size(risk_measure, risk_aversion, penalty):

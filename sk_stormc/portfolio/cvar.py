@@ -1,7 +1,5 @@
 """Portfolios of least conditional value at risk."""
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
@@ -9,24 +7,25 @@ from scipy.special import expit
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
 
 __all__ = ["CVaRPortfolioProblem"]
 
 
 class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
-    """Minimise -mean <r_i, w> + lambda CVaR(w), the mean of the worst losses -<r_i, w>.
+    r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
 
-    By Rockafellar and Uryasev, CVaR(w) = min_s s + mean max(-<r_i, w> - s, 0) / (1 - confidence), and x = (w, s). The
-    maximum is smoothed: with the width h it is h log(1 + exp(z / h)), which is above max(z, 0) by h log 2 at most. The
-    inner value is the mean return, u = <mean r, w>.
+    .. math::
+
+        \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
+
+    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. At the best
+    s the bracket is CVaR(w), by Rockafellar and Uryasev. The variables are x = (w, s). The maximum is smoothed: with
+    the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by h log 2 at most.
 
     This is what ``PortfolioProblem(returns, risk_measure="cvar")`` makes.
 
     Parameters
     ----------
-    risk_measure : {"cvar"}, default="cvar"
     confidence : float, default=0.95
         CVaR is the mean of the worst part 1 - confidence of the losses.
     width : float, default=None
@@ -51,30 +50,6 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
     """
 
     first_width = 0.4
-
-    def __init__(
-        self,
-        returns: ArrayLike,
-        risk_aversion: float = 1.0,
-        *,
-        risk_measure: str = "cvar",
-        confidence: float = 0.95,
-        width: float | None = None,
-        sample_weight: ArrayLike | None = None,
-        penalty: Any = None,
-        metric: Any = None,
-    ) -> None:
-        check_choice("risk_measure", risk_measure, ("cvar",))
-        super().__init__(
-            returns,
-            risk_aversion,
-            risk_measure=risk_measure,
-            confidence=confidence,
-            width=width,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-        )
 
     def outer_batch(self, draws, weights=None):
         """The rows, and the weight of each."""

@@ -1,6 +1,5 @@
 """Portfolios of least entropic risk."""
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,20 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
+from sk_stormc.utils.validation import check_choice, is_real
 
 __all__ = ["EntropicPortfolioProblem"]
 
 
 class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure="entropic"):
-    """Minimise (1/lambda) log mean exp(-lambda <r_j, x>) over portfolios x, r_j the returns of a period.
+    r"""Minimise the entropic risk of portfolios x.
 
-    This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The mean return is within the objective.
+    .. math::
+
+        \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \, r_j^T x) \Bigr) + R(x)
+
+    Here r_j are the returns of period j. This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The
+    mean return is within the objective.
 
     Parameters
     ----------
@@ -50,7 +54,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         metric: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
-        if isinstance(risk_aversion, Real) and risk_aversion == np.inf:
+        if is_real(risk_aversion) and risk_aversion == np.inf:
             raise ValueError(
                 "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
                 "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"

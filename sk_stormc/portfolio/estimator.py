@@ -18,7 +18,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
-from sk_stormc.portfolio.constraints import check_size, held_now, is_proportional, make_penalty
+from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
 from sk_stormc.portfolio.feasible import limited
 from sk_stormc.portfolio.handover import (
     PATIENCE,
@@ -29,17 +29,20 @@ from sk_stormc.portfolio.handover import (
     slope_gap,
     warn_of_newton,
 )
-from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.ratio import by_ratio, ratio_at
 from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
+from sk_stormc.portfolio.semideviation import check_order
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
-from sk_stormc.portfolio.tail_risk import TailRiskProblem, check_confidence
+from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 from sk_stormc.utils.warnings import warn
@@ -66,20 +69,28 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
         "moments" keeps sums of products of returns, of at most 2000 assets. Of the variance they say all. "storm-c"
         goes by them in `partial_fit`, with at most 500 assets and automatic steps and batches.
-    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
+    risk_measure : str, default="variance"
+        One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
         only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
         contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" by exponential
-        moments. The last two grow in proportion to the weights, so they need bounds or a budget.
+        moments. "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), the root of the semivariance with the
+        order 2. "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the
+        deepest drawdowns of the path of returns, in their order; only "newton" and the default solver have it. From
+        "cvar" on, the measures grow in proportion to the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
-        Weight lambda > 0 of the risk, in the inverse unit of the returns. For "cvar" and "evar" it has no unit.
+        Weight lambda > 0 of the risk, in the inverse unit of the returns. From "cvar" on it has no unit.
         ``numpy.inf`` asks for the portfolio of least risk, whatever its return. It needs bounds or a budget, because
         the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
-        Confidence level of "cvar" and "evar". They are about the worst fraction 1 - confidence of the periods.
+        Confidence level of "cvar", "evar" and "cdar": they are about the worst fraction 1 - confidence of the periods.
+    order : float, default=2.0
+        Order of "semideviation" and "downside": 1, or from 2 to 10. The larger it is, the more large losses count.
     objective : {"utility", "ratio"}, default="utility"
         "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
-        mean over semideviation for "semivariance", mean over CVaR or EVaR for these. `risk_aversion` is not used.
+        mean over semideviation for "semivariance", and the mean over the risk for the others. With "downside" this is
+        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. The l1 norm and the cost of
+        trades are taken from the mean return. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -159,6 +170,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         risk_measure: str = "variance",
         risk_aversion: float = 1.0,
         confidence: float = 0.95,
+        order: float = 2.0,
         objective: str = "utility",
         constraint: Any = None,
         budget: float | None = None,
@@ -180,6 +192,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.risk_measure = risk_measure
         self.risk_aversion = risk_aversion
         self.confidence = confidence
+        self.order = order
         self.objective = objective
         self.constraint = constraint
         self.budget = budget
@@ -208,7 +221,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             the other is never loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods; weighting one k times equals repeating it.
+            Weights of the periods; weighting one k times equals repeating it. With "cdar" they count in the means, and
+            the path has each period once.
 
         Returns
         -------
@@ -238,7 +252,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
         ratio = self.objective == "ratio"
-        if ratio or solver in self.own_solvers or isinstance(penalty, Limited):
+        if ratio or problem.ordered or solver in self.own_solvers or isinstance(penalty, Limited):
             tol = (TOL if self.tol is None else self.tol) if solver in self.own_solvers else solver.tol
             by = by_ratio if ratio else by_moments if solver == "moments" else by_newton
             result, gap = by(problem, penalty, tol, solver)
@@ -265,7 +279,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             verbose=self.verbose,
             attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
         )
-        staged, ends_well = isinstance(problem, TailRiskProblem), False
+        staged, ends_well = isinstance(problem, LevelProblem), False
         handing = hands_over(solver, problem, penalty)
         few = handing and (staged or len(returns) <= SMALL)  # periods, so that batches are all of them
         running = clone(solver).set_params(max_iter=PATIENCE) if few else solver
@@ -434,7 +448,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
         check_confidence(self.confidence)  # whatever the risk measure, so that a search does not find it late
-        tail = {"confidence": self.confidence} if is_proportional(self.risk_measure) else {}
+        check_order(self.order)
+        check_choice("risk_measure", self.risk_measure, MEASURES)
+        parameter = MEASURES[self.risk_measure].parameter
         return PortfolioProblem(
             returns,
             self.risk_aversion,
@@ -442,7 +458,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             sample_weight=sample_weight,
             penalty=penalty,
             metric=metric,
-            **tail,
+            **({} if parameter is None else {parameter: getattr(self, parameter)}),
         )
 
     def _active(self, returns, X):

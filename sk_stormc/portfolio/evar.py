@@ -1,7 +1,5 @@
 """Portfolios of least entropic value at risk."""
 
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
@@ -10,8 +8,6 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.problem import combine
 from sk_stormc.portfolio.tail_risk import TailRiskProblem
 from sk_stormc.streams.mapped import blocks
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice
 
 __all__ = ["EVaRPortfolioProblem"]
 
@@ -19,19 +15,24 @@ LEAST = 1e-9  # temperature of a maximum, relative to the range of the losses
 
 
 class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="evar"):
-    """Minimise -mean <r_i, w> + lambda EVaR(w), the tightest bound of CVaR by exponential moments of the loss.
+    r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
 
-    EVaR(w) = min_t t log mean exp(-<r_i, w> / t) - t log(1 - confidence), convex in x = (w, t). It is the largest mean
-    loss over reweightings q of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where
-    that allows all weight on one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and
-    t goes to 0: t is kept above the width. The inner value is u = mean exp(-<r_i, w> / t), of any size (see
+    .. math::
+
+        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
+        - t \log(1 - \beta)
+
+    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest bound of CVaR by exponential
+    moments of the loss. It is convex in the variables x = (w, t). It is also the largest mean loss over reweightings
+    of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where that allows all weight on
+    one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and t goes to 0. So t is kept
+    above the width. The inner value is the mean of the exponentials, which may be of any size (see
     `sk_stormc.problems.LogMeanExpProblem`).
 
     This is what ``PortfolioProblem(returns, risk_measure="evar")`` makes.
 
     Parameters
     ----------
-    risk_measure : {"evar"}, default="evar"
     width : float, default=None
         The least t, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights'
         return.
@@ -56,30 +57,7 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
 
     first_width = 0.05
 
-    def __init__(
-        self,
-        returns: ArrayLike,
-        risk_aversion: float = 1.0,
-        *,
-        risk_measure: str = "evar",
-        confidence: float = 0.95,
-        width: float | None = None,
-        sample_weight: ArrayLike | None = None,
-        penalty: Any = None,
-        metric: Any = None,
-    ) -> None:
-        check_choice("risk_measure", risk_measure, ("evar",))
-        super().__init__(
-            returns,
-            risk_aversion,
-            risk_measure=risk_measure,
-            confidence=confidence,
-            width=width,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-        )
-        self.n_outer = 1
+    one_outer = True
 
     def lowest_level(self):
         """The width."""

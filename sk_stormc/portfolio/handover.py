@@ -7,10 +7,11 @@ from sk_stormc.engine.results import SolverResult, changed, outcome
 from sk_stormc.portfolio.collinear import flat_direction
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.limits import Limited, Limits
+from sk_stormc.portfolio.linear_bound import lowest
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.quadratic import solve_quadratic
+from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.sums import Sums
-from sk_stormc.portfolio.tail_risk import lowest
 from sk_stormc.solvers import SOLVERS, StopReason
 from sk_stormc.utils.warnings import warn
 
@@ -21,6 +22,7 @@ __all__ = [
     "finish_by_newton",
     "hands_over",
     "slope_gap",
+    "solved",
     "spread",
     "warn_of_newton",
 ]
@@ -49,9 +51,11 @@ def is_free(solver):
     return automatic and all(isinstance(value, str) for value in (solver.learning_rate, solver.batch_size))
 
 
-def in_memory(returns, penalty, solver, objective=None):
+def in_memory(problem, penalty, solver, objective=None):
     """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
-    instead = "take solver='newton', or the default, which hands over to it"
+    returns, instead = problem.returns, "take solver='newton', or the default, which hands over to it"
+    if problem.ordered:
+        objective = "risk_measure='cdar', as a drawdown depends on all periods before it and is no average of samples"
     if objective is not None and solver != "newton" and not is_free(solver):
         raise ValueError(f"solver={solver!r} cannot be used with {objective}: {instead}")
     asked = "solver='newton'"
@@ -79,8 +83,7 @@ def spread(problem, penalty, w):
     deviation = float(np.sqrt(np.average((y - np.average(y, weights=problem.weights)) ** 2, weights=problem.weights)))
     if isinstance(penalty, Limited) and penalty.active:  # where the benchmark itself is best there is no risk
         deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
-    quadratic = problem.risk_measure in ("variance", "semivariance")
-    risk = problem._price * deviation**2 if quadratic else deviation
+    risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
     return max(problem.value_at(equal) - problem.value_at(w), risk)
 
 
@@ -103,7 +106,12 @@ def slope_gap(problem, penalty, w):
 
 def by_newton(problem, penalty, tol, solver="newton"):
     """The fit of ``solver="newton"``, or of another that hands over: the result of a run, and the gap."""
-    in_memory(problem.returns, penalty, solver)
+    in_memory(problem, penalty, solver)
+    return solved(problem, penalty, tol)
+
+
+def solved(problem, penalty, tol):
+    """The result of a run of Newton's method, and the gap."""
     start = np.full(problem.returns.shape[1], 1 / problem.returns.shape[1])
     start = np.zeros_like(start) if penalty is None else penalty.project(start)
     found = solve_portfolio(problem, penalty, start)
@@ -146,7 +154,7 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     near_only = endless and not (plain and flat_direction(problem, result.x, result.fun, tol) is None)
     converged = result.stop_reason == StopReason.CONVERGED and not near_only
     # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
-    strict = CAREFUL if problem.risk_measure in ("cvar", "evar") else 1.0
+    strict = CAREFUL if is_proportional(problem.risk_measure) else 1.0
     if result.stop_reason in OVER or (converged and _small(gap, tol, strict * size, result.fun)):
         return result, gap, False
     starts = [np.asarray(w, float)] * bool(np.isfinite(w).all())

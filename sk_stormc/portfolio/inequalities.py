@@ -38,6 +38,14 @@ class Hinges:
             return np.bincount(self.rows, v, n)
         return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
 
+    def bound(self, slope, n):
+        """A lower bound of the hinges, from slopes >= 0: a constant, and a linear part of shape (n,)."""
+        over = np.maximum(slope - self.cost, 0)
+        slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
+        over = np.where(self.quadratic > 0, over, 0)
+        constant = slope @ self.shift - (over**2 / np.maximum(4 * self.quadratic, 1e-300)).sum()
+        return constant, self.transposed(slope, n)
+
     def add_square(self, H, weight):
         """Add rows.T @ diag(weight) @ rows to H."""
         if self.rows.ndim == 1:

@@ -4,15 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["aligned", "columns_of", "is_labelled"]
+from sk_stormc.utils.frames import is_series, is_table
+
+__all__ = ["aligned", "is_labelled"]
 
 SHOWN = 10  # labels that an error names
-
-
-def columns_of(X):
-    """The labels of the columns of a frame; None for an array."""
-    columns = getattr(X, "column_names", getattr(X, "columns", None))
-    return None if columns is None else list(columns)
 
 
 def is_labelled(value, columns):
@@ -69,9 +65,9 @@ def aligned(name, value, columns, n_assets):
 def _labels_and_values(value):
     if isinstance(value, Mapping):
         return list(value), list(value.values())
-    if hasattr(value, "columns") and len(getattr(value, "shape", ())) == 2 and len(value) == 1:
+    if is_table(value) and len(value) == 1:
         return list(value.columns), list(np.asarray(value)[0])
-    if hasattr(value, "index") and not callable(value.index) and hasattr(value, "to_numpy"):
+    if is_series(value):
         return list(value.index), list(value.to_numpy())
     return None
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, Penalty, Simplex
+from sk_stormc.core.penalties import Penalty, as_penalty
 from sk_stormc.portfolio.interior_point import Program, interior_point
 from sk_stormc.portfolio.presolve import with_room
 from sk_stormc.portfolio.turnover import Turnover
@@ -42,16 +42,11 @@ class Limits:
         penalty = penalty if further is None else further.penalty
         m = n if further is None else further.n_assets
         previous, cost = np.zeros(m), np.zeros(m)
-        low, high, budget, l1 = np.full(m, -np.inf), np.full(m, np.inf), None, 0.0
         if isinstance(penalty, Turnover):
             previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, m), penalty.box
-        if isinstance(penalty, Simplex):
-            low, budget = np.zeros(m), penalty.total
-        elif isinstance(penalty, Box):
-            low, high = (np.broadcast_to(bound, m).astype(float) for bound in (penalty.low, penalty.high))
-            budget, l1 = penalty.budget, penalty.alpha
-        elif penalty is not None:
-            l1 = penalty.alpha
+        box = as_penalty(penalty).as_box()
+        low, high = (np.broadcast_to(bound, m).astype(float) for bound in (box.low, box.high))
+        budget, l1 = box.budget, box.alpha
         if further is None:
             none = np.zeros((0, m)), np.zeros(0), np.zeros(0)
             return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, None, False)
@@ -188,8 +183,7 @@ class Limited(Penalty):
 
     def check(self, n_variables):
         """Raise a ValueError where the penalty does not fit."""
-        if hasattr(self.penalty, "check"):
-            self.penalty.check(n_variables - self.active)
+        as_penalty(self.penalty).check(n_variables - self.active)
 
     def value(self, x):
         """The l1 norm and the cost of trades."""

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from sk_stormc.portfolio.grammar import rows_of
 from sk_stormc.portfolio.labels import aligned
+from sk_stormc.utils.frames import has_row_labels, is_series
 from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = ["Linear", "linear_of"]
@@ -81,7 +82,7 @@ def _of_texts(texts, groups, labels):
 
 def _of_matrix(A, lower, upper, columns, n_assets):
     names = None
-    if hasattr(A, "columns") and hasattr(A, "index"):
+    if has_row_labels(A):
         names = [str(name) for name in A.index]
         rows = ((f"row {name!r} of linear_constraints", row) for name, row in A.iterrows())
         A = np.array([aligned(name, row, columns, n_assets) for name, row in rows])
@@ -136,13 +137,13 @@ def _levels(groups, labels):
     """Lists of one name (or None) for each asset."""
     if groups is None:
         return []
-    if hasattr(groups, "columns") and hasattr(groups, "index"):  # a table of assets by kinds of groups, or turned round
+    if has_row_labels(groups):  # a table of assets by kinds of groups, or turned round
         known = {str(label) for label in labels}
         turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
         table = groups.T if turned else groups
         kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
         return [row for kind in kinds for row in _levels(kind, labels)]
-    if hasattr(groups, "index") and hasattr(groups, "to_numpy"):
+    if is_series(groups):
         groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
     if isinstance(groups, Mapping):
         unknown = [asset for asset in groups if asset not in set(labels)]

@@ -4,10 +4,11 @@ import numpy as np
 from scipy.special import xlogy
 
 from sk_stormc.portfolio.inequalities import Hinges
+from sk_stormc.portfolio.linear_program import Drawdowns
 
 __all__ = ["MEASURES", "is_allowed", "largest_loss"]
 
-COLDEST = 1e-7  # the smallest temperature of EVaR, in deviations of the portfolio's return
+COLDEST = 1e-7  # the smallest temperature of EVaR, and root, in deviations of the portfolio's return
 
 
 # the measures: value, gradient and Hessian of what is smooth, hinges, where the level begins, and its least value
@@ -90,6 +91,39 @@ def _evar(scaled, v):
     return smooth, [], deviation, COLDEST, None
 
 
+def _partial_moment(scaled, v):
+    """The root of a mean of powers; with the order 1 it has neither root nor level."""
+    Q, p, order, price = scaled.Q, scaled.p, scaled.problem.order, scaled.price
+    n = Q.shape[1]
+    if order == 1:
+        zero = np.zeros(len(p))
+        return _linear(-scaled.drift), [Hinges(-Q, zero, price * p, zero)], None, None, None
+
+    def smooth(x):
+        s = x[-1]
+        if s <= 0:
+            return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
+        b = np.maximum(-(Q @ x[:-1]) / s, 0)
+        t = p * b ** (order - 1)
+        total = t @ b
+        value = -scaled.drift @ x[:-1] + price * s * (order - 1 + total) / order
+        g = np.append(-scaled.drift - price * (t @ Q), price * (order - 1) / order * (1 - total))
+        bent = p * (b > 0) * b ** (order - 2)
+        H = np.empty((n + 1, n + 1))
+        H[:n, :n] = (Q.T * bent) @ Q
+        H[:n, n] = H[n, :n] = t @ Q
+        H[n, n] = total
+        return float(value), g, price * (order - 1) / s * H
+
+    level = float((p @ np.maximum(-(Q @ v), 0) ** order) ** (1 / order))
+    return smooth, [], level or 1.0, COLDEST, None
+
+
+def _cdar(scaled, v):
+    path = Drawdowns(scaled.Q, scaled.p, scaled.price, 1 - scaled.problem.confidence)
+    return _linear(-scaled.drift), [path], None, None, None
+
+
 def largest_loss(scaled, v):
     """What EVaR is where its temperature is 0: the level is the largest loss."""
     losses = -(scaled.Q @ v)
@@ -113,4 +147,7 @@ MEASURES = {
     "entropic": _entropic,
     "cvar": _cvar,
     "evar": _evar,
+    "semideviation": _partial_moment,
+    "downside": _partial_moment,
+    "cdar": _cdar,
 }

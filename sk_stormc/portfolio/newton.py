@@ -12,6 +12,7 @@ import numpy as np
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import interior_point
 from sk_stormc.portfolio.limits import KEPT, Limited, Limits
+from sk_stormc.portfolio.linear_program import solve_linear_program
 from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss
 from sk_stormc.portfolio.scaled import Scaled
 from sk_stormc.portfolio.turnover import Turnover
@@ -77,13 +78,16 @@ def solve_portfolio(problem, penalty, start):
             measure = largest_loss
         else:
             found = None
+    linear = problem.risk_measure == "cdar"
     if found is None:
         program, x = scaled.program(start, measure)
-        found = interior_point(program, x)
+        found = solve_linear_program(program) if linear else interior_point(program, x)
+        if found is None:
+            return NewtonFit(start, problem.value_at(start), np.inf, 0)
     inside = found.x[: limits.n] * scaled.size
     w, n_iter = inside, found.n_iter
     held = limits.held(found, scaled.size, len(program.hinges))
-    if np.isfinite(held).any():
+    if np.isfinite(held).any() and not linear:  # a linear program ends at a corner
         # the method stays inside: what is at a bound or a kink is put there, and the other weights follow
         w = np.where(np.isfinite(held), held, w)
         if np.isnan(held).any():

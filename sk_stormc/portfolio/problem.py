@@ -13,7 +13,7 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents, with_sum_one
-from sk_stormc.portfolio.risk_measures import ByRiskMeasure
+from sk_stormc.portfolio.risk_measures import MEASURES, ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike
@@ -21,7 +21,7 @@ from sk_stormc.utils.validation import check_choice, check_metric, check_number,
 
 __all__ = ["PortfolioProblem"]
 
-RISK_MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
+RISK_MEASURES = tuple(MEASURES)
 CHUNK = 4096  # rows that are taken to float64 at a time
 PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
 
@@ -72,17 +72,24 @@ def combine(c, rows):
 
 
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
-    """Minimise -mean <r_i, x> + lambda risk(x) over portfolios x, r_i the returns of a period.
+    r"""Minimise a risk minus the mean return, over portfolios x.
 
-    With u = <mean r, x> the inner value, the risk is
+    .. math::
 
-    - "variance": mean (<r_i, x> - u)^2,
-    - "semivariance": mean min(<r_i, x> - u, 0)^2,
+        \Phi(x) = -u + \lambda \, \mathrm{risk}(x) + R(x), \qquad u = \frac{1}{n} \sum_i r_i^T x
 
-    both with the constant Jacobian mean r. ``risk_measure="entropic"`` makes the subclass
-    `sk_stormc.portfolio.entropic.EntropicPortfolioProblem`, (1/lambda) log mean exp(-lambda <r_j, x>) with the mean
-    return within it. "cvar" and "evar" make those of `sk_stormc.portfolio.cvar` and `sk_stormc.portfolio.evar`, which
-    have one more variable and a parameter ``confidence``.
+    Here r_i are the returns of period i, and the mean return u is the inner value. Two risks are
+
+    .. math::
+
+        \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
+        \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
+
+    For both the Jacobian is the mean of the r_i, which is constant. The other risks have classes of their own, which
+    this one makes: ``risk_measure="entropic"`` makes an `EntropicPortfolioProblem`, "cvar" a `CVaRPortfolioProblem`
+    and "evar" an `EVaRPortfolioProblem`. These two have one more variable and a parameter ``confidence``.
+    "semideviation" makes a `SemideviationPortfolioProblem` and "downside" a `DownsidePortfolioProblem`, which have
+    ``order``. "cdar" makes a `DrawdownPortfolioProblem`, which has values but no samples.
 
     Parameters
     ----------
@@ -91,7 +98,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         rows are read a block or a batch at a time.
     risk_aversion : float, default=1.0
         lambda > 0, in the inverse unit of the returns. ``numpy.inf`` leaves only the risk, with weight 1.
-    risk_measure : {"variance", "semivariance", "entropic", "cvar", "evar"}, default="variance"
+    risk_measure : str, default="variance"
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods, in all means; a batch draws periods with these probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
@@ -115,6 +122,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
+    ordered = False  # whether the risk depends on the order of the periods
     advice = Advice(
         unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
     )
@@ -148,7 +156,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         weights = None
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(R), "for period")
-            if not weights.all() and isinstance(R, np.ndarray):  # periods without weight are left out
+            if not (weights.all() or self.ordered) and isinstance(R, np.ndarray):  # periods without weight are left out
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = with_sum_one(weights)
         self.returns, self.weights = R, weights
@@ -199,6 +207,11 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     def description(self):
         """Sizes, risk measure and risk aversion."""
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+
+    def parameters(self):
+        """What the risk measure depends on beside the returns, by name."""
+        name = MEASURES[self.risk_measure].parameter
+        return {} if name is None else {name: getattr(self, name)}
 
     # what x says of the portfolio, for problems that have other variables beside the weights
 

@@ -3,18 +3,22 @@
 Mean return over risk does not change where all weights are multiplied by a number k > 0. So the largest ratio is found
 at the least risk of v = k w with a given mean return, where the constraints on w are those on v with k as one more
 variable: w <= high is v <= high k. That is a portfolio of least risk with linear constraints, in which k is an asset
-whose return is 0, or minus that of the benchmark.
+whose return is 0, or minus that of the benchmark. The cost of trades, which is taken from the mean return, and a limit
+on them are those of |v - previous k|.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from sk_stormc.core.penalties import Box
 from sk_stormc.engine.results import changed
 from sk_stormc.portfolio.feasible import check_feasible
-from sk_stormc.portfolio.handover import by_newton, in_memory
+from sk_stormc.portfolio.handover import in_memory, solved
 from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.linear import Linear
 from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk_measures import MEASURES
 
 __all__ = ["by_ratio", "ratio_at"]
 
@@ -23,14 +27,13 @@ TINY = 1e-9  # of the deviation of an asset: a risk that is less is none
 
 def of_risk(problem, returns, penalty=None):
     """The problem of the least risk, of these returns and nothing else."""
-    tail = {"confidence": problem.confidence} if problem.risk_measure in ("cvar", "evar") else {}
-    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty, **tail}
-    return PortfolioProblem(returns, np.inf, **options)
+    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
+    return PortfolioProblem(returns, np.inf, **options, **problem.parameters())
 
 
 def ratio_of(mean, risk, risk_measure):
     """Mean over risk, which is a deviation for the two variances."""
-    return mean / np.sqrt(risk) if risk_measure in ("variance", "semivariance") else mean / risk
+    return mean / risk ** (1 / MEASURES[risk_measure].power)
 
 
 def ratio_at(problem, weights):
@@ -39,14 +42,69 @@ def ratio_at(problem, weights):
     return float(ratio_of(float(problem._mean @ weights), risk, problem.risk_measure))
 
 
-def check_ratio(risk_measure, limits):
-    """Raise a ValueError where a ratio has no meaning: costs and trades are not in proportion to the weights."""
+def check_ratio(risk_measure):
+    """Raise a ValueError for the risk that contains the mean return."""
     if risk_measure == "entropic":
         raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
-    asked = {"l1": limits.l1, "transaction_cost": limits.cost.any(), "max_turnover": limits.max_turnover is not None}
-    wrong = [name for name, there in asked.items() if there]
-    if wrong:
-        raise ValueError(f"objective='ratio' cannot be used with {' and '.join(wrong)}: take objective='utility'")
+
+
+def lifted(limits, n, reward):
+    """The constraints on w as linear ones on (v, k, |v - previous k|, |v|), and that the mean return less costs is 1.
+
+    The last two parts are there for costs and a limit on trades, and for an l1 norm. They may be above what they stand
+    for, which never helps.
+
+    Parameters
+    ----------
+    limits : Limits
+    n : int
+        Number of assets, without the benchmark.
+    reward : ndarray of shape (n + 1,)
+        What v and k earn.
+
+    Returns
+    -------
+    Limited
+    """
+    traded, normed = bool(limits.cost.any() or limits.max_turnover is not None), bool(limits.l1)
+    m, one, previous = n + 1 + n * (traded + normed), np.eye(n), limits.previous[:n]
+    of_trades, of_norm = (slice(n + 1 + n * k, n + 1 + n * (k + 1)) for k in (0, traded))
+    rows, limit = [], []
+
+    def add(of_v, of_k, low=-np.inf, high=0.0, **parts):
+        block = np.zeros((len(of_v), m))
+        block[:, :n], block[:, n] = of_v, of_k
+        for place, part in parts.values():
+            block[:, place] = part
+        rows.append(block)
+        limit.extend([[low, high]] * len(block))
+
+    costs = {"trades": (of_trades, -limits.cost[:n])} if traded else {}
+    costs |= {"norm": (of_norm, -limits.l1)} if normed else {}
+    add(reward[None, :n], reward[n], 1.0, 1.0, **costs)
+    for bound, sign in ((limits.low[:n], -1.0), (limits.high[:n], 1.0)):
+        there = np.flatnonzero(np.isfinite(bound) & (bound != 0))
+        add(sign * one[there], -sign * bound[there])
+    if limits.budget is not None:
+        add(np.ones((1, n)), -limits.budget, 0.0)
+    for row, least, most in zip(limits.A[:, :n], limits.lower, limits.upper, strict=True):
+        if least == most:
+            add(row[None], -most, 0.0)
+            continue
+        for bound, sign in ((least, -1.0), (most, 1.0)):
+            if np.isfinite(bound):
+                add(sign * row[None], -sign * bound)
+    for sign in (-1.0, 1.0):
+        if traded:
+            add(sign * one, -sign * previous, trades=(of_trades, -one))
+        if normed:
+            add(sign * one, 0.0, norm=(of_norm, -one))
+    if limits.max_turnover is not None:
+        add(np.zeros((1, n)), -limits.max_turnover, trades=(of_trades, 1.0))
+    A, (lower, upper) = np.concatenate(rows), np.array(limit).T
+    low = np.append(np.where(limits.low[:n] == 0, 0.0, -np.inf), np.zeros(m - n))
+    high = np.append(np.where(limits.high[:n] == 0, 0.0, np.inf), np.full(m - n, np.inf))
+    return Limited(Box(low, high), Linear(A, lower, upper, [""] * len(A)), np.zeros(m), None, False)
 
 
 def by_ratio(problem, penalty, tol, solver="newton"):
@@ -70,48 +128,31 @@ def by_ratio(problem, penalty, tol, solver="newton"):
     ValueError
         Where no portfolio has a positive mean return, or one has no risk.
     """
-    in_memory(problem.returns, penalty, solver, "objective='ratio'")
+    in_memory(problem, penalty, solver, "objective='ratio'")
     returns, risk_measure, mean = problem.returns, problem.risk_measure, problem._mean
     active = isinstance(penalty, Limited) and penalty.active
     n = returns.shape[1] - active
     limits = Limits.of(penalty, returns.shape[1])
-    check_ratio(risk_measure, limits)
-    scale = np.column_stack([returns[:, :n], -returns[:, n] if active else np.zeros(len(returns))])
+    check_ratio(risk_measure)
     reward = np.append(mean[:n], -mean[n] if active else 0.0)
     unit = float(np.abs(reward).max()) or 1.0
-    low, high, one = limits.low[:n], limits.high[:n], np.eye(n)
-    rows = [reward[None] / unit]
-    limit = [[1.0, 1.0]]
-    for bound, sign in ((low, -1.0), (high, 1.0)):
-        there = np.flatnonzero(np.isfinite(bound) & (bound != 0))
-        rows.append(np.column_stack([sign * one[there], -sign * bound[there]]))
-        limit += [[-np.inf, 0.0]] * there.size
-    if limits.budget is not None:
-        rows.append(np.append(np.ones(n), -limits.budget)[None])
-        limit.append([0.0, 0.0])
-    for row, least, most in zip(limits.A[:, :n], limits.lower, limits.upper, strict=True):
-        if least == most:
-            rows.append(np.append(row, -most)[None])
-            limit.append([0.0, 0.0])
-            continue
-        for bound, sign in ((least, -1.0), (most, 1.0)):
-            if np.isfinite(bound):
-                rows.append(sign * np.append(row, -bound)[None])
-                limit.append([-np.inf, 0.0])
-    A, (lower, upper) = np.concatenate(rows), np.array(limit).T
-    box = Box(np.append(np.where(low == 0, 0.0, -np.inf), 0.0), np.append(np.where(high == 0, 0.0, np.inf), np.inf))
-    lifted = Limited(box, Linear(A, lower, upper, [""] * len(A)), np.zeros(n + 1), None, False)
+    program = lifted(replace(limits, cost=limits.cost / unit, l1=limits.l1 / unit), n, reward / unit)
+    scale = np.zeros((len(returns), program.n_assets))
+    scale[:, :n] = returns[:, :n]
+    if active:
+        scale[:, n] = -returns[:, n]
     try:
-        check_feasible(lifted)
+        check_feasible(program)
     except ValueError:
         raise ValueError(
-            "objective='ratio' needs a portfolio whose mean return is positive, but none that is allowed has one"
+            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but none that is "
+            "allowed has one"
         ) from None
-    result, gap = by_newton(of_risk(problem, scale, lifted), lifted, tol)
+    result, gap = solved(of_risk(problem, scale, program), program, tol)
     v, risk = np.asarray(result.x, float), result.fun
     v = v[: n + 1]
     floor = TINY * float(scale.std(axis=0).max())
-    least = floor**2 if risk_measure in ("variance", "semivariance") else floor
+    least = floor ** MEASURES[risk_measure].power
     if risk <= least or v[-1] <= TINY:
         found = "a portfolio has no risk" if risk <= least else "weights without end are better"
         raise ValueError(f"objective='ratio' has no maximum: {found}. Add bounds, or drop assets that are riskless")

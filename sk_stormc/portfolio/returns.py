@@ -6,8 +6,8 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.streams.mapped import MappedRows, blocks
+from sk_stormc.utils.frames import column, columns_of, is_table
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import naming
 
@@ -35,8 +35,7 @@ def check_returns(X, **kwargs):
         For columns of dates, text or anything else that is no number; for NaN and infinity.
     """
     names = np.empty(0, object)
-    # a delayed object of dask has every attribute
-    if hasattr(X, "columns") and hasattr(X, "dtypes") and isinstance(X.shape, tuple):
+    if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
         _check_columns(X, names)
     returns = MappedRows.of(X)
@@ -65,8 +64,7 @@ def _check_columns(X, names):
     for j, dtype in enumerate(X.dtypes):
         if _is_number(dtype):
             continue
-        column = X.iloc[:, j] if hasattr(X, "iloc") else X[names[j]]
-        strange = [kind for kind in set(map(type, np.asarray(column, dtype=object))) if not _counts(kind)]
+        strange = [kind for kind in set(map(type, np.asarray(column(X, j), dtype=object))) if not _counts(kind)]
         if strange or getattr(dtype, "kind", "O") != "O":
             found = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
             raise ValueError(

@@ -1,8 +1,48 @@
-"""Risk measures that have a class of their own, made by calling the class of portfolio problems."""
+"""The risk measures: what the rest of the wing has to know of each, and which has a class of its own."""
+
+from typing import NamedTuple
 
 from sk_stormc.utils.docstrings import inherit_parameters
 
-__all__ = ["ByRiskMeasure"]
+__all__ = ["MEASURES", "ByRiskMeasure", "is_proportional"]
+
+
+class Traits(NamedTuple):
+    """What the rest of the wing has to know of a risk measure.
+
+    Attributes
+    ----------
+    power : int
+        The risk of k w is k**power times that of w; 0 where it is neither.
+    shift : float or None
+        What the risk grows by where the portfolio returns one more in each period. None where that is no constant.
+    parameter : str or None
+        What the measure depends on beside the returns.
+    streams : bool
+        Whether it can be learnt in `partial_fit`.
+    """
+
+    power: int
+    shift: float | None
+    parameter: str | None = None
+    streams: bool = True
+
+
+MEASURES = {
+    "variance": Traits(2, 0.0),
+    "semivariance": Traits(2, 0.0),
+    "entropic": Traits(0, 0.0),  # beside the mean return, which its objective contains
+    "cvar": Traits(1, -1.0, "confidence"),
+    "evar": Traits(1, -1.0, "confidence"),
+    "semideviation": Traits(1, 0.0, "order", streams=False),
+    "downside": Traits(1, None, "order", streams=False),
+    "cdar": Traits(1, None, "confidence", streams=False),
+}
+
+
+def is_proportional(risk_measure):
+    """Whether the risk doubles where all weights do."""
+    return isinstance(risk_measure, str) and risk_measure in MEASURES and MEASURES[risk_measure].power == 1
 
 
 class ByRiskMeasure:
@@ -18,7 +58,7 @@ class ByRiskMeasure:
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
         if risk_measure is not None:
-            cls.classes[risk_measure] = cls
+            cls.classes[risk_measure], cls.own_measure = cls, risk_measure
 
     def __new__(cls, *args, risk_measure=None, **kwargs):
         """An empty object; copying and unpickling give no arguments."""

@@ -7,7 +7,8 @@ import numpy as np
 from sk_stormc.portfolio.inequalities import Hinges
 from sk_stormc.portfolio.interior_point import Program
 from sk_stormc.portfolio.limits import Limits, implied
-from sk_stormc.portfolio.tail_risk import AROUND
+from sk_stormc.portfolio.linear_bound import AROUND
+from sk_stormc.portfolio.risk_measures import MEASURES
 
 __all__ = ["Scaled"]
 
@@ -19,7 +20,7 @@ class Scaled:
     Attributes
     ----------
     Q : ndarray of shape (n_periods, n_assets)
-        The centred returns over their unit.
+        The returns over their unit; centred where a shift of all of them changes the risk by a constant.
     p : ndarray of shape (n_periods,)
         Weights of the periods, of sum 1.
     drift : ndarray of shape (n_assets,)
@@ -45,24 +46,25 @@ class Scaled:
         R = np.asarray(problem.returns, float)
         p = np.full(len(R), 1 / len(R)) if problem.weights is None else np.asarray(problem.weights, float)
         mean = p @ R
+        traits = MEASURES[problem.risk_measure]
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
         Q[:, ~varying] = 0.0
         unit = float(np.median(deviation[varying])) if varying.any() else float(np.abs(mean).max()) or 1.0
-        Q /= unit
+        Q = (R if traits.shift is None else Q) / unit
         measure, price = problem.risk_measure, problem._price
         size = limits.size() or np.inf
         # where the risk alone sets the size of the weights, it may be far below the bounds
         around_zero = not limits.budget and ((limits.low <= 0) & (limits.high >= 0)).all()
-        if around_zero and measure in ("variance", "semivariance", "entropic"):
+        if around_zero and traits.power != 1:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * price))
         size = size if np.isfinite(size) else 1.0
         of_return = unit * size
         # a risk that is quadratic in the weights counts by its size
-        ratio = price * of_return if measure in ("variance", "semivariance", "entropic") else price
-        earned = 1.0 if measure == "entropic" else problem._gain + price * (measure in ("cvar", "evar"))
+        ratio = price if traits.power == 1 else price * of_return
+        earned = problem._gain - price * (traits.shift or 0.0)
         offset = 0.0
         if limits.budget is not None:
             middle = float(np.median(mean[limits.counted > 0]))
@@ -119,11 +121,8 @@ class Scaled:
         at = np.where(found.of_A > 0, program.upper, np.where(found.of_A < 0, program.lower, 0.0))
         bound -= found.of_E @ program.e + found.of_A @ at
         for hinge, slope in zip(program.hinges, found.slope, strict=True):
-            over = np.maximum(slope - hinge.cost, 0)
-            slope = np.where((over > 0) & (hinge.quadratic == 0), hinge.cost, slope)
-            over = np.where(hinge.quadratic > 0, over, 0)
-            bound += slope @ hinge.shift - (over**2 / np.maximum(4 * hinge.quadratic, 1e-300)).sum()
-            c = c + hinge.transposed(slope, len(x))
+            constant, linear = hinge.bound(slope, len(x))
+            bound, c = bound + constant, c + linear
         low, high = self._within(x, program)
         bound += np.minimum(c * low, c * high).sum()
         # of |v - at| = 2 max(v - at, 0) - (v - at)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.engine.results import StopReason
-from sk_stormc.portfolio.labels import columns_of
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_number, short
 

@@ -28,7 +28,7 @@ def run_in_stages(run, solver, problem, x0):
         ``run(solver, problem, x)`` makes a run; see `Fit.run`.
     solver : CompositionalSolver
         Its budgets are those of all stages together.
-    problem : TailRiskProblem
+    problem : LevelProblem
     x0 : ndarray of shape (n_variables,) or None
 
     Returns

@@ -8,19 +8,19 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import is_proportional
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.handover import is_free
-from sk_stormc.portfolio.labels import columns_of
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.newton import LARGEST
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_number, row_weights
 from sk_stormc.utils.warnings import warn
 
@@ -39,6 +39,12 @@ def streams_returns(portfolio):
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
     if isinstance(portfolio.objective, str) and portfolio.objective == "ratio":
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
+    measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
+    if measure is not None and not measure.streams:
+        known = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
+        raise AttributeError(
+            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {known}"
+        )
     if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='storm-c' and 'moments' only, which "

@@ -45,7 +45,10 @@ def add_arguments(parser):
         help="weight of the risk, in the inverse unit of the returns; inf for the least risk (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--confidence", type=_number, default=0.95, metavar="C", help="of cvar and evar (default: %(default)s)"
+        "--confidence", type=_number, default=0.95, metavar="C", help="of cvar, evar and cdar (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--order", type=_number, default=2.0, metavar="P", help="of semideviation and downside (default: %(default)s)"
     )
     parser.add_argument(
         "--bounds", type=_number, nargs=2, metavar=("LOW", "HIGH"),
@@ -63,7 +66,7 @@ def report(args):
     Parameters
     ----------
     args : argparse.Namespace
-        data, drop_missing, unit, risk_measure, risk_aversion, confidence, bounds, limit, out.
+        data, drop_missing, unit, risk_measure, risk_aversion, confidence, order, bounds, limit, out.
 
     Raises
     ------
@@ -75,6 +78,7 @@ def report(args):
         risk_measure=args.risk_measure,
         risk_aversion=args.risk_aversion,
         confidence=args.confidence,
+        order=args.order,
         constraint=(0.0, 1.0) if args.bounds is None else tuple(args.bounds),
         budget=1.0,
         linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),

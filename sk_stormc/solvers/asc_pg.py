@@ -7,9 +7,14 @@ __all__ = ["ASCPG", "accelerated_scgd"]
 
 
 class ASCPG(SCGD):
-    """Accelerated stochastic compositional proximal gradient (Wang, Liu & Fang 2017).
+    r"""Accelerated stochastic compositional proximal gradient (Wang, Liu & Fang 2017).
 
-    z = (1 - 1/beta) x_{k-1} + (1/beta) x_k, u <- (1 - beta) u + beta g(z, B_g), then the step of `SCGD`, at x_k.
+    .. math::
+
+        z &= (1 - 1 / \beta) \, x_{k-1} + (1 / \beta) \, x_k \\
+        u &\leftarrow (1 - \beta) u + \beta \, g(z, B_g)
+
+    Then comes the step of `SCGD`, at x_k.
 
     Parameters
     ----------

@@ -28,11 +28,18 @@ class NestedState(EpochState):
 
 
 class CIVR(SARAHCompositional):
-    """Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER and its normalised step.
+    r"""Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER and its normalised step.
 
-    At a checkpoint u = g(x, S), J = dg(x, S), v = grad f(u, S); at every other iterate u <- u + g(x_new, B) - g(x, B),
-    the same for J, v <- v + grad f(u_new, B) - grad f(u, B). The step is along F = J^T v, x~ = prox_{eta R}(x - eta F),
-    x <- x + gamma (x~ - x) with gamma = min(eta eps / |x~ - x|, 1/2).
+    A checkpoint takes a large batch S. At every other iterate x', a small batch B corrects what was known at the
+    iterate x before it:
+
+    .. math::
+
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad v = \nabla f(u, S) \\
+        \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
+        & v' = v + \nabla f(u', B) - \nabla f(u, B) \\
+        \text{step:} \quad & F = J^T v, \quad \tilde x = \mathrm{prox}_{\eta R}(x - \eta F), \quad
+        x \leftarrow x + \gamma (\tilde x - x), \quad \gamma = \min(\eta \epsilon / |\tilde x - x|, \, 1/2)
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import Bounds, minimize
 
-from sk_stormc.core.penalties import L1, Box
+from sk_stormc.core.penalties import as_penalty
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, StopReason, start
 from sk_stormc.utils.validation import check_int
 
@@ -85,7 +85,8 @@ class LBFGS(CompositionalSolver):
         """Raise a ValueError where the method cannot run on the problem."""
         super().accept(problem)
         penalty = problem.penalty
-        if penalty is None or isinstance(penalty, L1) or (isinstance(penalty, Box) and penalty.budget is None):
+        box = as_penalty(penalty).as_box()
+        if box is not None and box.budget is None:
             return
         raise ValueError(
             "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
@@ -193,15 +194,13 @@ class _Variables:
     """scipy's variables z: x in the metric's scale, split into positive and negative parts for an l1 norm."""
 
     def __init__(self, problem, root):
-        penalty = problem.penalty
         root = 1.0 if root is None else root
         self.scale = root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
-        self.alpha = getattr(penalty, "alpha", 0.0)
-        self.box = penalty if isinstance(penalty, Box) else None
+        self.box = as_penalty(problem.penalty).as_box()
+        self.alpha = self.box.alpha
         self.bounds = None
-        low, high = getattr(penalty, "low", -np.inf), getattr(penalty, "high", np.inf)
-        if penalty is not None:
-            low, high = (np.broadcast_to(b, problem.n_variables) / self.scale for b in (low, high))
+        if problem.penalty is not None:
+            low, high = (np.broadcast_to(b, problem.n_variables) / self.scale for b in (self.box.low, self.box.high))
             if self.alpha:
                 low, high = (
                     np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)]),
@@ -213,7 +212,7 @@ class _Variables:
         if self.alpha:
             z = np.subtract(*np.split(z, 2))
         x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
-        return x if self.box is None else np.clip(x, self.box.low, self.box.high)  # the scale has rounded
+        return np.clip(x, self.box.low, self.box.high)  # the scale has rounded
 
     def to_z(self, x):
         x = x.astype(float)

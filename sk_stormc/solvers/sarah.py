@@ -23,10 +23,17 @@ class EpochState(MethodState):
 
 
 class SARAHCompositional(CompositionalSolver):
-    """SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and epoch_length recursive steps.
+    r"""SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and epoch_length recursive steps.
 
-    At a checkpoint u = g(x, S), J = dg(x, S), F = J^T grad f(u, S); at every other iterate
-    u <- u + g(x_new, B) - g(x, B), the same for J, and F <- F + J_new^T grad f(u_new, B) - J^T grad f(u, B).
+    A checkpoint takes a large batch S. At every other iterate x', a small batch B corrects what was known at the
+    iterate x before it:
+
+    .. math::
+
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad F = J^T \nabla f(u, S) \\
+        \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
+        & F' = F + J'^T \nabla f(u', B) - J^T \nabla f(u, B)
+
     Every iterate, the checkpoint included, is followed by a step x <- prox_{eta R}(x - eta F).
 
     Parameters

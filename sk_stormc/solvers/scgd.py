@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.core.metrics import Matrix
 from sk_stormc.core.schedules import Power
 from sk_stormc.core.unit import InUnit
 from sk_stormc.engine import CompositionalSolver, MethodState, at, guard
@@ -38,9 +37,13 @@ class AverageState(MethodState):
 
 
 class SCGD(CompositionalSolver):
-    """Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
+    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
 
-    u <- (1 - beta) u + beta g(x, B_g), then x <- prox_{eta R}(x - eta dg(x, B_dg)^T grad f(u, B_f)).
+    .. math::
+
+        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\
+        x &\leftarrow \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u, B_f) \bigr)
+
     The first batch sets u.
 
     Parameters
@@ -98,7 +101,7 @@ class SCGD(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=16)
         p, q = self.exponents
         # steps in the inverse Hessian are too long for a u that lags behind x, and an average of exact values only lags
-        prompt = size[0] is None and isinstance(oracle.metric, Matrix)
+        prompt = size[0] is None and oracle.metric.mixes
         return AverageState(
             x,
             x_old=x,

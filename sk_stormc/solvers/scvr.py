@@ -7,15 +7,21 @@ __all__ = ["SCVR"]
 
 
 class SCVR(VRSCPG):
-    """Compositional SVRG (Lian, Wang & Liu 2017, Compositional-SVRG-1).
+    r"""Compositional SVRG (Lian, Wang & Liu 2017, Compositional-SVRG-1).
 
-    At a checkpoint x^ (the paper's x~) u^ = g(x^), J^ = dg(x^) and F^ are taken on large batches; at the iterates
-    between, u = u^ + g(x, B) - g(x^, B) and F = F^ + dg(x, B')^T grad f(u, B'') - dg(x^, B')^T grad f(u^, B'').
-    Only u is corrected by itself; a minibatch Jacobian enters F as it is, at both points.
+    At a checkpoint the estimates, here with a hat, are taken on large batches. At the iterates between, small batches
+    measure what has changed since:
+
+    .. math::
+
+        u &= \hat u + g(x, B) - g(\hat x, B) \\
+        F &= \hat F + \partial g(x, B')^T \nabla f(u, B'') - \partial g(\hat x, B')^T \nabla f(\hat u, B'')
+
+    Only u is corrected by itself. A minibatch Jacobian enters F as it is, at both points.
 
     Notes
     -----
-    The paper's second algorithm, Compositional-SVRG-2, estimates the Jacobian as u, J = J^ + dg(x, B') - dg(x^, B'):
+    The paper's second algorithm, Compositional-SVRG-2, estimates the Jacobian in the same way as u:
     without a proximal step that is `VRSCPG`, and it is not repeated here. Where the Jacobian is constant and taken
     exactly, or its batches and those of f are full, this method is `VRSCPG` too. As in the other methods with epochs,
     the last iterate of an epoch is the next checkpoint (the paper's analysis draws one of them), and a penalty's

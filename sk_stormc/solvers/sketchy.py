@@ -24,13 +24,18 @@ class SketchyState(AnchoredState):
 
 
 class SketchySTORM(AutomaticSTORM):
-    """STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
+    r"""STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule of `AutomaticSTORM` with steps in another metric, which is not in the paper: P^-1 with
-    P = U (Lambda + rho) U^T + 2 rho (I - U U^T), where U Lambda U^T is the Nystrom approximation
-    (H Omega)(Omega^T H Omega)^-1 (H Omega)^T of the Hessian H of one minibatch, Omega a random orthonormal basis of r
-    directions, and rho the smallest eigenvalue in Lambda. H Omega is r differences of the minibatch's gradient, in the
-    problem's own (diagonal) metric, taken once, at the minimum along its gradient.
+    The rule is that of `AutomaticSTORM`. Its steps have another metric, the inverse of P, which is not in the paper:
+
+    .. math::
+
+        P = U (\Lambda + \rho I) U^T + 2 \rho (I - U U^T), \qquad
+        U \Lambda U^T = (H \Omega) (\Omega^T H \Omega)^{-1} (H \Omega)^T
+
+    H is the Hessian of one minibatch, the columns of Omega are r random orthonormal directions, and rho is the smallest
+    eigenvalue in Lambda. H Omega takes r differences of the minibatch's gradient, in the problem's own (diagonal)
+    metric. It is taken once, at the minimum along the gradient.
 
     With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, nothing is
     sketched. The sketch's draws are charged once, its r + 4 evaluations of them each.

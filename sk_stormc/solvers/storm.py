@@ -11,7 +11,15 @@ from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.types import Auto, Schedule, Size
-from sk_stormc.utils.validation import check_batch_size, check_choice, check_int, check_schedule, plain
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_choice,
+    check_int,
+    check_schedule,
+    is_list,
+    is_word,
+    plain,
+)
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
@@ -26,9 +34,9 @@ LETTERS = {  # of the paper
 
 def check_momentum(name, value):
     """A number or a schedule in [0, 1], "auto", or three of them."""
-    for a in value if isinstance(value, (tuple, list)) else (value,):
+    for a in value if is_list(value) else (value,):
         check_schedule(name, a, first=1, low=0, high=1, words=("auto",))
-    if isinstance(value, (tuple, list)) and len(value) != 3:
+    if is_list(value) and len(value) != 3:
         raise ValueError(f"{name} must be one value or (a_g, a_dg, a_Phi), got {value!r}")
 
 
@@ -45,11 +53,17 @@ class StormState(MethodState):
 
 
 class STORMCompositional(CompositionalSolver):
-    """STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
+    r"""STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
 
-    x~ = prox_{eta R}(x - eta F), x_new = x + gamma (x~ - x), and then from one batch of each kind
-    u <- (1 - a_g) (u - g(x, B_g)) + g(x_new, B_g), J <- (1 - a_dg) (J - dg(x, B_dg)) + dg(x_new, B_dg) and
-    F <- (1 - a_Phi) (F - J^T grad f(u, B_f)) + J_new^T grad f(u_new, B_f).
+    A step goes from x to x', and then one batch of each kind brings the estimates u of g, J of the Jacobian and F of
+    the compositional gradient up to date:
+
+    .. math::
+
+        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F), \qquad x' = x + \gamma (\tilde x - x) \\
+        u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\
+        J' &= (1 - a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\
+        F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
 
     With ``normalization="global"`` these are the paper's steps, exactly; "storm-c-paper" is that with published
     constants. The defaults are those of a stream. `AutomaticSTORM`, the solver of the name "storm-c", needs fewer
@@ -175,7 +189,7 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         momentum = self.auto("momentum", oracle.problem, inverse())
-        momentum = tuple(momentum) if isinstance(momentum, (tuple, list)) else (momentum,) * 3
+        momentum = tuple(momentum) if is_list(momentum) else (momentum,) * 3
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
@@ -222,7 +236,7 @@ class PaperSTORMCompositional(STORMCompositional):
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, else the published one, else the solver's rule."""
         value, published = getattr(self, name), problem.advice.published
-        if isinstance(value, str) and value == "auto":
+        if is_word(value, "auto"):
             value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
         return plain(value)
 

@@ -6,10 +6,16 @@ __all__ = ["VRSCPG"]
 
 
 class VRSCPG(SARAHCompositional):
-    """VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal gradient.
+    r"""VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal gradient.
 
-    At a checkpoint x^ the estimates u^, J^, F^ are taken on large batches; at the iterates between,
-    u = u^ + g(x, B) - g(x^, B), the same for J, and F = F^ + J^T grad f(u, B) - J^^T grad f(u^, B).
+    At a checkpoint the estimates, here with a hat, are taken on large batches. At the iterates between, small batches
+    measure what has changed since:
+
+    .. math::
+
+        u &= \hat u + g(x, B) - g(\hat x, B) \\
+        J &= \hat J + \partial g(x, B) - \partial g(\hat x, B) \\
+        F &= \hat F + J^T \nabla f(u, B) - \hat J^T \nabla f(\hat u, B)
 
     References
     ----------

@@ -3,9 +3,9 @@
 import copy
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.streams.rows import Position, stack
 from sk_stormc.streams.source import WINDOW, StreamSource
@@ -92,8 +92,7 @@ class StreamingProblem(CompositionalProblem):
         self.inner_floor = first.inner_floor
         self.jacobian_kind = "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         self.metric = first.metric
-        kept = {name: getattr(first.advice, name) for name in STEPS}
-        self.advice = Advice(**kept, record_every=12 * window)
+        self.advice = replace(first.advice.only(*STEPS), record_every=12 * window)
 
     def _open(self, batches, problem, window, weighted):
         return StreamSource(batches, problem, window, weighted)

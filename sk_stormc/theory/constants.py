@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
-from sk_stormc.core.unit import InUnit
+from sk_stormc.core.unit import as_array
 from sk_stormc.theory.parameters import ProblemConstants
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import as_numbers, check_instance, check_int, check_number, seeded
@@ -17,11 +17,6 @@ __all__ = ["estimate_constants"]
 
 FLOOR = 1e-3  # of a constant, in units of the others
 VARIANCE_POINTS = 10  # at which variances are taken
-
-
-def numbers(value):
-    """Plain numbers of a value that may carry a unit: norms of constants are taken of these."""
-    return value.plain() if isinstance(value, InUnit) else value
 
 
 def estimate_constants(
@@ -33,15 +28,15 @@ def estimate_constants(
 ) -> ProblemConstants:
     """Constants of a problem by sampling components at points of a ball around x0.
 
-    These are no bounds. They are the largest values seen, hence lower bounds of the suprema over the ball (the H's,
-    means over sampled components, up to sampling error); Delta is a lower bound of Phi(x0) - Phi*. Multiply by a
-    margin before relying on them.
+    These are not upper bounds. They are the largest values that were seen, and so lower bounds of the true constants
+    over the ball. (The H's are means over sampled components, so this holds up to sampling error.) Delta is a lower
+    bound of Phi(x0) - Phi*. Multiply them by a margin before you rely on them.
 
     Where f uses x directly, its argument is y = (x, u) and the inner function (x, g(x)): M_g is then at least 1.
 
-    A constant Jacobian has L_g = 0 and a single component has variance 0, by which Proposition 3.2 cannot be
-    computed. Being bounds, such constants may be raised, and are: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to
-    1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
+    A constant Jacobian has L_g = 0 and a single component has variance 0. Proposition 3.2 divides by these. As they are
+    bounds, they may be raised: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2,
+    H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
 
     Parameters
     ----------
@@ -99,7 +94,7 @@ def estimate_constants(
     def outer(x, u, batch):
         """The gradient of f in y, and its part in u."""
         f_x, f_u = problem.outer_gradient(x, u, batch)
-        f_u = numbers(f_u)
+        f_u = as_array(f_u)
         return (f_u if f_x is None else np.concatenate([f_x, f_u])), f_u, f_x
 
     full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
@@ -110,7 +105,7 @@ def estimate_constants(
     for x, end, (j, i) in zip(points, ends, batches(), strict=True):
         at = []
         for z in (x, end):
-            u, J = numbers(problem.inner(z, full_inner)), np.asarray(numbers(problem.jacobian(z, j)))
+            u, J = as_array(problem.inner(z, full_inner)), np.asarray(as_array(problem.jacobian(z, j)))
             grad, f_u, f_x = outer(z, u, i)
             y = u if f_x is None else np.concatenate([z, u])
             F = problem.vjp(J, f_u)
@@ -124,13 +119,13 @@ def estimate_constants(
 
     variances = []  # (H_1, H_2, H_3) at a point
     for x in points[:VARIANCE_POINTS]:
-        u, J = numbers(problem.inner(x, full_inner)), numbers(problem.jacobian(x, full_inner))
+        u, J = as_array(problem.inner(x, full_inner)), as_array(problem.jacobian(x, full_inner))
         grad = outer(x, u, full_outer)[0]
         squares = [
             (
                 norm(outer(x, u, i)[0] - grad) ** 2,
-                norm(numbers(problem.jacobian(x, j)) - J) ** 2,
-                norm(numbers(problem.inner(x, j)) - u) ** 2,
+                norm(as_array(problem.jacobian(x, j)) - J) ** 2,
+                norm(as_array(problem.inner(x, j)) - u) ** 2,
             )
             for j, i in batches()
         ]

@@ -7,7 +7,7 @@ printed formulas have a slip, "corrected" is the default and "paper" the printed
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,8 @@ class ProblemConstants:
     Delta: float
 
     def __post_init__(self):
-        for field in fields(self):
-            check_number(field.name, getattr(self, field.name), low=0, inclusive=False)
+        for name, value in vars(self).items():
+            check_number(name, value, low=0, inclusive=False)
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class StormParameters:
     K_0: float
 
     def __post_init__(self):
-        for field in fields(self):
-            check_number(field.name, getattr(self, field.name), low=0, inclusive=False)
+        for name, value in vars(self).items():
+            check_number(name, value, low=0, inclusive=False)
 
     @property
     def ifo(self) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sk_stormc.utils.validation import short
 
-__all__ = ["Kept", "Missing", "check_field", "declared", "in_short", "kept_class", "kept_name"]
+__all__ = ["Kept", "Missing", "check_field", "contents", "declared", "in_short", "kept_class", "kept_name"]
 
 # By name. A class that was defined anew takes the place of the old one.
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
@@ -64,6 +64,11 @@ def declared(cls):
     except NameError:  # annotations in quotes, of names that only a function knows
         hints = {}
     return {field.name: (hints.get(field.name, object), field.default is None) for field in fields(cls)}
+
+
+def contents(value):
+    """The fields of an object of such a class, by name."""
+    return {name: getattr(value, name) for name in declared(type(value))}
 
 
 def check_field(cls, name, value):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sk_stormc.utils.frames import column, columns_of, is_table
 from sk_stormc.utils.validation import short
 
 __all__ = ["refuse_no_numbers"]
@@ -25,11 +26,12 @@ def refuse_no_numbers(name, data):
     """
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
-    if hasattr(data, "columns") and hasattr(data, "dtypes"):
+    if is_table(data):
         for j, dtype in enumerate(data.dtypes):
-            if not _holds_numbers(dtype, lambda j=j: data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]):
-                column = list(data.columns)[j]
-                raise ValueError(f"{name} must be numbers, but column {column!r} holds {dtype}: leave it out")
+            if not _holds_numbers(dtype, lambda j=j: column(data, j)):
+                raise ValueError(
+                    f"{name} must be numbers, but column {columns_of(data)[j]!r} holds {dtype}: leave it out"
+                )
         return
     if isinstance(data, (list, tuple)):
         try:
@@ -42,13 +44,13 @@ def refuse_no_numbers(name, data):
         raise ValueError(f"{name} must be numbers, got {data.dtype} values such as {short(first)}")
 
 
-def _holds_numbers(dtype, column):
+def _holds_numbers(dtype, values_of):
     if str(dtype) in TEXT or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):
         return False
     kind = getattr(dtype, "kind", "f")  # polars' have none
     if kind != "O":
         return kind not in "mM"
-    values = np.asarray(column(), dtype=object)
+    values = np.asarray(values_of(), dtype=object)
     values = values[[type(v).__name__ != "NAType" for v in values]]  # a missing value of pandas is found later
     try:
         values.astype(float)

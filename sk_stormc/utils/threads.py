@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import lru_cache, wraps
-from numbers import Integral
 from threading import Lock
 
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from sk_stormc.utils.types import F
+from sk_stormc.utils.validation import is_integer
 
 __all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
@@ -38,7 +38,7 @@ def threads(n_jobs):
     ValueError
         For any other value.
     """
-    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    whole = is_integer(n_jobs)
     if n_jobs is not None and not (whole and n_jobs):
         raise ValueError(f"n_jobs must be None or an integer other than 0, -1 for all processors, got {n_jobs!r}")
     with ExitStack() as stack:

@@ -12,6 +12,7 @@ __all__ = [
     "as_numbers",
     "check_batch_size",
     "check_bool",
+    "check_callable",
     "check_choice",
     "check_instance",
     "check_int",
@@ -20,6 +21,10 @@ __all__ = [
     "check_schedule",
     "check_text",
     "check_weights",
+    "is_integer",
+    "is_list",
+    "is_real",
+    "is_word",
     "naming",
     "plain",
     "row_weights",
@@ -41,7 +46,7 @@ def plain(value):
     What is computed from a parameter then is what it would be from a Python number: a float64 scalar would widen
     float32 arrays, and a comparison with an int64 gives no bool.
     """
-    if isinstance(value, (tuple, list)):
+    if is_list(value):
         parts = [plain(part) for part in value]
         return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
     return value.item() if isinstance(value, np.generic) else value
@@ -55,15 +60,38 @@ def _words(words):
     return "".join(f", or {word!r}" for word in words)
 
 
-def _is_word(value, words):
+# What kinds of values users may give for a parameter. These are the only places that say so.
+
+
+def is_integer(value):
+    """Whether a value is an integer, of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value):
+    """Whether a value is a real number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_word(value, *words):
+    """Whether a value is one of the words, without a comparison that an array would answer entry by entry."""
+    return isinstance(value, str) and value in words
+
+
+def is_list(value):
+    """Whether a value holds several values for one parameter: a tuple or a list."""
+    return isinstance(value, (tuple, list))
+
+
+def _is_one_of(value, words):
     return any(value is word or (isinstance(value, str) and value == word) for word in words)
 
 
 def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, words=()):
     """A finite real number between low and high (low itself only if inclusive), or one of the words."""
-    if _is_word(value, words):
+    if _is_one_of(value, words):
         return
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    number = is_real(value) and math.isfinite(value)
     if not number or value < low or value > high or (value == low and not inclusive):
         bounds = [] if low == -math.inf else [f"{'>=' if inclusive else '>'} {low}"]
         bounds += [] if high == math.inf else [f"<= {high}"]
@@ -83,9 +111,9 @@ def check_schedule(name, value, first=0, words=(), **bounds):
 
 def check_int(name, value, low, words=()):
     """An integer >= low, or one of the words."""
-    if _is_word(value, words):
+    if _is_one_of(value, words):
         return
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+    if not is_integer(value) or value < low:
         _fail(name, value, f"an integer >= {low}{_words(words)}")
 
 
@@ -101,6 +129,12 @@ def check_text(name, value):
         _fail(name, value, "a string")
 
 
+def check_callable(name, value, words=()):
+    """A function, or one of the words."""
+    if not (callable(value) or _is_one_of(value, words)):
+        _fail(name, value, f"callable{_words(words)}")
+
+
 def check_instance(name, value, kind):
     """An object of a class."""
     if not isinstance(value, kind):
@@ -109,13 +143,13 @@ def check_instance(name, value, kind):
 
 def check_choice(name, value, choices):
     """One of the choices."""
-    if not _is_word(value, choices):
+    if not _is_one_of(value, choices):
         _fail(name, value, "one of " + ", ".join(repr(c) for c in choices))
 
 
 def check_batch_size(name, value):
     """An integer >= 1, None for all, "auto", or a triple (B_g, B_dg, B_f) of integers and None."""
-    if isinstance(value, (tuple, list)):
+    if is_list(value):
         if len(value) != 3:
             _fail(name, value, "one number or a triple (B_g, B_dg, B_f)")
         for part in value:

@@ -3,11 +3,12 @@
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_actions", "check_policy", "chosen", "numbers_of", "policy_chances", "warn_of_unknown"]
 
+NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # how far probabilities may be from 1 in total
 UNKNOWN = 0.01  # of the successors: where a policy does what is unknown in more of them, a warning says so
 
@@ -29,7 +30,9 @@ def check_actions(action, n):
         try:
             given = np.array(given.tolist(), dtype=float)
         except (TypeError, ValueError):
-            raise ValueError(f"action must be integers or strings, got {short(action)}") from None
+            odd = next((k for k, v in enumerate(given) if not isinstance(v, (str, np.str_, *NUMBERS))), None)
+            where = short(action) if odd is None else f"{short(given[odd])} in row {odd}"
+            raise ValueError(f"action must be all integers or all strings, got {where}") from None
     if given.dtype.kind not in "iubfU":
         raise ValueError(f"action must be integers or strings, got {given.dtype} values such as {given[0]!r}")
     if given.dtype.kind == "f":
@@ -46,20 +49,20 @@ def check_actions(action, n):
     return given
 
 
-def numbers_of(labels, actions, where="action"):
+def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
     """The place of each label among the sorted actions."""
     at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
     wrong = actions[at] != labels
     if wrong.any():
         k = np.argmax(wrong)
         found = labels[k].item()
-        raise ValueError(f"{where} must be among those that fit had, {actions.tolist()}, got {found!r} in row {k}")
+        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {found!r} in row {k}{hint}")
     return at
 
 
 def check_policy(policy):
     """A policy as `policy_chances` takes it."""
-    if callable(policy) or (isinstance(policy, str) and policy == "greedy"):
+    if callable(policy) or is_word(policy, "greedy"):
         return
     given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
     if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":

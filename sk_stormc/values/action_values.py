@@ -3,55 +3,37 @@
 from __future__ import annotations
 
 import copy
-from types import MethodType
 from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
+from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import row_weights, seeded
+from sk_stormc.utils.validation import is_word, seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
     check_policy,
-    chosen,
-    numbers_of,
     policy_chances,
     warn_of_unknown,
 )
-from sk_stormc.values.action_sums import ActionSums, best_actions, iterate_policies, problem_of, unknown_actions
-from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.action_stream import go_on_with_actions, of_columns, streams_actions
+from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, problem_of, unknown_actions
+from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.lstd import attributes_of, check_products, forget
-from sk_stormc.values.transitions import checked_data
 
 __all__ = ["ActionValueEstimator"]
 
 POLICIES = 50  # that are tried, at the most
 
 
-class read_as_method:
-    """A method whose name is a parameter's too: it is set as the parameter, read as the method."""
-
-    def __init__(self, method):
-        self.method, self.__doc__ = method, method.__doc__
-
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __get__(self, estimator, owner=None):
-        return self.method if estimator is None else MethodType(self.method, estimator)
-
-    def __set__(self, estimator, value):
-        vars(estimator)[self.name] = value
-
-
-class ActionValueEstimator(LinearEstimator):
+class ActionValueEstimator(FittedActionValues):
     """Value of actions in states, linear in features, under a policy or under the best one.
 
     Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards if a is done in the state s
@@ -122,6 +104,9 @@ class ActionValueEstimator(LinearEstimator):
     A log says nothing of what it never tried. With "greedy" an action is not chosen in a state that has a feature which
     no row with this action has, unless this holds for all actions. For indicators of states this is what was never done
     there. Features that all states have, such as radial basis functions, hide it: values are then extrapolated.
+
+    With gamma = 1 an action that only puts off the end is worth as much as one that leads there, and `policy` may take
+    it for ever. A gamma below 1 prefers the shorter way.
 
     References
     ----------
@@ -245,6 +230,8 @@ class ActionValueEstimator(LinearEstimator):
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
+        if isinstance(policy, str) and len(actions) == 1 and action is not None:
+            warn(f"action is {actions[0]} in all rows that count: there is nothing to choose from.")
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
         going = np.flatnonzero(~log.terminal)
@@ -252,9 +239,8 @@ class ActionValueEstimator(LinearEstimator):
         def values(w):
             whole, known = np.zeros((2, len(actions), log.n_features))
             whole[:, log.columns], known[:, log.columns] = w, sums.known
-            coef, intercept = (whole[:, :-1], whole[:, -1]) if self.fit_intercept else (whole, np.zeros(len(actions)))
-            found = {"coef_": coef, "intercept_": intercept, "features_": log.features, "actions_": actions}
-            return found | {"_known": known[:, : coef.shape[1]] > 0}
+            found = of_columns(whole, self.fit_intercept) | {"features_": log.features, "actions_": actions}
+            return found | {"_known": known[:, : found["coef_"].shape[1]] > 0}
 
         result = changes = None
         if isinstance(policy, str):
@@ -280,7 +266,7 @@ class ActionValueEstimator(LinearEstimator):
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.told())
+        self.__dict__.update(values(w), _given=given.told(), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
@@ -291,115 +277,65 @@ class ActionValueEstimator(LinearEstimator):
             self._conclude(solver, result)
         return self
 
-    def predict(self, X: Features) -> FloatArray:
-        """The values of all actions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_states, n_actions)
-            Columns are in the order of ``actions_``.
-        """
-        return self._values(X, self._states(X))
-
-    @read_as_method
-    def policy(self, X: Features) -> Array:
-        """The best action by these values, the first of equals.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_states,)
-            Labels, of ``actions_``.
-        """
-        Z = self._fitted_columns(X, self._states(X))
-        return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
-
-    def td_error(
+    @only_if(streams_actions)
+    def partial_fit(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None
-    ) -> FloatArray:
-        """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
+        terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
+    ) -> Self:
+        """Go on with the next transitions of a stream, for a given policy and "lstd".
 
-        V is the value of what the policy does there, with "greedy" of the best action, and 0 where terminal.
+        Every call ends at the solution that `fit` has on all rows of the stream, but for rounding, whatever the chunks.
+        It keeps sums, in four matrices with a row for each feature of each action, of which there may be 4000. A chunk
+        is best given with as many rows. ``alpha`` may change between calls; `gamma`, `policy` and `fit_intercept` stay.
+        Rows of a `fit` before do not count, but its fitted ``features`` and its actions stay.
+
+        With policy="greedy" there is no `partial_fit`: each policy that is tried has sums of its own, over all
+        transitions.
 
         Parameters
         ----------
-        X, y, action, next_X, terminal, time, episode
-            As for `fit`. Without next_X, time and episode every transition must be terminal.
+        X, y, action, next_X, terminal
+            As for `fit`.
+        sample_weight : array-like of shape (n_transitions,), default=None
+            Relative to those of other chunks too. Rows of weight 0 do not count.
+        actions : array-like of shape (n_actions,), default=None
+            All actions that can come, in the first call. None takes those of the first chunk.
 
         Returns
         -------
-        ndarray of shape (n_transitions,)
-            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+        self : object
 
         Raises
         ------
         ValueError
-            As for `fit`; where successors are missing; for actions that `fit` was not given.
+            As for `fit`; for an action that the first call did not have; where a parameter changes that has to stay.
+            The estimator is then as it was before.
+        AttributeError
+            For policy="greedy", and for another solver than "lstd".
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc import ActionValueEstimator
+        >>> q = ActionValueEstimator(policy=[1, 1], gamma=0.5, fit_intercept=False)
+        >>> for s, a in [(0, 0), (0, 1), (1, 0), (1, 1)]:  # action 1 goes on to the next state, and then to the end
+        ...     after, ends = min(s + a, 1), s + a == 2
+        ...     q = q.partial_fit(np.eye(2)[[s]], [float(ends)], action=[a], next_X=np.eye(2)[[after]],
+        ...                       terminal=[ends], actions=[0, 1])
+        >>> q.predict(np.eye(2))
+        array([[0.25, 0.5 ],
+               [0.5 , 1.  ]])
         """
-        check_is_fitted(self)
-        states, y = checked_data(self, X, y, reset=False)
-        if action is None and len(self.actions_) > 1:
-            raise ValueError("action must be given to score and td_error as it was to fit, got None")
-        action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
-        action = numbers_of(action, self.actions_)
-        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
-        left = self._values(X, states)[np.arange(len(y)), action]
-        error = np.where(kept, y - left, np.nan)
-        going = np.flatnonzero(kept & ~terminal)
-        if not len(going):
-            return error
-        Z, policy = self._fitted_columns(source, follows, rows[going]), vars(self)["policy"]
-        after = self._linear(Z)
-        if isinstance(policy, str):
-            chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
-        else:
-            chances = policy_chances(policy, source, follows[rows[going]], rows[going], self.actions_)
-        error[going] += self.gamma * (chances * after).sum(axis=1)
-        return error
-
-    def score(
-        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Minus the mean squared temporal-difference error: higher is better.
-
-        It compares features on the same transitions, not values of gamma, and says little of how good a policy is: that
-        takes episodes of it, or off-policy evaluation.
-
-        Parameters
-        ----------
-        X, y, action, next_X, terminal, time, episode
-            As for `td_error`. Rows without a successor that are not terminal are left out.
-        sample_weight : array-like of shape (n_transitions,), default=None
-
-        Returns
-        -------
-        float
-        """
-        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode)
-        return self._score_of(error, row_weights(sample_weight, len(error)))
+        self._check_parameters()
+        given = Given(next_X, terminal, sample_weight=sample_weight)
+        return self._at_once(lambda new: go_on_with_actions(new, X, y, action, given, actions))
 
     def _check_parameters(self):
         super()._check_parameters()
         check_policy(vars(self)["policy"])
         seeded(self.random_state)
-        if isinstance(vars(self)["policy"], str) and not (isinstance(self.solver, str) and self.solver == "lstd"):
+        if isinstance(vars(self)["policy"], str) and not is_word(self.solver, "lstd"):
             raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
-
-    def _linear(self, Z):
-        return Z @ self.coef_.T + self.intercept_
-
-    def _values(self, X, states):
-        return self._linear(self._fitted_columns(X, states))
 
 
 def warn_if_unsettled(found):
@@ -413,14 +349,3 @@ def warn_if_unsettled(found):
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
-
-
-def charged(losses, n_rows):
-    """The records of exact solutions: one pass for each policy."""
-    n, passes = len(losses), np.arange(1, len(losses) + 1)
-    return {
-        "loss_curve_": np.array(losses),
-        "ifo_": passes * (2 * n_rows + 1),
-        "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
-        "n_iter_": n,
-    }

@@ -7,7 +7,7 @@ import numpy as np
 from sk_stormc.utils.validation import short
 from sk_stormc.values.transitions import check_terminal, check_time
 
-__all__ = ["check_episode", "clock_of", "in_order", "numbers_of_labels"]
+__all__ = ["check_episode", "clock_of", "in_order", "in_time", "numbers_of_labels"]
 
 
 def check_episode(episode, n):
@@ -78,6 +78,41 @@ def in_order(episode, time, terminal, n):
     time = None if time is None else check_time(time, n, distinct=False)
     numbers = numbers_of_labels(labels)
     return numbers, clock_of(numbers, time, ends, labels)
+
+
+def in_time(numbers, time, n):
+    """What orders n rows that fade: their times, if these tell apart the rows of all episodes, or the rows' own order.
+
+    Parameters
+    ----------
+    numbers : ndarray of int of shape (n,) or None
+        Of the episodes.
+    time : array-like of int of shape (n,) or None
+    n : int
+
+    Returns
+    -------
+    ndarray of int of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        Where times begin anew in each episode, and rows are not in their order.
+    """
+    if time is None:
+        return np.arange(n)
+    time = np.asarray(time)
+    if numbers is None or len(np.unique(time)) == n:
+        return time
+    order = np.argsort(numbers, kind="stable")
+    back = (numbers[order[1:]] == numbers[order[:-1]]) & (time[order[1:]] < time[order[:-1]])
+    if back.any():
+        k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
+        raise ValueError(
+            f"half_life must be None where rows are not in the order in which they happened and time begins anew in "
+            f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: sort the rows"
+        )
+    return np.arange(n)
 
 
 def clock_of(numbers, time, terminal, labels):

@@ -6,31 +6,28 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice, check_number, row_weights
-from sk_stormc.values.intervals import Intervals
+from sk_stormc.utils.validation import check_choice, check_number
+from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
 from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
 from sk_stormc.values.objectives import choose_objective
-from sk_stormc.values.problem import ProjectedBellmanProblem
+from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.streams import go_on
 from sk_stormc.values.traces import check_trace_decay, keys_in_order
-from sk_stormc.values.transitions import check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import spread_of_log
 
 __all__ = ["BellmanValueEstimator"]
 
 
-class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
+class BellmanValueEstimator(FittedValues):
     """Value of states under the policy that made the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
@@ -257,8 +254,9 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
             x = result.x
 
         spread = None
-        if log.episode is not None and self.half_life is None and len(log.columns) <= LARGEST_METRIC:
-            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, self.gamma * self.trace_decay)
+        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+            decay = self.gamma * self.trace_decay
+            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, decay, self.half_life)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)
@@ -351,105 +349,8 @@ class BellmanValueEstimator(Intervals, RegressorMixin, LinearEstimator):
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         return self._at_once(lambda new: go_on(new, X, y, given))
 
-    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The values of states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
-            They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
-            `fit`, or in `partial_fit`. They are infinite for a state with a feature that no left state has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states,)
-        std : ndarray of shape (n_states,)
-            Only if `return_std`.
-
-        Raises
-        ------
-        ValueError
-            If deviations are asked for where episodes are not known, or only one.
-
-        Warns
-        -----
-        UserWarning
-            If deviations are asked for from fewer than 20 episodes.
-        """
-        check_bool("return_std", return_std)
-        states = self._states(X)
-        values = self._value(X, states)
-        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
-
-    def td_error(
-        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, episode: ArrayLike | None = None
-    ) -> FloatArray:
-        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
-
-        Parameters
-        ----------
-        X, y, next_X, terminal, time
-            As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
-            given any of them or ``episode``.
-        episode : array-like of shape (n_transitions,), default=None
-            As for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_transitions,)
-            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
-
-        Raises
-        ------
-        ValueError
-            As for `fit`, and where successors are missing.
-        """
-        check_is_fitted(self)
-        states, y = checked_data(self, X, y, reset=False)
-        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
-        error = np.where(kept, y - self._value(X, states), np.nan)
-        going = np.flatnonzero(kept & ~terminal)
-        if len(going):
-            error[going] += self.gamma * self._value(source, follows, rows[going])
-        return error
-
-    def score(
-        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None
-    ) -> float:
-        """Minus the mean squared temporal-difference error: higher is better.
-
-        It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
-        contains their variance.
-
-        Parameters
-        ----------
-        X, y, next_X, terminal, time, episode
-            As for `td_error`. Rows without a successor that are not terminal are left out.
-        sample_weight : array-like of shape (n_transitions,), default=None
-        importance_ratio : array-like of shape (n_transitions,), default=None
-            As for `fit`: the mean is then that under the other policy.
-
-        Returns
-        -------
-        float
-        """
-        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time, episode=episode)
-        weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
-        return self._score_of(error, weights)
-
     def _check_parameters(self):
         super()._check_parameters()
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
         check_trace_decay(self)
         check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))
-
-    def _features(self, X, states):
-        return transform(self.features_, X, states, None, self.fit_intercept)
-
-    def _value(self, X, states, rows=None):
-        return self._fitted_columns(X, states, rows) @ self.coef_ + self.intercept_

@@ -4,14 +4,27 @@ import numpy as np
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_given", "told", "warn_of_ranges", "warn_of_scales", "warn_of_state_numbers"]
+__all__ = [
+    "check_given",
+    "effective_size",
+    "told",
+    "warn_of_ranges",
+    "warn_of_ratios",
+    "warn_of_scales",
+    "warn_of_state_numbers",
+    "warn_of_unknown_successors",
+]
 
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
     "GridSearchCV and the like hand them on"
 )
-LOOKED_AT = 2000  # rows that are enough for quantiles
+QUANTILES = 500  # rows that are enough for them
+LOOKED_AT = 2000  # rows that are enough to see how most go on
 GOING_ON = 0.8  # of the rows: where so many agree on how next_X is scaled, they follow one another
+UNKNOWN = 0.01  # of the successors
+FEW = 20  # rows
+FAR, OFF = 6, 0.05  # standard errors, and more, by which a mean of ratios may be off
 FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
 
 
@@ -20,6 +33,9 @@ def told(next_X, terminal, time, before=None, episode=None):
     known, ends = before or ((), False)
     named = {"next_X": next_X, "terminal": terminal, "time": time, "episode": episode}
     names = tuple(name for name, value in named.items() if value is not None or name in known)
+    if ends and terminal is None and next_X is not None:
+        warn("terminal was given before, and is None here: no transition is taken to end an episode. Give terminal, of "
+             "False where none does.")
     return names, ends or (terminal is not None and bool(np.any(terminal)))
 
 
@@ -53,8 +69,8 @@ def warn_of_ranges(states, follows, terminal):
     going = np.flatnonzero(~terminal)
     if len(going) < FEWEST:
         return
-    follows = follows[going[:: -(-len(going) // LOOKED_AT)]]
-    states = states[:: -(-len(states) // LOOKED_AT)]
+    follows = follows[going[:: -(-len(going) // QUANTILES)]]
+    states = states[:: -(-len(states) // QUANTILES)]
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)
@@ -93,6 +109,39 @@ def warn_of_scales(states, follows, terminal):
             f"next_X is scaled as X is not: in column {off[0]}, X is {off[1]:.4g} times next_X of the row before plus "
             f"{off[2]:.4g}. If X was transformed and next_X was not (in a Pipeline, say), give the transformer as "
             "features=, which transforms both.",
+        )
+
+
+def effective_size(weights):
+    """How many equal weights say as much as these."""
+    largest = weights.max(initial=0.0)
+    return float((weights / largest).sum() ** 2 / np.square(weights / largest).sum()) if largest > 0 else 0.0
+
+
+def warn_of_ratios(ratios):
+    """Warn if ratios of probabilities are not 1 on average, as they would be, or if few rows have all the weight."""
+    n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
+    if 0 < size < min(FEW, n / 5):
+        warn(
+            f"importance_ratio gives nearly all weight to few of the {n} rows, which stand for {size:.3g} rows of the "
+            "policy itself: the log hardly has what the policy does."
+        )
+    elif abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF:
+        warn(
+            f"importance_ratio is {mean:.3g} on average, and would be 1 for the probabilities of what was done under a "
+            "policy, over those under the one that acted. Are the two swapped, or does the policy do what was never "
+            "done?"
+        )
+
+
+def warn_of_unknown_successors(next_Z, known):
+    """Warn if successors have features that no left state has, whose coefficients are 0 whatever they are worth."""
+    number = np.count_nonzero(np.asarray(abs(next_Z[:, ~known]).sum(axis=1)))
+    if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
+        warn(
+            f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no left state has, such as the "
+            "indicator of a state in which every episode was cut off. Its coefficient is 0, whatever it is worth. If "
+            "episodes end there, say so by terminal."
         )
 
 

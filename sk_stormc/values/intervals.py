@@ -85,27 +85,26 @@ class Intervals:
 
     def _known_spread(self):
         """How coefficients vary, and of which features they are."""
-        if self.half_life is not None:
-            raise ValueError(
-                f"half_life must be None for return_std=True and value_interval, got {self.half_life!r}: how values "
-                "that forget vary is not known"
-            )
         groups, found = self.__dict__.get("_groups"), self.__dict__.get("_spread")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
-            found = groups.spread(x, self._alphas(len(x))), groups.columns()
+            found = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
         if found is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream, "
-                "whose half_life must be None"
+                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream"
             )
         n = found[0].n_clusters
+        if self.half_life is not None and n < 2:
+            raise ValueError(
+                f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
+                f"with which they count as {n:.2g}"
+            )
         if n < 2:
             raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
         if n < FEW:
             warn(
-                f"the uncertainty of values is estimated from {n} episodes, or groups of them. With fewer than {FEW} "
-                "it is itself uncertain: intervals contain the values less often than they should."
+                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
+                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
             )
         return found

@@ -133,7 +133,8 @@ def check_ends(A, C):
     if len(values) and values[-1] <= ENDLESS * values[0]:
         raise ValueError(
             "gamma must be a number < 1, got 1: without a discount, values are determined only if an episode ends from "
-            "every state, and these transitions do not say so. terminal= tells which ones end an episode."
+            "every state under the policy that is evaluated, and these transitions do not say so. terminal= tells "
+            "which ones end an episode."
         )
 
 

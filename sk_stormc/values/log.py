@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import clone
 
 from sk_stormc.utils.validation import row_weights
-from sk_stormc.values.episodes import in_order
+from sk_stormc.values.episodes import in_order, in_time
 from sk_stormc.values.forgetting import fading
-from sk_stormc.values.guards import told, warn_of_state_numbers
+from sk_stormc.values.guards import told, warn_of_ratios, warn_of_state_numbers, warn_of_unknown_successors
 from sk_stormc.values.markov import largest_values
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 
@@ -120,12 +120,14 @@ def read_log(estimator, X, y, given, half_life=None):
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
     ratios = check_ratios(given.importance_ratio, n)
+    if given.importance_ratio is not None:
+        warn_of_ratios(ratios)
     weights = row_weights(given.sample_weight, n) * ratios
     numbers, clock = in_order(given.episode, given.time, given.terminal, n)
     time = given.time if given.next_X is not None else clock
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
     if half_life is not None:
-        when = np.arange(n) if given.time is None or given.episode is not None else np.asarray(given.time)
+        when = in_time(numbers, given.time, n)
         weights[kept] *= fading(half_life, when[kept])
     kept &= weights > 0
     if not kept.any():
@@ -141,6 +143,7 @@ def read_log(estimator, X, y, given, half_life=None):
     d, known = Z.shape[1], largest_values(Z) > 0
     columns = np.flatnonzero(known) if known.any() else np.arange(1)
     if len(columns) < d or not known.any():
+        warn_of_unknown_successors(next_Z, known)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
     numbers = None if numbers is None else numbers[rows]
     follows = follows if given.next_X is not None and kept.all() else follows[at]

@@ -3,21 +3,24 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_value import ridge
-from sk_stormc.values.markov import largest_values
+from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
 __all__ = [
+    "ILL_CONDITIONED",
     "UNGROUPED",
     "Collected",
     "attributes_of",
     "check_products",
     "check_stays",
+    "check_stream_size",
     "forget",
     "solve_exactly",
     "solve_traced",
@@ -71,21 +74,24 @@ class Collected:
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
         if not len(y):
             return self
-        traced = self.traces.over(Z, counted, keys) if self.traces.decay else None
-        moments = self.moments + Moments.of(Z, Z - self.gamma * next_Z, y, weights, traced)
-        return replace(self, moments=moments, traces=traced.after if traced else self.traces)
+        if not self.traces.decay:
+            return replace(self, moments=self.moments + Moments.of_log(Z, next_Z, self.gamma, y, weights))
+        traced = self.traces.over(Z, counted, keys)
+        moments = self.moments + Moments.of(Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced)
+        return replace(self, moments=moments, traces=traced.after)
 
     def solution(self, alpha):
         """As `Moments.solution`."""
         return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
-def check_products(Z, next_Z, y):
-    """Raise where squares of numbers overflow, which all solvers add."""
+def check_products(*parts):
+    """Raise where sums of squares of numbers overflow, which all solvers make."""
     with np.errstate(over="ignore"):
-        largest = max(float(largest_values(part).max()) for part in (Z, next_Z, y[:, None]))
-        if not np.isfinite(largest * largest * len(y)):
-            raise ValueError(OVERFLOW)
+        for part in parts:
+            numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
+            if not np.isfinite(numbers @ numbers):
+                raise ValueError(OVERFLOW)
 
 
 def solve_exactly(problem, n_rows):
@@ -132,12 +138,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
     collected = estimator.__dict__.get("_stream")
     began = collected is not None
     d = rows[0].shape[1]
-    if d > LARGEST_STREAM:
-        raise ValueError(
-            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
-            "included: set a stochastic solver, or features= with fewer columns"
-        )
+    check_stream_size(d)
     if not began:
         collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
     if left != 1:
@@ -155,6 +156,16 @@ def stream_moments(estimator, rows, keys, left=1.0):
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
+
+
+def check_stream_size(d):
+    """Raise for more features than a stream keeps matrices of."""
+    if d > LARGEST_STREAM:
+        raise ValueError(
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
+            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or features= with fewer columns"
+        )
 
 
 def check_stays(estimator, exact, labelled):

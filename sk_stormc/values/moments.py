@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
 
+ROWS, NUMBERS = 256, 2**17  # of a block, at the least; this many numbers are quickly at hand again
 OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
 
 
@@ -75,6 +76,7 @@ class Moments:
             Where products are not finite.
         """
         n, d = Z.shape
+        largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
             same = n > 0 and bool((weights == weights[0]).all())  # rows then need no copy
             weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
@@ -89,9 +91,34 @@ class Moments:
                     b += weighted @ y[rows]
         if not all(np.isfinite(part).all() for part in (A, b, C)):
             raise ValueError(OVERFLOW)
-        counted = weights > 0
-        largest = largest_values(Z if counted.all() else Z[counted])
         return cls(A, b, C, float(weights.sum()), n, largest)
+
+    @classmethod
+    def of_log(cls, Z, next_Z, gamma, y, weights):
+        """Those of many transitions, a block of rows after the other, which then need no large arrays of their own.
+
+        Parameters
+        ----------
+        Z, next_Z : ndarray or sparse matrix of shape (n, n_features)
+            Features of states and of successors; 0 where an episode ended.
+        gamma : float
+        y, weights : ndarrays of shape (n,)
+
+        Returns
+        -------
+        Moments
+
+        Raises
+        ------
+        ValueError
+            Where products are not finite.
+        """
+        total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
+        for start in range(0, len(y), step):
+            rows = slice(start, start + step)
+            left = Z[rows]
+            total += cls.of(left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows])
+        return total
 
     def __add__(self, other: Moments) -> Moments:
         added = [
@@ -120,7 +147,17 @@ class Moments:
         Returns
         -------
         A, b, C : ndarrays
+
+        Raises
+        ------
+        ValueError
+            Where C is 0 and features are not.
         """
+        if self.weight and self.largest.any() and not self.C.any():
+            raise ValueError(
+                f"X must have features whose squares are not 0, got {self.largest.max():.2g} at the most: multiply "
+                "them by a large number"
+            )
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):

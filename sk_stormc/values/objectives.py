@@ -7,7 +7,8 @@ from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.values.linear_value import LARGEST_METRIC, inverse, ridge
 from sk_stormc.values.log import distinct_rows
 from sk_stormc.values.markov import dense, scale_rows
-from sk_stormc.values.problem import BellmanProblem, ProjectedBellmanProblem
+from sk_stormc.values.problem import BellmanProblem
+from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transition_stream import TransitionStream
 
 __all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]

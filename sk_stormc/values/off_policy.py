@@ -9,12 +9,14 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode, clock_of, numbers_of_labels
 from sk_stormc.values.estimator import BellmanValueEstimator
+from sk_stormc.values.guards import effective_size, warn_of_ratios
 from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import check_ratios, check_terminal, check_time
@@ -191,16 +193,19 @@ def off_policy_value(
         raise ValueError(f"episode must have at least 2 different labels, got {m}")
     ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
     clock = clock_of(numbers, None if time is None else check_time(time, n, distinct=False), ends, labels)
-    order = np.argsort(clock)
-    first = np.zeros(m)
+    warn_of_ratios(ratios)
+    order, first = np.argsort(clock), np.zeros(m)
+    y, ratios, numbers = y[order], ratios[order], numbers[order]
     if method in ("dr", "wdr"):
         model = BellmanValueEstimator(solver="lstd", alpha=1e-6) if estimator is None else estimator
-        columns = {"next_X": next_X, "terminal": terminal, "episode": labels}
-        columns["time"] = time if next_X is None else None
+        columns = {"next_X": next_X, "terminal": terminal, "time": time if next_X is None else None}
+        for name, column in (("X", X), *columns.items()):
+            if column is not None and _num_samples(column) != n:
+                raise ValueError(f"{name} must have {n} rows, as y has, got {_num_samples(column)}")
+        X, *sorted_columns = (c if c is None else _safe_indexing(c, order) for c in (X, *columns.values()))
+        columns = dict(zip(columns, sorted_columns, strict=True), episode=labels[order])
         y, values = _errors(model, gamma, min(cv, m), numbers, X, y, columns, ratios)
-        begins = order[np.append(True, np.diff(numbers[order]) > 0)]
-        first = values[begins]
-    y, ratios, numbers = y[order], ratios[order], numbers[order]
+        first = values[np.append(True, np.diff(numbers) > 0)]
     weights, rewards = _by_step(y, ratios, numbers, m, gamma)
     whole = weights[-1]
     if not (whole if method == "wis" else ratios).any():
@@ -217,7 +222,7 @@ def off_policy_value(
                 mean, part = _weighted(weight, reward)
                 value, influence = value + mean, influence + part - mean
         found = value, value + influence
-    size = float(whole.sum() ** 2 / np.square(whole).sum()) if whole.any() else 0.0
+    size = effective_size(whole)
     if min(m, size) < FEW:
         warn(
             f"the value is from {m} episodes, which stand for {size:.3g} of the policy itself where all ratios of an "
@@ -250,7 +255,13 @@ def _by_step(y, ratios, numbers, m, gamma):
     weight = np.ones(m)
     for t in range(len(weights)):
         going = np.flatnonzero(lengths > t)
-        weight[going] *= ratios[starts[going] + t]
+        with np.errstate(over="ignore"):
+            weight[going] *= ratios[starts[going] + t]
+        if not np.isfinite(weight).all():
+            raise ValueError(
+                f"importance_ratio must have finite products within episodes, got {short(ratios.max())} at the most: "
+                "probabilities of the policy over those of the one that acted are seldom above 100"
+            )
         weights[t], rewards[t, going] = weight, gamma**t * y[starts[going] + t]
     return weights, rewards
 

@@ -1,6 +1,6 @@
 """The projected objective that moments of transitions make, and the metric in which its steps are short and few."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -62,7 +62,7 @@ class ProximalNewton(Metric):
         return self  # nothing is written into
 
     def __getstate__(self):
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {field.name: vars(self)[field.name] for field in fields(self)}
 
     def __setstate__(self, state):
         self.__dict__.update(state)

@@ -14,6 +14,7 @@ from sk_stormc.values.spaces import check_range, indicators, leaves_of, rows_of
 
 __all__ = ["transitions_from_episodes"]
 
+OTHERS = {"done", "dones", "terminal", "terminals", "terminated", "is_terminal"}
 PARTS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
@@ -109,7 +110,7 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
 
 def _rows_of_episode(episode, where, leaves):
     """States, rewards, successors, ends and actions of the steps of an episode that have a successor or end it."""
-    observations, actions, rewards, terminations, _ = _parts(episode, where)
+    observations, actions, rewards, terminations, truncations = _parts(episode, where)
     rewards = _numbers("rewards", rewards, where)
     n = len(rewards)
     if rewards.ndim != 1:
@@ -119,7 +120,8 @@ def _rows_of_episode(episode, where, leaves):
         raise ValueError(f"actions must be as many as rewards, {n}, got {len(actions)} in {where}")
     for step, action in enumerate(actions):
         _check_action(action, f"step {step} of {where}")
-    ends = _ends(terminations, n, where)
+    ends = _ends("terminations", terminations, n, where)
+    _ends("truncations", truncations, n, where)
     seen = _observed(observations, where, leaves, n)
     if len(seen) not in (n, n + 1):
         raise ValueError(f"observations must be {n + 1}, one more than rewards, or {n}, got {len(seen)} in {where}")
@@ -132,6 +134,12 @@ def _parts(episode, where):
     """The five parts of an episode, None for those that it does not have."""
     if isinstance(episode, Mapping):
         found = [episode.get(name) for name in PARTS]
+        others = sorted(map(str, OTHERS.intersection(episode))) if found[3] is None else []
+        if others:
+            raise ValueError(
+                f"episodes must have terminations, whether a step ended the episode for good, got {where} with "
+                f"{others[0]} in their place: give them as terminations unless they are true of what was cut off too"
+            )
     elif isinstance(episode, (tuple, list)):
         if len(episode) > len(PARTS):
             raise ValueError(f"episodes must have up to {len(PARTS)} parts, got {len(episode)} in {where}")
@@ -174,14 +182,14 @@ def _check_action(action, where):
             raise ValueError(f"actions must be finite, got {short(part)} in {where}")
 
 
-def _ends(terminations, n, where):
-    """Whether each of n steps ends the episode for good."""
-    given = np.asarray(False if terminations is None else terminations)
+def _ends(name, values, n, where):
+    """Whether each of n steps ends the episode."""
+    given = np.asarray(False if values is None else values)
     if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():
         given = given.astype(bool)
     if given.dtype != bool or given.shape not in ((), (n,)):
         raise ValueError(
-            f"terminations must be booleans, one or {n} of them, got {given.dtype} of shape {given.shape} in {where}"
+            f"{name} must be booleans, one or {n} of them, got {given.dtype} of shape {given.shape} in {where}"
         )
     ends = np.zeros(n, dtype=bool)
     if given.shape:
@@ -191,7 +199,7 @@ def _ends(terminations, n, where):
     early = np.flatnonzero(ends[:-1])
     if len(early):
         raise ValueError(
-            f"terminations must be False before the last step of an episode, got True in step {early[0]} of {where}, "
+            f"{name} must be False before the last step of an episode, got True in step {early[0]} of {where}, "
             f"which has {n}: give what follows as an episode of its own"
         )
     return ends

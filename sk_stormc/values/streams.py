@@ -82,13 +82,8 @@ def transitions(estimator, features, X, states, y, given):
     return rows, keys, waiting, when
 
 
-def counted(estimator, rows, keys, when, exact):
-    """Rows and keys without rows of weight 0, where nothing is lost with them, and weights as they fade.
-
-    A stochastic solver's stream lets weights fade by itself, in the order in which rows came, and needs all of them.
-    """
-    if estimator.half_life is not None and not exact:
-        return tuple(part[np.argsort(when, kind="stable")] for part in rows), None
+def faded(estimator, rows, keys, when):
+    """Rows and keys without rows of weight 0, where nothing is lost with them, and weights as they fade."""
     rows = *rows[:3], rows[3] * fading(estimator.half_life, when)
     known = rows[3] > 0
     if not known.all() and not estimator.trace_decay:
@@ -110,14 +105,17 @@ def go_on(estimator, X, y, given):
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     rows, keys, waiting, when = transitions(estimator, features, X, states, y, given)
-    rows, keys = counted(estimator, rows, keys, when, exact)
+    came, left = rows, remaining(estimator.half_life, len(when))
+    rows, keys = faded(estimator, rows, keys, when)
     groups, d = vars(estimator).get("_groups"), rows[0].shape[1]
-    if labelled and d <= LARGEST and estimator.half_life is None:
+    if labelled and d <= LARGEST:
         groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
-        groups = groups.plus(*rows, keys)
+        groups = groups.plus(*rows, keys, left)
     if exact:
-        vars(estimator).update(stream_moments(estimator, rows, keys, remaining(estimator.half_life, len(when))))
+        vars(estimator).update(stream_moments(estimator, rows, keys, left))
     else:
+        if estimator.half_life is not None:  # its stream lets weights fade by itself, in the order in which rows came
+            rows = tuple(part[np.argsort(when, kind="stable")] for part in came)
         forget(estimator)
         x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
         x = values_on(estimator, rows, x) if len(rows[2]) else x

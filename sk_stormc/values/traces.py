@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.utils.validation import check_number
+from sk_stormc.utils.validation import check_number, is_word
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
 
-BLOCK = 256  # rows whose traces are one matrix product
+BLOCK = 64  # rows whose traces are one matrix product
 SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
 DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
 FEW = 0.3  # of the rows that could go on: so few are worth a warning
@@ -105,7 +105,7 @@ def check_trace_decay(estimator):
     """lambda in [0, 1], and 0 where nothing would come of it."""
     decay = estimator.trace_decay
     check_number("trace_decay", decay, low=0, high=1)
-    if decay and not (isinstance(estimator.solver, str) and estimator.solver == "lstd"):
+    if decay and not is_word(estimator.solver, "lstd"):
         raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {decay} with solver={estimator.solver!r}")
     if decay and estimator.objective == "bellman":
         raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")
@@ -205,7 +205,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         weights = np.where(together, decay ** np.maximum(lag, 0.0), 0.0)
         first = np.where(episode == 0, decay ** (number + 1.0), 0.0)
         last = 1.0
-        if ratios is not None:
+        if ratios is not None and (ratios[rows] != 1).any():
             block, last = ratios[rows], ratios[rows][-1]
             logs = np.log(np.where(block > 0, block, 1.0))
             product = np.append(0.0, np.cumsum(logs[:-1]))  # the logarithm of that of the ratios before

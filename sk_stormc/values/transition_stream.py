@@ -9,7 +9,7 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
 from sk_stormc.values.forgetting import fading
-from sk_stormc.values.problem import ProjectedBellmanProblem
+from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.proximal_newton import CURVATURE, ProximalNewton
 
 __all__ = ["TransitionStream"]

@@ -89,18 +89,19 @@ def _finite(name, values):
 
 
 def check_next(estimator, next_X, states, terminal):
-    """Successors as numbers; where the episode ends, the states themselves, so that what is there does not matter."""
+    """Successors as numbers, all finite; where the episode ends, what is there does not matter."""
     refuse_no_numbers("next_X", next_X)
     try:
-        follows = validate_data(
-            estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False, copy=True
-        )
+        follows = validate_data(estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"next_X must have the columns of X: {error}") from error
     if follows.shape != states.shape:
         raise ValueError(f"next_X must be of shape {states.shape}, as X is, got {follows.shape}")
-    follows[terminal] = states[terminal]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(follows.sum()):  # so are all of them, and nothing has to be copied
+            return follows
+    follows = np.where(terminal[:, None], states, follows)
     wrong = ~np.isfinite(follows).all(axis=1)
     if wrong.any():
         raise ValueError(f"next_X must be finite where not terminal, got NaN or infinity in row {np.argmax(wrong)}")
@@ -123,8 +124,8 @@ def successors(estimator, X, states, next_X, terminal, time):
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
         warn(
-            "fit was given neither next_X nor terminal nor time: each row is taken as an episode of one step, whose "
-            "value is the expected reward.",
+            "fit was given neither next_X nor terminal nor time nor episode: each row is taken as an episode of one "
+            "step, whose value is the expected reward.",
             UserWarning,
         )
         return X, states, rows, everything, everything.copy()
@@ -177,8 +178,12 @@ def transform(features, X, states, rows, intercept):
         Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
     if not intercept:
         return Z
-    ones = np.ones((Z.shape[0], 1))
-    return sparse.csr_array(sparse.hstack([Z, ones])) if sparse.issparse(Z) else np.hstack([Z, ones])
+    n, d = Z.shape
+    if sparse.issparse(Z):
+        return sparse.csr_array(sparse.hstack([Z, np.ones((n, 1))]))
+    whole = np.empty((n, d + 1))
+    whole[:, :d], whole[:, d] = Z, 1.0
+    return whole
 
 
 def transform_next(features, source, follows, rows, terminal, Z, intercept):
@@ -187,6 +192,12 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     going = np.flatnonzero(~terminal)
     if not len(going):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
+    if features is None and not sparse.issparse(Z):  # one copy, of all rows
+        at = None if follows.shape[0] == n and (rows == np.arange(n)).all() else rows
+        result = transform(None, source, follows, at, intercept)
+        result = result.copy() if result is follows else result
+        result[terminal] = 0.0
+        return result
     known = transform(features, source, follows, rows[going], intercept)
     if len(going) == n:
         return known

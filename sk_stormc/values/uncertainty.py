@@ -10,7 +10,8 @@ import numpy as np
 from scipy import sparse, stats
 
 from sk_stormc.values.episodes import numbers_of_labels
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.forgetting import remembered
+from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.problem import BellmanProblem
 from sk_stormc.values.traces import Traces
 
@@ -32,21 +33,25 @@ class Spread:
         Jacobian of the equations.
     meat : ndarray of shape (n_features, n_features)
         Sum over clusters of the outer products of what each adds to the equations at their solution.
-    n_clusters : int
-        Episodes, or groups of them.
-    n_rows : int
+    n_clusters : float
+        Episodes, or groups of them. Where weights fade, as many equal ones as say as much.
+    n_rows : float
+        Transitions, likewise.
     """
 
     bread: np.ndarray = field(repr=False)
     meat: np.ndarray = field(repr=False)
-    n_clusters: int
-    n_rows: int
+    n_clusters: float
+    n_rows: float
 
     @classmethod
-    def of(cls, bread, scores, n_rows):
-        """That of what clusters add, of shape (n_clusters, n_features)."""
-        centred = scores - scores.mean(axis=0)
-        return cls(bread, centred.T @ centred, len(scores), n_rows)
+    def of(cls, bread, scores, n_rows, half_life=None, weights=None):
+        """That of what clusters add, of shape (n_clusters, n_features); with a half-life, of clusters of weights."""
+        n = len(scores)
+        share = np.full(n, 1 / n) if half_life is None else weights / weights.sum()
+        centred = scores - share[:, None] * scores.sum(axis=0)
+        n_clusters = n if half_life is None else 1 / np.square(share).sum()
+        return cls(bread, centred.T @ centred, n_clusters, remembered(half_life, n_rows))
 
     @cached_property
     def covariance(self):
@@ -78,7 +83,7 @@ class Spread:
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
-def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0):
+def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0, half_life=None):
     """The `Spread` of a fit.
 
     Parameters
@@ -93,51 +98,53 @@ def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0):
         From `keys_in_order`, for traces.
     decay : float
         gamma lambda.
+    half_life : float or None
+        Of the weights, which have faded.
 
     Returns
     -------
     Spread
     """
     Z, next_Z, y, weights = log.rows
-    weights, difference = weights / weights.sum(), Z - problem.gamma * next_Z
-    error, episode, added = difference @ x - y, numbers_of_labels(log.episode), 0.0
+    weights, error = weights / weights.sum(), Z @ x - problem.gamma * (next_Z @ x) - y
+    episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
     if isinstance(problem, BellmanProblem):
         # what row k adds to sum_s d_s a_s e_s, of the mean difference a_s and the mean error e_s of a state
+        difference = minus_scaled(Z, problem.gamma, next_Z)
         share = weights / np.bincount(number, weights)[number]
-        mean = sums_by(number, scale_rows(share, difference))
+        mean = sums_by(number, difference, share)
         mean_error = np.bincount(number, share * error)[number]
-        added = sums_by(episode, scale_rows(weights * mean_error, difference))
-        added -= sums_by(episode, scale_rows(weights * mean_error, mean[number]))
+        added = sums_by(episode, difference, weights * mean_error)
+        added -= sums_by(episode, mean[number], weights * mean_error)
         eligible, bread = mean[number], problem.hessian() / 2
     elif decay:
         order, keys = keys
-        Z, difference, error, weights, episode = (
-            part[order] for part in (Z, difference, error, weights, episode)
-        )
+        Z, next_Z, error, weights, episode = (part[order] for part in (Z, next_Z, error, weights, episode))
         traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
         eligible = np.vstack([block for _, block in traces])
-        bread = dense(scale_rows(weights, eligible).T @ difference) + np.diag(alpha)
+        bread = dense(scale_rows(weights, eligible).T @ minus_scaled(Z, problem.gamma, next_Z)) + np.diag(alpha)
     else:
-        eligible = Z
         # the rows of the ridge have weight too
         bread = (1 + alpha.sum()) * problem.jacobian(None, problem.inner_batch(None))
-    return Spread.of(bread, added + sums_by(episode, scale_rows(weights * error, eligible)), len(y))
+    scores = added + sums_by(episode, eligible, weights * error)
+    return Spread.of(bread, scores, len(y), half_life, np.bincount(episode, weights))
 
 
-def sums_by(numbers, rows):
-    """Sums of rows of the same number.
+def sums_by(numbers, rows, factors):
+    """Sums of rows of the same number, each times its factor.
 
     Parameters
     ----------
     numbers : ndarray of int of shape (n,)
     rows : ndarray or sparse matrix of shape (n, d)
+    factors : ndarray of shape (n,)
 
     Returns
     -------
     ndarray of shape (n_numbers, d)
     """
     n = len(numbers)
-    gather = sparse.csr_array((np.ones(n), (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
+    gather = sparse.csr_array((factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
     return dense(gather @ rows)
 
 
@@ -151,8 +158,8 @@ class Groups:
     b : ndarray of shape (n_groups, n_features)
     rows : ndarray of int of shape (n_groups,)
         Transitions of positive weight.
-    weight : float
-        Sum of their weights.
+    weights : ndarray of shape (n_groups,)
+        Sums of their weights, of which a half-life takes its part.
     known : ndarray of bool of shape (n_features,)
         Whether one of them has the feature.
     gamma : float
@@ -162,7 +169,7 @@ class Groups:
     A: np.ndarray = field(repr=False)
     b: np.ndarray = field(repr=False)
     rows: np.ndarray = field(repr=False)
-    weight: float
+    weights: np.ndarray = field(repr=False)
     known: np.ndarray = field(repr=False)
     gamma: float
     traces: Traces
@@ -172,11 +179,14 @@ class Groups:
         """No transition."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        none, known = np.zeros(GROUPS, dtype=int), np.zeros(d, dtype=bool)
-        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), none, 0.0, known, gamma, traces)
+        rows, weights, known = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
+        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, known, gamma, traces)
 
-    def plus(self, Z, next_Z, y, weights, keys):
-        """These transitions too; the last of ``keys`` has the labels of their episodes."""
+    def plus(self, Z, next_Z, y, weights, keys, left=1.0):
+        """These transitions too; the last of ``keys`` has the labels of their episodes.
+
+        ``left`` is what is left of the weights of those before.
+        """
         if not len(y):
             return self
         labels, eligible, traces = keys[-1], Z, self.traces
@@ -185,34 +195,36 @@ class Groups:
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
         difference, weighted = Z - self.gamma * next_Z, scale_rows(weights, eligible)
-        A, b, rows, groups = self.A.copy(), self.b.copy(), self.rows.copy(), groups_of(labels)
+        A, b, rows, groups = left * self.A, left * self.b, self.rows.copy(), groups_of(labels)
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
             b[group] += weighted[part].T @ y[part]
             rows[group] += len(part)
         known = self.known | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
-        weight = self.weight + float(weights.sum())
-        return replace(self, A=A, b=b, rows=rows, weight=weight, known=known, traces=traces)
+        weights = left * self.weights + np.bincount(groups, weights, minlength=GROUPS)
+        return replace(self, A=A, b=b, rows=rows, weights=weights, known=known, traces=traces)
 
     def columns(self):
         """Features that a left state has."""
         return np.flatnonzero(self.known)
 
-    def spread(self, x, alpha):
+    def spread(self, x, alpha, half_life=None):
         """The `Spread` at coefficients.
 
         Parameters
         ----------
         x, alpha : ndarrays of shape (n_features,)
+        half_life : float or None
 
         Returns
         -------
         Spread
         """
-        there, known, weight = self.rows > 0, self.columns(), self.weight or 1.0
+        there, known, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
         A, b = self.A[there][:, known][:, :, known] / weight, self.b[there][:, known] / weight
-        return Spread.of(A.sum(axis=0) + np.diag(alpha[known]), A @ x[known] - b, int(self.rows.sum()))
+        bread = A.sum(axis=0) + np.diag(alpha[known])
+        return Spread.of(bread, A @ x[known] - b, int(self.rows.sum()), half_life, self.weights[there])
 
 
 def groups_of(labels):

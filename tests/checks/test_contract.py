@@ -84,6 +84,17 @@ EXAMPLES = {
         "simplex": lambda: portfolio(np.inf, risk_measure="evar", confidence=0.8, penalty=Simplex()),
         "float32": lambda: portfolio(risk_measure="evar", dtype=np.float32, penalty=Box(0.02, 0.4)),
     },
+    "SemideviationPortfolioProblem": {
+        "box": lambda: portfolio(risk_measure="semideviation", order=3, penalty=Box(0.02, 0.4), metric="variance"),
+        "weighted": lambda: portfolio(
+            risk_measure="semideviation", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)
+        ),
+        "float32": lambda: portfolio(risk_measure="semideviation", dtype=np.float32, penalty=Box(0.02, 0.4)),
+    },
+    "DownsidePortfolioProblem": {
+        "box": lambda: portfolio(risk_measure="downside", penalty=Box(0.02, 0.4), metric="variance"),
+        "simplex": lambda: portfolio(np.inf, risk_measure="downside", order=1, penalty=Simplex()),
+    },
     "SNEProblem": {
         "gaussian": embedding,
         "student-t": lambda: embedding(kernel="student-t"),
@@ -111,6 +122,7 @@ PLAIN_STEPS = {"sketchy-storm"}  # these also refuse operator Jacobians, and pro
 EXCLUDED = {  # class: reason; may name a class that is still to come
     "StreamingProblem": "has no number of components, and draws from an iterator once: its own tests",
     "TransitionStream": "the same",
+    "DrawdownPortfolioProblem": "has values but no samples: its own tests",
 }
 
 

@@ -199,7 +199,7 @@ def test_embeddings_with_their_two_stages():
         ((PROBLEM, ["scgd"]), {"max_ifo": 0.5}, "max_ifo must be an integer"),
         ((PROBLEM, ["scgd"]), {"gaps": 0.1}, "gaps must be a sequence"),
         ((PROBLEM, ["scgd"]), {"gaps": ["small"]}, "gaps must be a sequence of numbers.*'small'"),
-        ((PROBLEM, ["scgd"]), {"progress": 1}, "progress must be callable or None, got 1"),
+        ((PROBLEM, ["scgd"]), {"progress": 1}, "progress must be callable, or None, got 1"),
         ((PROBLEM, [("a", 3)]), {}, "solver must be a CompositionalSolver.*got 3"),
         ((PROBLEM, ["scgd"]), {"nonsense": 1}, "nonsense"),
         ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),

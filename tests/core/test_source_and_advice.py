@@ -152,6 +152,7 @@ WRONG = {
     "smoothness": (0.0, "smoothness must be callable"),
     "unbounded_below": (False, "unbounded_below must be callable"),
     "published": ({"eta": 0.1}, "published must be a Published or None"),
+    "many_minima": (1, "many_minima must be True or False"),
 }
 
 

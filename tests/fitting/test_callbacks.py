@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.callback import ProgressBar, ScoringMonitor
 from sklearn.datasets import load_digits
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
@@ -22,6 +21,7 @@ from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.fitting import compat as _compat
 
+callback = pytest.importorskip("sklearn.callback", reason="callbacks need scikit-learn 1.9")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
@@ -47,7 +47,7 @@ def test_a_progress_bar_counts_passes_and_changes_nothing(model, data, fit_param
     plain = clone(model).fit(*data, **fit_params)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        watched = clone(model).set_callbacks(ProgressBar()).fit(*data, **fit_params)
+        watched = clone(model).set_callbacks(callback.ProgressBar()).fit(*data, **fit_params)
     np.testing.assert_array_equal(watched.loss_curve_, plain.loss_curve_)
     assert "passes" in out.getvalue()
     assert "100%" in out.getvalue()
@@ -55,7 +55,7 @@ def test_a_progress_bar_counts_passes_and_changes_nothing(model, data, fit_param
 
 @pytest.mark.parametrize(("model", "data", "fit_params"), FITS[:2])
 def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
-    monitor = ScoringMonitor(scoring="r2")
+    monitor = callback.ScoringMonitor(scoring="r2")
     fitted = clone(model).set_callbacks(monitor).fit(*data, **fit_params)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "pass"]
     assert len(fitted.ifo_) - 2 <= len(rows) <= len(fitted.ifo_) - 1  # the last record may be at the end
@@ -67,12 +67,12 @@ def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_within_a_search(n_jobs, tmp_path):
-    monitor = ScoringMonitor(scoring="r2")
+    monitor = callback.ScoringMonitor(scoring="r2")
     model = CompositionalPortfolio(STEPS, max_iter=500, tol=0, random_state=0)
     callbacks = monitor, EarlyStopping(patience=100), Checkpoint(tmp_path / "run.npz")
     search = GridSearchCV(clone(model).set_callbacks(*callbacks), {"risk_aversion": [0.5, 2.0]}, cv=2, n_jobs=n_jobs)
     with contextlib.redirect_stdout(io.StringIO()):
-        search.set_callbacks(ProgressBar()).fit(RETURNS, MARKET)
+        search.set_callbacks(callback.ProgressBar()).fit(RETURNS, MARKET)
     plain = GridSearchCV(model, {"risk_aversion": [0.5, 2.0]}, cv=2).fit(RETURNS)
     np.testing.assert_array_equal(search.best_estimator_.weights_, plain.best_estimator_.weights_)
     np.testing.assert_array_equal(search.cv_results_["mean_test_score"], plain.cv_results_["mean_test_score"])

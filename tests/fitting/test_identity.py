@@ -300,6 +300,7 @@ def test_arrays_among_the_parameters_that_were_changed_in_place_are_refused():
 
 
 def test_another_function_is_refused_in_memory_and_from_a_file(tmp_path):
+    pytest.importorskip("sklearn.callback")
     path = tmp_path / "run.npz"
     solver = STORMCompositional(learning_rate=lambda t: 0.1, batch_size=16, anchor=None)
     model = CompositionalPortfolio(solver, max_iter=500, tol=0, random_state=0).set_callbacks(Checkpoint(path))

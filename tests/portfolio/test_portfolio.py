@@ -605,6 +605,7 @@ def test_init_stores_and_does_nothing_else():
         "risk_measure": "nonsense",
         "risk_aversion": -1,
         "confidence": "high",
+        "order": "last",
         "constraint": 17,
         "budget": "much",
         "l1": object(),

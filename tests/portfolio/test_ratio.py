@@ -95,13 +95,59 @@ def test_weights_of_periods_and_units():
         np.testing.assert_allclose(weighted.weights_, repeated.weights_, atol=1e-5)
 
 
+COSTS = {
+    "cost": {"constraint": "long_only", "transaction_cost": 2e-4},
+    "l1": {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4},
+    "trades": {"constraint": "long_only", "max_turnover": 0.3},
+    "all": {
+        "constraint": (-0.1, 0.6), "budget": 1.0, "l1": 1e-4, "max_turnover": 0.3, "benchmark": np.full(150, 1e-4),
+        "transaction_cost": [1e-4, 0, 2e-4, 0, 0], "linear_constraints": ([1, 1, 0, 0, 0], 0.68, 0.7),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", ["cvar", "semideviation", "downside", "cdar"])
+@pytest.mark.parametrize("case", COSTS)
+def test_costs_and_limits_on_trades(case, measure):
+    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk, the best utility is 0."""
+    R, params = returns(seed=4), {"previous_weights": [0.5, 0.3, 0.2, 0, 0], "risk_measure": measure} | COSTS[case]
+    portfolio = fit(R, **params)
+    found = -portfolio.loss_curve_[-1]
+    utility = CompositionalPortfolio("newton", risk_aversion=found, **params).fit(R)
+    assert found > 0 and portfolio.stop_reason_ == "converged" and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
+    assert utility.loss_curve_[-1] == pytest.approx(0, abs=1e-8)
+    np.testing.assert_allclose(portfolio.weights_, utility.weights_, atol=1e-4)
+    if "max_turnover" in params:
+        assert np.abs(portfolio.weights_ - params["previous_weights"]).sum() <= 0.3 + 1e-8
+
+
+def test_the_sharpe_ratio_with_costs():
+    R, w = returns(seed=5), np.full(5, 0.2)
+    portfolio = fit(R, previous_weights=w, transaction_cost=3e-4)
+    best = portfolio.weights_
+
+    def net(w):
+        return ((R @ w).mean() - 3e-4 * np.abs(w - 0.2).sum()) / (R @ w).std()
+
+    assert net(best) == pytest.approx(-portfolio.loss_curve_[-1], rel=1e-6) and net(best) < portfolio.score(R)
+    assert net(best) >= max(net(other) for other in np.random.default_rng(0).dirichlet(np.ones(5), 500))
+    near = best + 1e-3 * np.random.default_rng(0).normal(size=(300, 5))
+    near = np.maximum(near, 0) / np.maximum(near, 0).sum(axis=1, keepdims=True)
+    assert net(best) >= max(net(other) for other in near) - 1e-7
+
+
+def test_as_many_assets_as_newton_takes():
+    R = 0.01 * np.random.default_rng(0).normal(size=(700, 500)) + 0.001
+    portfolio = fit(R)
+    assert portfolio.stop_reason_ == "converged" and portfolio.weights_.sum() == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [
         ({"risk_measure": "entropic"}, "risk_measure='entropic'"),
-        ({"constraint": (0.0, 1.0), "l1": 0.1}, "l1"),
-        ({"transaction_cost": 0.1}, "transaction_cost"),
-        ({"max_turnover": 1.0, "previous_weights": np.full(5, 0.2)}, "max_turnover"),
+        ({"constraint": (0.0, 1.0), "budget": 1.0, "l1": 0.1}, "less its costs, is positive"),
+        ({"transaction_cost": 0.1}, "less its costs, is positive"),
         ({"constraint": None}, "sets the size"),
         ({"solver": "lbfgs"}, "LBFGS.*newton"),
         ({"solver": "moments"}, "moments.*newton"),
@@ -115,7 +161,7 @@ def test_what_cannot_be_is_said(params, words):
 
 def test_a_ratio_without_a_maximum():
     R = returns()
-    with pytest.raises(ValueError, match="mean return is positive"):
+    with pytest.raises(ValueError, match="is positive, but none"):
         fit(R - 0.01)
     R[:, 0] = 0.0003
     with pytest.raises(ValueError, match="no risk"):

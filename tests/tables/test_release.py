@@ -30,4 +30,4 @@ def test_tables_of_another_version_are_found(tmp_path, monkeypatch):
 
 
 def test_every_stored_result_says_its_version():
-    assert set(_tables.made_by_others("none")) >= {"portfolio", "maps/augmented_digits_1797"}
+    assert set(_tables.made_by_others("none")) >= {"portfolio", "maps/digits_1797"}

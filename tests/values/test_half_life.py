@@ -141,8 +141,8 @@ def test_half_life_stays_and_says_nothing_of_uncertainty():
         stream.set_params(half_life=10).partial_fit(**log)
     del log["terminal"]
     fitted = lstd().fit(**log, episode=np.arange(300) // 10)
-    with pytest.raises(ValueError, match="half_life must be None for return_std=True"):
-        fitted.predict(log["X"], return_std=True)
+    with pytest.raises(ValueError, match="half_life must be so long that at least 2 episodes count"):
+        fitted.set_params(half_life=2.0).fit(**log, episode=np.arange(300) // 10).predict(log["X"], return_std=True)
     for wrong in (0, -1, np.nan, "week"):
         with pytest.raises(ValueError, match="half_life must be a finite number > 0, or None"):
             lstd().set_params(half_life=wrong).fit(**log)

@@ -91,6 +91,37 @@ def test_a_stream_says_about_the_same_as_fit(solver):
     np.testing.assert_array_equal(again.predict(FEATURES, return_std=True)[1], std)
 
 
+def test_deviations_of_values_that_forget_are_those_of_values_from_other_episodes():
+    """In `fit`, and in a stream of four chunks."""
+    found, said = [], []
+    for seed in range(30):
+        parts, _ = draw(100, seed)
+        parts = featured(parts)
+        value, stream = (lstd(half_life=150.0) for _ in range(2))  # rows: an episode has about 5
+        value.fit(**parts)
+        for rows in np.array_split(np.arange(len(parts["y"])), 4):
+            stream.partial_fit(**{name: part[rows] for name, part in parts.items()})
+        values, std = value.predict(FEATURES, return_std=True)
+        again, by_groups = stream.predict(FEATURES, return_std=True)
+        np.testing.assert_allclose(again, values, rtol=1e-6)
+        found.append(values)
+        said.append((std, by_groups))
+    spread = np.std(found, axis=0, ddof=1)
+    for std in np.sqrt(np.mean(np.square(said), axis=0)):
+        np.testing.assert_allclose(std, spread, rtol=0.35)
+
+
+@pytest.mark.parametrize("solver", ["lstd", "storm-c"])
+def test_a_half_life_longer_than_the_log_changes_little_and_a_short_one_much(solver):
+    parts, _ = draw(300, 2)
+    parts, deviations = featured(parts), []
+    for half_life in (None, 1e9, 400.0):
+        value = lstd(solver=solver, half_life=half_life, random_state=0).partial_fit(**parts)
+        deviations.append(value.predict(FEATURES, return_std=True)[1])
+    np.testing.assert_allclose(deviations[1], deviations[0], rtol=0.05)
+    assert (deviations[2] > 1.1 * deviations[0]).all()
+
+
 def test_groups_of_a_stream_are_sums_over_its_episodes():
     """With traces too, whatever the chunks."""
     parts, ratio = draw(40, 6)

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.core.advice import Advice
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.reproduce.report.grids import SNE_VARIANTS, STORM
 from sk_stormc.reproduce.report.store import Piece
@@ -115,8 +114,7 @@ def _literal(P, d):
     """The problem without the library's steps: all pairs are sampled, no metric, no limit but Algorithm 1's own."""
     problem = SNEProblem(P, d, near_field=False)
     problem.metric = None
-    advice, kept = problem.advice, ("max_iter", "record_every", "unbounded_below", "published")
-    problem.advice = Advice(**{name: getattr(advice, name) for name in kept})
+    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
     return problem
 
 

@@ -1,0 +1,241 @@
+"""What risks in proportion to the portfolio share: a level beside the weights, a width that falls, a bound."""
+
+import copy
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.core.penalties import Box, check_penalty
+from sk_stormc.portfolio.linear_bound import lowest
+from sk_stormc.portfolio.problem import PortfolioProblem, combine
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import check_choice, check_metric, check_number
+
+__all__ = ["LevelProblem"]
+
+
+class LevelProblem(PortfolioProblem):
+    """Minimise -mean <r_i, w> + lambda risk(w) where risk(w) = min_s risk(w, s): x = (w, s), with s the last variable.
+
+    Such a risk is proportional to the size of the portfolio, and is the largest of some linear functions of it:
+    risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the objective over all portfolios, by `bounds`,
+    so that what a run has reached is known. Batches are all periods unless asked otherwise.
+
+    Parameters
+    ----------
+    risk_aversion : float, default=1.0
+        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
+    penalty : object of `sk_stormc.penalties`, default=None
+        On the weights w.
+    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
+        Scale of the steps, as for `PortfolioProblem`; that of the level is last.
+
+    Attributes
+    ----------
+    width : float
+        Of the smoothing, in the unit of the portfolio's return; the objective exceeds the exact one by at most about
+        lambda times this. `with_width` makes the same problem with another.
+    n_assets : int
+    """
+
+    first_width = 1.0  # of the stages of a fit, in deviations of the portfolio's return
+    own_width = 0.01  # of a problem by itself
+    one_outer = False  # whether f is no mean over periods
+
+    def __init__(
+        self,
+        returns: ArrayLike,
+        risk_aversion: float,
+        *,
+        risk_measure: str | None,
+        width: float | None,
+        sample_weight: ArrayLike | None,
+        penalty: Any,
+        metric: Any,
+    ) -> None:
+        if width is not None:
+            check_number("width", width, low=0, inclusive=False)
+        risk_measure = self.own_measure if risk_measure is None else risk_measure
+        check_choice("risk_measure", risk_measure, (self.own_measure,))
+        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
+        super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
+        self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
+        check_penalty(penalty, self.n_assets)
+        self.of_weights = penalty
+        every = int(16 * (2 * self.n_inner + self.n_outer))
+        self.advice = replace(self.advice, batch_size=None, record_every=every)
+        self.n_outer = 1 if self.one_outer else self.n_outer
+        self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
+
+    def _set_width(self, width):
+        self.width = width
+        self.penalty = with_level(self.of_weights, self.n_assets, self.lowest_level())
+
+    def with_width(self, width):
+        """The same problem with another width."""
+        problem = copy.copy(self)
+        problem._set_width(width)
+        return problem
+
+    def lowest_level(self):
+        """A bound of the level s from below."""
+        return -np.inf
+
+    def initial_point(self, rng):
+        """Equal weights, moved to where the constraint allows them, and their best level."""
+        return self.start_at(self._spread())
+
+    def description(self):
+        """Sizes, risk measure, risk aversion, width and what else the risk measure depends on."""
+        more = "".join(f", {name}={value:g}" for name, value in self.parameters().items())
+        return f"{super().description()}{more}, width={self.width:g}"
+
+    def unbounded_below(self):
+        """Not known: it depends on the constraint."""
+        return None
+
+    # the weights
+
+    def weights_of(self, x):
+        """w, without the level."""
+        return x[:-1]
+
+    def start_at(self, weights):
+        """(w, s) with the best level s for w."""
+        weights = np.asarray(weights, self.returns.dtype)
+        return np.append(weights, self.best_level(self._losses(weights))).astype(self.returns.dtype)
+
+    def value_at(self, weights):
+        """-mean <r_i, w> + lambda risk(w) + R(w), of the risk without smoothing."""
+        value = -self._gain * float(self._mean @ weights) + self._price * self.risk(self._losses(weights))
+        return value if self.of_weights is None else value + self.of_weights.value(weights)
+
+    def reported(self, x):
+        """The exact objective of the weights in x."""
+        return self.value_at(self.weights_of(x))
+
+    def deviation(self, weights):
+        """The standard deviation of the portfolio's return; where it does not vary its size, or 1."""
+        y, p = self._losses(weights), self.weights
+        deviation = float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
+        size = float(np.abs(y).max())
+        return deviation if deviation > 1e-9 * size else size or 1.0
+
+    def empty(self):
+        """The objective of the empty portfolio, and its x; infinite and None where it is not feasible."""
+        w = np.zeros(self.n_assets, self.returns.dtype)
+        if self.of_weights is not None and self.of_weights.project(w).any():
+            return np.inf, None
+        return self.value_at(w), np.append(w, w.dtype.type(max(self.lowest_level(), 0.0)))
+
+    def typical_risk(self):
+        """The risk of equal weights about their mean, times lambda: what objectives are measured in near 0."""
+        losses = self._losses(self._spread())
+        return self._price * (self.risk(losses) - self._mean_of(losses))
+
+    def bounds(self, x):
+        """The exact objective of the weights in x, and a number that no portfolio's objective is below.
+
+        With c = -mean r - lambda sum_i q_i r_i the number is the least <c, w> + R(w). Weights that may go on without
+        end are taken within twice the largest weight of x around x.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        value, bound : float
+            The bound is NaN for a penalty that is not one of sk_stormc.
+        """
+        w = x[:-1].astype(float)
+        q = self.reweighting(self._losses(w))
+        c = -self._gain * self._mean - self._price * combine(q.astype(self.returns.dtype), self.returns).astype(float)
+        best, penalty = lowest(self.of_weights, w, c, self._inverse_variance()[:-1].astype(float), self.deviation(w))
+        return self.value_at(w), np.nan if best is None else float(c @ best) + penalty.value(best)
+
+    def _losses(self, weights):
+        return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
+
+    def _mean_of(self, values):
+        return float(values.mean() if self.weights is None else self.weights @ values)
+
+    def _spread(self):
+        """Equal weights of sum 1, projected; with changing signs where that leaves nothing."""
+        equal = np.full(self.n_assets, 1 / self.n_assets)
+        for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
+            w = w if self.of_weights is None else self.of_weights.project(w)
+            if w.any():
+                break
+        return w
+
+    def _check_metric(self, metric):
+        if metric is None or isinstance(metric, str) or hasattr(metric, "apply"):
+            return super()._check_metric(metric)
+        return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
+
+    def _inverse_variance(self):
+        """Of the assets, and 1 for the level, which acts as an asset that always returns -1."""
+        return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
+
+    # the risk, from the losses of all periods in float64
+
+    @abstractmethod
+    def risk(self, losses):
+        """min_s risk(s), without smoothing."""
+
+    @abstractmethod
+    def best_level(self, losses):
+        """The s of the least smoothed risk."""
+
+    @abstractmethod
+    def reweighting(self, losses):
+        """q of shape (n_periods,): sum_i q_i losses_i is at most the risk of any losses, and near it for these."""
+
+
+class OnWeights:
+    """A penalty on the weights of (w, s), and a bound of s from below."""
+
+    def __init__(self, penalty, n_assets, lowest):
+        self.penalty, self.n_assets, self.lowest = penalty, n_assets, lowest
+
+    def __repr__(self):
+        return f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, lowest={self.lowest:g})"
+
+    def __str__(self):
+        return f"{self.penalty} on the weights of a tail risk"
+
+    def check(self, n_variables):
+        """Raise a ValueError where the penalty does not fit."""
+        if hasattr(self.penalty, "check"):
+            self.penalty.check(n_variables - 1)
+
+    def value(self, x):
+        """R(w)."""
+        return self.penalty.value(x[: self.n_assets])
+
+    def prox(self, x, step):
+        """The proximal point of w, and s."""
+        step = step if np.ndim(step) == 0 else step[: self.n_assets]
+        return self._join(self.penalty.prox(x[: self.n_assets], step), x)
+
+    def project(self, x):
+        """The nearest feasible w, and s."""
+        return self._join(self.penalty.project(x[: self.n_assets]), x)
+
+    def _join(self, w, x):
+        return np.append(w, np.maximum(x[self.n_assets :], self.lowest)).astype(w.dtype, copy=False)
+
+
+def with_level(penalty, n_assets, lowest):
+    """A penalty on w as one on (w, s): bounds stay bounds, which more solvers can keep."""
+    if penalty is None and lowest == -np.inf:
+        return None
+    if penalty is None:
+        return Box(np.append(np.full(n_assets, -np.inf), lowest), np.inf)
+    if type(penalty) is Box and penalty.budget is None and not penalty.alpha:
+        low, high = (np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high))
+        return Box(np.append(low, lowest), np.append(high, np.inf))
+    return OnWeights(penalty, n_assets, lowest)

@@ -1,0 +1,204 @@
+"""Portfolios of least semideviation, and of least downside risk, of any order."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.problem import combine
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import check_number
+
+__all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem", "check_order"]
+
+HIGHEST = 10  # order: of a higher one the powers of a few periods are all that counts
+
+
+def check_order(order):
+    """1, or a number from 2 to 10: powers in between have no second derivative at 0."""
+    check_number("order", order, low=1, high=HIGHEST)
+    if 1 < order < 2:
+        raise ValueError(f"order must be 1 or from 2 to {HIGHEST}, got {order!r}")
+
+
+class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
+    r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
+
+    .. math::
+
+        \Phi(w, s) = -u + \frac{\lambda}{p} \Bigl( (p - 1) \, s
+            + \frac{1}{n s^{p - 1}} \sum_i \max(u - r_i^T w, \, 0)^p \Bigr) + R(w)
+
+    Here r_i are the returns of period i, and the mean return u is the inner value. At the best s the second term is
+    lambda times the semideviation, the p-th root of the mean of max(u - <r_i, w>, 0)^p. The variables are x = (w, s).
+    The maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), and s is kept above h. With
+    p = 1 the risk is half of the mean absolute deviation, there is no root, and s is not used.
+
+    This is what ``PortfolioProblem(returns, risk_measure="semideviation")`` makes.
+
+    Parameters
+    ----------
+    risk_measure : str, default=None
+        None is the one of the class, and there is no other.
+    order : float, default=2.0
+        p: 1, or from 2 to 10.
+    width : float, default=None
+        h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and for another order.
+
+    References
+    ----------
+    Shapiro, Dentcheva & Ruszczynski, "Lectures on stochastic programming", 2009, section 6.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [1.0], [1.0], [1.0]]), risk_measure="semideviation")
+    >>> problem.value_at(np.array([1.0]))  # a mean return of 0, and the root of a quarter of 3^2
+    1.5
+    """
+
+    first_width = 0.1
+    about_mean = True  # whether returns below the mean count, or those below 0
+
+    def __init__(
+        self,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
+        *,
+        risk_measure: str | None = None,
+        order: float = 2.0,
+        width: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
+        check_order(order)
+        self.order = float(order)
+        super().__init__(
+            returns,
+            risk_aversion,
+            risk_measure=risk_measure,
+            width=width,
+            sample_weight=sample_weight,
+            penalty=penalty,
+            metric=metric,
+        )
+
+    def lowest_level(self):
+        """The width."""
+        return self.width
+
+    def outer_batch(self, draws, weights=None):
+        """The rows, and the weight of each."""
+        if draws is None:
+            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
+        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
+
+    # g, dg, f and its gradient
+
+    def inner(self, x, batch):
+        """u = <mean r, w>, of shape (1,)."""
+        return batch.dot(x[:-1])
+
+    def jacobian(self, x, batch):
+        """(mean r, 0), of shape (1, n_assets + 1)."""
+        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+
+    def outer_gradient(self, x, u, batch):
+        """With b_i = a_i / s and t_i = b_i^(p - 1) a_i': f_w = -lambda mean t_i r_i and f_u = -1 + lambda mean t_i.
+
+        Here a_i is the smoothed maximum and a_i' its slope; the slope in s is lambda (p - 1) / p (1 - mean b_i^p).
+        """
+        rows, weight = batch
+        z, s, p = -rows.dot(x[:-1]).astype(float) + self.about_mean * float(u[0]), float(x[-1]), self.order
+        b = self._excess(z) / s
+        t = self._price * weight * b ** (p - 1) * expit(z / self.width)
+        of_s = self._price * (p - 1) / p * (1 - np.sum(weight * b**p))
+        f_x = np.append(-combine(t.astype(x.dtype), rows), of_s)
+        return f_x.astype(x.dtype, copy=False), np.full(1, self.about_mean * t.sum() - self._gain, x.dtype)
+
+    def outer(self, x, u):
+        """-u + lambda ((p - 1) s + mean a_i^p / s^(p - 1)) / p."""
+        total, s, p = 0.0, float(x[-1]), self.order
+        for start, rows in blocks(self.returns):
+            z = -(rows @ x[:-1]).astype(float) + self.about_mean * float(u[0])
+            weight = 1 / self.n_inner if self.weights is None else self.weights[start : start + len(z)]
+            total += (weight * (self._excess(z) / s) ** p).sum()
+        return float(-self._gain * u[0] + self._price * s * (p - 1 + total) / p)
+
+    def _excess(self, z):
+        """The smoothed maximum of z and 0."""
+        return self.width * np.logaddexp(0.0, z / self.width)
+
+    # the risk
+
+    def risk(self, losses):
+        """(mean max(loss - centre, 0)^p)^(1/p)."""
+        above = np.maximum(self._centred(losses), 0)
+        size = float(above.max())
+        return size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
+
+    def best_level(self, losses):
+        """(mean a_i^p)^(1/p), or the width."""
+        above = self._excess(self._centred(losses))
+        size = float(above.max())
+        root = size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
+        return max(root, self.width)
+
+    def reweighting(self, losses):
+        """p_i t_i, less their sum's share where the centre is the mean: mean t_i^(p / (p - 1)) is at most 1."""
+        z = self._centred(losses)
+        t = (self._excess(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
+        if self.order > 1:
+            power = self.order / (self.order - 1)
+            t = t / max(1.0, self._mean_of(t**power) ** (1 / power))
+        return (t - self.about_mean * self._mean_of(t)) * (1 / self.n_inner if self.weights is None else self.weights)
+
+    def _centred(self, losses):
+        return losses - self._mean_of(losses) if self.about_mean else losses
+
+
+class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="downside"):
+    r"""Minimise the downside risk of order p minus the mean return, over portfolios w.
+
+    .. math::
+
+        \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
+
+    This is as the `SemideviationPortfolioProblem`, also in its variable s, but what counts is below 0 and not below the
+    mean. The mean return over this risk is the Omega ratio less one with p = 1, and the Sortino ratio with p = 2.
+
+    This is what ``PortfolioProblem(returns, risk_measure="downside")`` makes.
+
+    Parameters
+    ----------
+    order : float, default=2.0
+        p: 1, or from 2 to 10.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and for another order.
+
+    References
+    ----------
+    Keating & Shadwick, "A universal performance measure", 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-2.0], [4.0]]), np.inf, risk_measure="downside", order=1)
+    >>> problem.value_at(np.array([1.0]))  # half of 2
+    1.0
+    """
+
+    about_mean = False

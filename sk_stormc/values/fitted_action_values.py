@@ -1,0 +1,140 @@
+"""What fitted values of actions say: the values, the best action, and how far they are from the rewards that came."""
+
+from __future__ import annotations
+
+from types import MethodType
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.validation import row_weights
+from sk_stormc.values.action_data import check_actions, chosen, numbers_of, policy_chances
+from sk_stormc.values.action_sums import best_actions, unknown_actions
+from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.transitions import checked_data
+
+__all__ = ["FittedActionValues"]
+
+
+class read_as_method:
+    """A method whose name is a parameter's too: it is set as the parameter, read as the method."""
+
+    def __init__(self, method):
+        self.method, self.__doc__ = method, method.__doc__
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, estimator, owner=None):
+        return self.method if estimator is None else MethodType(self.method, estimator)
+
+    def __set__(self, estimator, value):
+        vars(estimator)[self.name] = value
+
+
+class FittedActionValues(LinearEstimator):
+    """Base of the estimator with a parameter ``policy``, and ``actions_``, ``coef_`` and ``intercept_`` when fitted."""
+
+    def predict(self, X: Features) -> FloatArray:
+        """The values of all actions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states, n_actions)
+            Columns are in the order of ``actions_``.
+        """
+        return self._values(X, self._states(X))
+
+    @read_as_method
+    def policy(self, X: Features) -> Array:
+        """The best action by these values, the first of equals.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+            Labels, of ``actions_``.
+        """
+        Z = self._fitted_columns(X, self._states(X))
+        return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
+
+    def td_error(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None
+    ) -> FloatArray:
+        """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
+
+        V is the value of what the policy does there, with "greedy" of the best action, and 0 where terminal.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time, episode
+            As for `fit`. Without next_X, time and episode every transition must be terminal.
+
+        Returns
+        -------
+        ndarray of shape (n_transitions,)
+            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`; where successors are missing; for actions that `fit` was not given.
+        """
+        check_is_fitted(self)
+        states, y = checked_data(self, X, y, reset=False)
+        if action is None and len(self.actions_) > 1:
+            raise ValueError("action must be given to score and td_error as it was to fit, got None")
+        action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
+        action = numbers_of(action, self.actions_)
+        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
+        left = self._values(X, states)[np.arange(len(y)), action]
+        error = np.where(kept, y - left, np.nan)
+        going = np.flatnonzero(kept & ~terminal)
+        if not len(going):
+            return error
+        Z, policy = self._fitted_columns(source, follows, rows[going]), vars(self)["policy"]
+        after = self._linear(Z)
+        if isinstance(policy, str):
+            chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
+        else:
+            chances = policy_chances(policy, source, follows[rows[going]], rows[going], self.actions_)
+        error[going] += self.gamma * (chances * after).sum(axis=1)
+        return error
+
+    def score(
+        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
+        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Minus the mean squared temporal-difference error: higher is better.
+
+        It compares features on the same transitions, not values of gamma, and says little of how good a policy is: that
+        takes episodes of it, or off-policy evaluation.
+
+        Parameters
+        ----------
+        X, y, action, next_X, terminal, time, episode
+            As for `td_error`. Rows without a successor that are not terminal are left out.
+        sample_weight : array-like of shape (n_transitions,), default=None
+
+        Returns
+        -------
+        float
+        """
+        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode)
+        return self._score_of(error, row_weights(sample_weight, len(error)))
+
+    def _linear(self, Z):
+        return Z @ self.coef_.T + self.intercept_
+
+    def _values(self, X, states):
+        return self._linear(self._fitted_columns(X, states))

@@ -1,0 +1,198 @@
+"""Policy evaluation from logged transitions: the mean squared projected Bellman error, which LSTD minimises."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.core.advice import Advice
+from sk_stormc.core.source import FiniteSource
+from sk_stormc.utils.types import ArrayLike, SparseMatrix
+from sk_stormc.utils.validation import as_numbers
+from sk_stormc.values.least_squares import root_of_inverse, solve_moments
+from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
+from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
+from sk_stormc.values.moments import Moments
+from sk_stormc.values.noise import expected_smoothness
+
+__all__ = ["ProjectedBellmanProblem"]
+
+
+class ProjectedBellmanProblem(LinearValue):
+    r"""Minimise the mean squared projected Bellman error of linear values, on logged transitions.
+
+    .. math::
+
+        \Phi(w) = u^T C^+ u + \alpha |w|^2, \qquad
+        u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad
+        C = \sum_k d_k \varphi_k \varphi_k^T
+
+    The value of a state is V(s) = phi(s)^T w. The minimiser is that of LSTD. The inner value u is a mean over the
+    transitions k. It averages over successors too, so no state has to repeat. f is one component.
+
+    Parameters
+    ----------
+    features, next_features : array-like or sparse matrix of shape (n_transitions, n_features)
+        phi_k of the state and phi'_k of its successor; zeros where an episode ends.
+    rewards : array-like of shape (n_transitions,)
+    gamma : float, default=0.95
+        Discount, in [0, 1]. With 1, all episodes must end for values to be determined.
+    sample_weight : array-like of shape (n_transitions,), default=None
+        The d_k, up to a factor; transitions are drawn with these probabilities.
+    alpha : float or array-like of shape (n_features,), default=0.0
+        Weight of the squares of w, one for all or each its own.
+    metric : {"auto"} or None, default="auto"
+        "auto" is the inverse Hessian (its diagonal above 2000 features), None the plain step.
+    covariance : ndarray of shape (n_features, n_features), default=None
+        C, symmetric and positive semidefinite, where it is not to be that of these transitions (of a stream, it is that
+        of the first ones). Where u = 0 has a solution it is the minimiser whatever C is.
+
+    Raises
+    ------
+    ValueError
+        For shapes that disagree, values that are not finite, and parameters out of range.
+
+    References
+    ----------
+    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
+    2009 (the objective); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+
+    Examples
+    --------
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import ProjectedBellmanProblem
+    >>> problem = ProjectedBellmanProblem([[1.0], [2.0]], [[2.0], [0.0]], rewards=[1.0, 0.0], gamma=0.5)
+    >>> minimize(problem, tol=1e-8, random_state=0).x.round(6)
+    array([0.25])
+    >>> problem.minimizer()
+    array([0.25])
+    """
+
+    n_outer = 1
+
+    def __init__(
+        self,
+        features: Any,
+        next_features: Any,
+        rewards: ArrayLike | SparseMatrix,
+        gamma: float = 0.95,
+        *,
+        sample_weight: ArrayLike | None = None,
+        alpha: float = 0.0,
+        metric: Any = "auto",
+        covariance: Any = None,
+    ) -> None:
+        self.rewards = as_numbers("rewards", rewards)
+        n = len(self.rewards) if self.rewards.ndim == 1 else 0
+        if not n or not np.isfinite(self.rewards).all():
+            raise ValueError(f"rewards must be finite, one for each transition, got shape {self.rewards.shape}")
+        features = check_features("features", features, n)
+        d = features.shape[1]
+        next_features = check_features("next_features", next_features, n, d)
+        self._take(features, next_features, gamma, alpha, metric, sample_weight)
+        self._covariance = None if covariance is None else check_features("covariance", covariance, d, d)
+
+    @classmethod
+    def checked(cls, features, next_features, rewards, gamma, sample_weight, alpha):
+        """The problem of transitions that were looked at before."""
+        problem = cls.__new__(cls)
+        problem.rewards, problem._covariance = rewards, None
+        problem._take(features, next_features, gamma, alpha, "auto", sample_weight)
+        return problem
+
+    def _take(self, features, next_features, gamma, alpha, metric, sample_weight):
+        self.features, (self.n_inner, d) = features, features.shape
+        self.next_features = next_features
+        self._set(gamma, alpha, metric, d, sample_weight, self.n_inner)
+
+    @cached_property
+    def _difference(self):
+        """What u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
+        return minus_scaled(self.features, self.gamma, self.next_features)
+
+    @cached_property
+    def covariance(self):
+        """C, of shape (n_features, n_features)."""
+        if self._covariance is not None:
+            return dense(self._covariance)
+        return self._moments.C
+
+    @cached_property
+    def _root(self):
+        """root root^T = C^+, on what u can be."""
+        return root_of_inverse(self.covariance)[0]
+
+    @cached_property
+    def _moments(self):
+        """Of all transitions; the weights sum to one."""
+        return Moments.of_log(self.features, self.next_features, self.gamma, self.rewards, self.weights)
+
+    @property
+    def _full(self):
+        """J and mean r phi over all transitions."""
+        return self._moments.A, self._moments.b
+
+    def _unit(self):
+        largest = self._moments.largest
+        return np.where(largest > 0, largest, 1.0)
+
+    @property
+    def source(self):
+        """Transitions, with probability proportional to their weights."""
+        return FiniteSource(self.n_inner, 1, self._drawn_by)
+
+    def inner_batch(self, draws, weights=None):
+        """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.
+
+        Both u and its Jacobian are linear in the first features, which the weights of a draw therefore scale.
+        """
+        if draws is None:
+            return self._full
+        features = self.features[draws] if weights is None else scale_rows(weights, self.features[draws])
+        return features, self._difference[draws], self.rewards[draws]
+
+    def outer_batch(self, draws, weights=None):
+        """Nothing: f has one component."""
+        return None
+
+    def inner(self, x, batch):
+        """u = mean phi_k ((phi_k - gamma phi'_k) . w - r_k), of shape (n_features,)."""
+        if len(batch) == 2:
+            return batch[0] @ x - batch[1]
+        features, difference, rewards = batch
+        return (difference @ x - rewards) @ features / len(rewards)
+
+    def jacobian(self, x, batch):
+        """mean phi_k (phi_k - gamma phi'_k)^T, of shape (n_features, n_features)."""
+        if len(batch) == 2:
+            return batch[0]
+        features, difference, rewards = batch
+        return dense(features.T @ difference) / len(rewards)
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = 2 alpha w and f_u = 2 C^+ u."""
+        return 2 * self.alpha * x, self._root @ (2 * (u @ self._root))
+
+    def outer(self, x, u):
+        """u^T C^+ u + alpha |w|^2."""
+        projected = u @ self._root
+        return float(projected @ projected + self.alpha @ x**2)
+
+    def _least_squares(self):
+        """root^T J and root^T mean r phi."""
+        return tuple(self._root.T @ part for part in self._full)
+
+    def solution(self):
+        """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
+        A, b, _ = self._moments.means()
+        return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
+
+    def expected_smoothness(self, size, metric):
+        """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
+        return expected_smoothness(self, size[0], metric.root())
+
+    @cached_property
+    def advice(self):
+        """Full batches where the metric is a full matrix: J is known then, and a step costs as much as a few rows."""
+        size = None if self.n_variables <= LARGEST_METRIC else "auto"
+        return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
