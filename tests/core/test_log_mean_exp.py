@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from scipy import optimize
 from scipy.special import logsumexp
 
@@ -396,7 +395,8 @@ def test_steps_reach_the_minimum(name):
     assert abs(gap(daily_returns(), name)) <= (1e-5 if "float32" in name else 1e-7)
 
 
-@pytest.mark.parametrize("region", slow_but(["Europe", "Japan"], "Japan"))
+@pytest.mark.slow
+@pytest.mark.parametrize("region", ["Europe", "Japan"])
 @pytest.mark.parametrize("name", CASES)
 def test_steps_reach_the_minimum_of_real_returns(name, region):
     path = DATA / f"french25_{region}_OP.npz"

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.penalties import L1, Simplex
@@ -128,7 +129,7 @@ class Sparse(CompositionalProblem):
 # check_problem passes what is right
 
 
-@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("unit", slow_but([1e-4, 1.0, 1e4], 1e-4, 1e4))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("measure", MEASURES)

@@ -504,8 +504,8 @@ def test_check_estimator(estimator, check):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [SNEEmbedding(perplexity=2, kernel="gaussian", solver=solver, max_iter=50) for solver in SOLVERS]
-    + [SNEEmbedding(perplexity=2, solver=STORMCompositional(momentum=0.5), max_iter=50)]
+    [SNEEmbedding(perplexity=2, kernel="gaussian", solver=solver, max_iter=10) for solver in SOLVERS]
+    + [SNEEmbedding(perplexity=2, solver=STORMCompositional(momentum=0.5), max_iter=10)]
 )
 def test_check_estimator_with_every_solver(estimator, check):
     check(estimator)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import (
@@ -543,7 +544,7 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", slow_but(SOLVERS, "storm-c", "lbfgs"))
 @pytest.mark.parametrize("case", BOUNDED)
 def test_a_bounded_objective_is_not_called_unbounded(name, case):
     for params in ({}, {"max_iter": 1}, {"max_iter": 10}, {"max_iter": 100, "tol": 0.0}):

@@ -17,7 +17,7 @@ FRENCH = [
     for region in ("Europe", "Japan", "Global", "Global_ex_US", "North_America", "Asia_Pacific_ex_Japan")
 ]
 SETS = ["generated", "generated, small", "gaussian_cov_4", "gaussian_cov_20", *FRENCH]
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def load(name):

@@ -20,7 +20,7 @@ LONG = {"badly scaled": 0}  # seconds a run: so many are not marked slow
 RUNS = [
     pytest.param(name, seed, marks=[pytest.mark.slow] if seed >= LONG.get(name, 1) else [])
     for name in GALLERY
-    for seed in range(5)
+    for seed in range(3)
 ]
 
 

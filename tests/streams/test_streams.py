@@ -179,7 +179,7 @@ def test_a_pickle_leaves_the_estimator_as_it_was_and_the_two_part():
 def test_the_pickle_does_not_grow_with_rows(size):
     estimator, sizes = portfolio(), []
     for k in range(5):
-        fed(estimator, make_gaussian_returns(20_000, 4, mean=0.1, random_state=k), size)
+        fed(estimator, make_gaussian_returns(min(20_000, 100 * size), 4, mean=0.1, random_state=k), size)
         sizes.append(len(pickle.dumps(estimator)))
     assert sizes[-1] <= 1.1 * sizes[0]
     assert max(sizes) < 60_000  # twice the window of 512 rows of 4 numbers, and what a run has
