@@ -19,20 +19,20 @@ __all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
-    """Raise where something is no penalty, or has no feasible point with so many variables.
+    """Check that an object is a penalty, and has a feasible point with this number of variables.
 
     Parameters
     ----------
     penalty : object or None
     n_variables : int
     name : str, default="penalty"
-        How the error names it.
+        Name of the penalty in error messages.
 
     Raises
     ------
     ValueError
-        For an object without the methods value, prox and project, a class in place of an instance, and for bounds
-        that do not fit.
+        If the object lacks one of the methods value, prox and project, if it is a class and not an instance, or if its
+        bounds do not fit.
 
     Examples
     --------
@@ -95,14 +95,14 @@ def _soft(x, threshold):
 
 
 class Penalty:
-    """What a penalty has. One of the user's need not derive from this class."""
+    """Base class of the penalties. A user's own penalty need not derive from it."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         inherit_sections(cls)
 
     def value(self, x: ArrayLike) -> float:
-        """R(x), without what the domain forbids.
+        """R(x), where points outside the domain are not penalised.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ class Penalty:
         raise NotImplementedError
 
     def check(self, n_variables: int) -> None:
-        """Raise where the penalty does not fit so many variables.
+        """Check that the penalty fits this number of variables.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class L1(Penalty):
         return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """x itself, integers as floats: every point is feasible."""
+        """x itself, since every point is feasible. Integers become floats."""
         return _floating(x)
 
     def as_box(self) -> Box:
@@ -219,16 +219,16 @@ class Box(Penalty):
     Parameters
     ----------
     low, high : float or array-like of shape (n_variables,)
-        Bounds; infinite ones are allowed where there is no budget or the budget is reachable.
+        Bounds, which may be infinite.
     budget : float, default=None
-        The sum the coordinates must have.
+        Required sum of the coordinates. None means any sum.
     alpha : float, default=0.0
-        Weight of an l1 norm beside the bounds.
+        Weight of an additional l1 norm.
 
     Raises
     ------
     ValueError
-        Where low > high, a bound is NaN, or no point between the bounds has the budget.
+        If low > high, a bound is NaN, or no point between the bounds has the budget.
 
     Examples
     --------
@@ -266,7 +266,7 @@ class Box(Penalty):
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value."""
+        """alpha |x|_1. Points outside the bounds have no infinite value, since `prox` keeps the bounds."""
         return self._l1.value(x)
 
     def as_box(self) -> Box:
@@ -274,7 +274,7 @@ class Box(Penalty):
         return self
 
     def check(self, n_variables: int) -> None:
-        """Raise where no feasible point with ``n_variables`` coordinates exists.
+        """Check that there is a feasible point with ``n_variables`` coordinates.
 
         Parameters
         ----------
@@ -299,7 +299,7 @@ class Box(Penalty):
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it."""
+        """Soft thresholding and clipping, shifted by the multiplier that meets the budget if there is one."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
@@ -379,7 +379,7 @@ class Simplex(Penalty):
     Parameters
     ----------
     total : float, default=1.0
-        The sum, > 0.
+        Required sum of the coordinates, > 0.
 
     Examples
     --------
@@ -397,7 +397,7 @@ class Simplex(Penalty):
         return f"Simplex(total={self.total})"
 
     def value(self, x: ArrayLike) -> float:
-        """0: the constraint is kept by `prox`, not by an infinite value."""
+        """0. Points outside the simplex have no infinite value, since `prox` keeps the constraint."""
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:

@@ -38,28 +38,31 @@ class Edges:
         if len(upper.indices) < 2**31:  # half the memory to read
             upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
         self.n = S.shape[0]
-        self._upper, self._blocks = upper, [_block(upper, rows) for rows in _even_rows(upper)]
+        self._upper, self._chunks = upper, _even_rows(upper, EDGES)
+        self._blocks = [_block(upper, rows) for rows in _even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
 
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n); or what a function makes of some of them in place."""
+        columns, pointer = _in_pairs(X), self._upper.indptr
 
-        def task(edges):
-            at_i, at_j = np.empty(EDGES, X.dtype), np.empty(EDGES, X.dtype)
-            for some in parts(edges.stop, EDGES, edges.start):
-                total = out[some]
-                here, there = at_i[: len(total)], at_j[: len(total)]
+        def task(chunks):
+            for rows in chunks:
+                some = slice(int(pointer[rows.start]), int(pointer[rows.stop]))
+                count, total = np.diff(pointer[rows.start : rows.stop + 1]), out[some]
                 total.fill(0)
-                for x in X:
-                    x.take(self.i[some], out=here, mode="clip")
-                    here -= x.take(self.j[some], out=there, mode="clip")
-                    total += np.multiply(here, here, out=here)
+                for x in columns:
+                    difference = np.repeat(x[rows], count)
+                    difference -= x.take(self.j[some], mode="clip")
+                    squares = difference.view(X.dtype)
+                    squares *= squares
+                    total += squares if x.dtype == X.dtype else squares[::2] + squares[1::2]
                 if change is not None:
                     change(total)
 
-        each(task, parts(len(out), TASK))
+        each(task, [self._chunks[some] for some in parts(len(self._chunks), TASK // EDGES)], len(out))
         return out
 
     def matrix(self, c):
@@ -121,9 +124,18 @@ class Edges:
         return (half + half.T).tocsr()
 
 
-def _even_rows(upper):
-    """Slices of rows with about as many edges each, as many as many edges are worth."""
-    count = max(1, min(BLOCKS, upper.nnz // TASK))
+def _in_pairs(X):
+    """The rows of X, two of them as the parts of complex numbers: to gather these takes as long as to gather one."""
+    columns = []
+    for pair in (X[k : k + 2] for k in range(0, len(X), 2)):
+        kind = np.result_type(X.dtype, np.complex64) if len(pair) == 2 else X.dtype
+        columns.append(pair.T.copy().view(kind).ravel())
+    return columns
+
+
+def _even_rows(upper, size):
+    """Slices of rows with about so many edges each, or a little more."""
+    count = max(1, upper.nnz // size)
     ends = np.searchsorted(upper.indptr, np.linspace(0, upper.nnz, count + 1)[1:-1]).tolist()
     bounds = [0, *ends, upper.shape[0]]
     return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False) if pair[0] < pair[1]]

@@ -20,13 +20,13 @@ from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
 from sk_stormc.portfolio.feasible import limited
+from sk_stormc.portfolio.gaps import dual_gap, slope_gap
 from sk_stormc.portfolio.handover import (
     PATIENCE,
     by_moments,
     by_newton,
     finish_by_newton,
     hands_over,
-    slope_gap,
     warn_of_newton,
 )
 from sk_stormc.portfolio.level import LevelProblem
@@ -292,6 +292,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         first_residual = result.state.first_residual
         if handing:
             result, gap, ends_well = finish_by_newton(result, gap, problem, penalty, solver.tol)
+        elif gap > 0:
+            gap = dual_gap(problem, penalty, problem.weights_of(result.x), gap)
         for warning in () if ends_well else said:
             warn(str(warning.message), warning.category)
         self.dual_gap_ = gap

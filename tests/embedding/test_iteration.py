@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import mesh as module
+from sk_stormc.embedding import convolution
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.problems import SNEProblem
 
@@ -36,16 +36,13 @@ def test_the_mesh_is_of_the_points_own_precision(d, monkeypatch):
         return call
 
     for name in ("rfft", "irfft", "fft", "ifft", "dctn"):
-        monkeypatch.setattr(module.fft, name, watched(getattr(fft, name)))
-    points = module._Spread(wide(2000, 50, d), 0.5)
-    assert all(part.dtype == np.float32 for both in points._splines for part in both)
-    density = points.density()
-    assert density.dtype == points.stencil().dtype == points.slopes(density).dtype == np.float32
+        monkeypatch.setattr(convolution.fft, name, watched(getattr(fft, name)))
     mesh = Mesh()
-    assert mesh(wide(2000, 50, d))[1].dtype == np.float32 and mesh._known[1][0].dtype == np.float32
-    mesh.total(wide(2000, 50, d))
-    assert len(seen) >= 4 and set(seen) <= {np.dtype(np.float32), np.dtype(np.complex64)}
-    assert points.waves(density).dtype == np.complex64
+    points, _, potential = mesh._sums(wide(2000, 50, d))
+    density = points.density()
+    assert {a.dtype for a in (points._splines, density, potential, points.slopes(density))} == {np.dtype(np.float32)}
+    assert mesh(wide(2000, 50, d))[1].dtype == np.float32
+    assert len(seen) >= 6 and set(seen) <= {np.dtype(np.float32), np.dtype(np.complex64)}
 
 
 @pytest.mark.parametrize("kernel, d", [("student-t", 2), ("student-t", 3), ("gaussian", 2)])
@@ -59,21 +56,6 @@ def test_an_iteration_is_in_single_precision(digits, kernel, d):
     metric = problem.metric.at(x, 1)
     parts = [u, f_x, f_u, F, problem.vjp(J, f_u), metric.c, metric.degree, metric.apply(F), *problem._near().at(x)]
     assert [part.dtype for part in parts] == [np.float32] * len(parts)
-
-
-@pytest.mark.parametrize("d, n", [(2, 400), (1, 300)])
-def test_the_kernels_transform_is_that_of_the_whole_mesh(d, n):
-    x = wide(n, 40, d).astype(float)
-    points, mesh = module._Spread(x, 0.5), Mesh()
-    kernel, taken_off = mesh._kernel(points)
-    steps = [np.minimum(k := np.arange(length), length - k) * points.spacing for length in points.shape]
-    D = sum(np.square(step) for step in np.meshgrid(*steps, indexing="ij"))
-    whole = fft.rfftn(1 / (1 + D) - taken_off).real
-    for axis, length in enumerate(points.shape):
-        smooth = np.square((2 + np.cos(2 * np.pi * np.arange(whole.shape[axis]) / length)) / 3)
-        whole /= smooth.reshape([-1 if k == axis else 1 for k in range(d)])
-    ones = np.ones(whole.shape)
-    np.testing.assert_allclose(module._filtered(ones, kernel), whole, atol=1e-9 * np.abs(whole).max())
 
 
 @pytest.mark.parametrize("width, most", [(20.0, 2), (200.0, 3)])

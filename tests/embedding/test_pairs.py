@@ -135,7 +135,7 @@ def test_forces_are_the_gradient_of_the_meshs_own_sum():
 
 def test_mesh_of_odd_maps():
     total, forces = Mesh()(np.ones((50, 2), np.float32))
-    assert total == pytest.approx(50 * 49, rel=1e-3) and np.abs(forces).max() < 1e-3
+    assert total == pytest.approx(50 * 49, rel=1e-3) and np.abs(forces).max() < 3e-3
     far = np.vstack([points(200, 2), [[1e6, 0.0]]])
     total, forces = Mesh()(far)  # the coarsest mesh there is, not one of 1e6 / .5 cells
     assert np.isfinite(forces).all() and np.isfinite(total)

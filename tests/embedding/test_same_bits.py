@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import affinities, brute_force, cells, mesh, pairs
+from sk_stormc.embedding import affinities, brute_force, cells, convolution, pairs, splines
 from sk_stormc.utils import threads as module
 
 DIGITS = load_digits().data[:1500]
@@ -19,8 +19,8 @@ def small_parts(monkeypatch):
     """So that a few points are divided among threads as many would be."""
     monkeypatch.setattr(module, "LARGE", 0)
     monkeypatch.setattr(pairs, "TASK", pairs.EDGES)
-    monkeypatch.setattr(mesh, "POINTS", 300)
-    monkeypatch.setattr(mesh, "CELLS", 5000)
+    monkeypatch.setattr(splines, "POINTS", 300)
+    monkeypatch.setattr(convolution, "CELLS", 5000)
     monkeypatch.setattr(cells, "BLOCK", 300)
     monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
     monkeypatch.setattr(brute_force, "TASK", 256)

@@ -1,0 +1,180 @@
+"""Sums of the Student-t kernel over the nodes of a mesh: what is near on the mesh itself, the rest on a coarser one.
+
+The kernel falls slowly. On one mesh its sums would wrap around, unless the mesh were twice as long each way. So it is
+divided, as Ewald did with the Coulomb potential. With a degrees of freedom and s = 1 + D / a it is s^-a, the integral
+of t^(a - 1) exp(-t s) / Gamma(a). The part from some t0 on falls as fast as exp(-t0 s), so that a few empty nodes
+beside the map are enough. The part up to t0 is smooth. It is summed on a mesh with a quarter of the nodes along each
+axis, twice as long as the map. Cubic B-splines on the coarser mesh are sums of those on the finer one, so that nothing
+is lost on the way there and back.
+"""
+
+
+import numpy as np
+from scipy import fft, sparse, special
+
+from sk_stormc.embedding.kernels import StudentT
+from sk_stormc.utils.threads import each, n_threads, parts
+
+__all__ = ["EMPTY", "Convolution"]
+
+EMPTY = 30  # nodes beside the map, beyond which the near part is nothing: exp(-CUT * EMPTY**2) beside the kernel
+CUT = 0.006  # t0 / a in units of the mesh
+REACH = 72  # nodes at which the near part is less than the rounding of single precision
+COARSER = 4  # times as far apart the nodes of the coarser mesh are
+MARGIN = 8  # of its nodes between the largest distance in a map and half its length, where the kernel turns back
+TWICE = np.array([1, 4, 6, 4, 1]) / 8  # a cubic B-spline of twice the width, in those of the width itself
+CELLS = 2**18  # of a thread at a time
+
+
+class Convolution:
+    """The kernel's sums for a density on the nodes of a mesh.
+
+    Splines spread the density and gather the sums. They smooth twice, and this is undone here.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the mesh, with EMPTY nodes beside the map along each axis.
+    spacing : float
+        Of the nodes.
+    dof : float
+        a.
+    dtype : dtype
+        Of the sums.
+
+    Attributes
+    ----------
+    taken_off : float
+        What was taken off the kernel everywhere: on a small map it is nearly 1, and forces would drown in the rounding
+        of a large constant.
+    """
+
+    def __init__(self, shape, spacing, dof, dtype):
+        self.shape = shape
+        lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
+        coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
+        others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]  # columns that are multiplied
+        self._lay = [_by_rows(U, k) for U, k in zip(lay, others, strict=True)]
+        self._lift = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
+
+        def kernel(of_shape, apart):
+            """The kernel on a quarter of a mesh, and its near part there."""
+            D = 0.0
+            for axis, length in enumerate(of_shape):
+                D = D + _along(axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape))
+            whole, near = StudentT(dof), np.zeros_like(D)
+            some = tuple(slice(int(REACH * spacing / apart) + 1) for _ in of_shape)
+            value = whole.value(whole.base(D))
+            near[some] = value[some] * special.gammaincc(dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof))
+            return value, near
+
+        _, near = kernel(shape, spacing)
+        value, near_too = kernel(coarse, COARSER * spacing)
+        far = value - near_too
+        self.taken_off = float(far.min())
+        self._near = _transformed(near, shape, dtype)
+        self._far = _transformed(far - self.taken_off, coarse, dtype)
+        self._coarse = coarse
+
+    def __call__(self, density):
+        """What gathering with the splines makes the potential of: sum_j (k(D_ij) - taken_off), its own k(0) included.
+
+        Parameters
+        ----------
+        density : ndarray of shape ``shape``
+
+        Returns
+        -------
+        ndarray of shape ``shape``
+            Meaningless beside the map.
+        """
+        far = _product(self._lift[0], density)
+        if len(self.shape) == 2:
+            far = _product(self._lift[1], far.T).T
+        nodes = tuple(slice(length) for length in far.shape)
+        far = _convolved(far, self._far, self._coarse)[nodes]
+        if len(self.shape) == 2:
+            far = _product(self._lay[1], far.T).T
+        potential = _convolved(density, self._near, self.shape)
+        return _product(self._lay[0], far, potential)
+
+
+def _subdivision(n, used, dtype):
+    """The matrix from splines of a coarser mesh to the n nodes of a mesh, of which so many are used."""
+    wider = np.zeros(2 * len(TWICE) - 1)
+    wider[::2] = TWICE
+    taps = np.convolve(TWICE, wider)  # of splines of four times the width, as COARSER says
+    middle = COARSER * np.arange(-1, -(-(used + len(taps) // 2) // COARSER))
+    node = middle[:, None] + np.arange(len(taps)) - len(taps) // 2
+    inside = (node >= 0) & (node < used)
+    column = np.broadcast_to(np.arange(len(middle))[:, None], node.shape)[inside]
+    entries = np.broadcast_to(taps, node.shape)[inside].astype(dtype)
+    return sparse.csr_array((entries, (node[inside].astype(np.int32), column.astype(np.int32))), (n, len(middle)))
+
+
+def _by_rows(U, n_columns):
+    """A matrix as blocks of rows, for products with so many columns."""
+    return [(rows, U[rows]) for rows in parts(U.shape[0], CELLS // n_columns)]
+
+
+def _product(blocks, X, out=None):
+    """U X for one or several columns; added to ``out`` where there is one."""
+    X = np.ascontiguousarray(X)
+    if out is None:
+        out = np.zeros((blocks[-1][0].stop, *X.shape[1:]), X.dtype)
+
+    def some(block):
+        rows, U = block
+        out[rows] += U @ X
+
+    each(some, blocks, out.size)
+    return out
+
+
+def _along(axis, values, d):
+    """Values along one of d axes."""
+    return values.reshape([-1 if k == axis else 1 for k in range(d)])
+
+
+def _transformed(kernel, shape, dtype):
+    """The Fourier transform of a kernel, given on a quarter of the mesh, over the square of the splines'.
+
+    The kernel is even: the cosine transform of a quarter is the Fourier transform of all.
+    """
+    kernel = fft.dctn(kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads())
+    for axis, length in enumerate(shape):
+        smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
+        kernel /= _along(axis, np.square(smooth).astype(dtype), len(shape))
+    return kernel
+
+
+def _convolved(density, kernel, shape):
+    """A density times a kernel's transform, back on the nodes."""
+    workers = n_threads()
+    waves = fft.rfft(density, shape[-1], axis=-1, workers=workers)
+    if len(shape) == 2:
+        waves = fft.fft(waves, shape[0], axis=0, overwrite_x=True, workers=workers)
+    waves = _filtered(waves, kernel)
+    if len(shape) == 2:
+        waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)[: density.shape[0]]
+    return fft.irfft(waves, shape[-1], axis=-1, workers=workers)
+
+
+def _filtered(waves, kernel):
+    """Waves times the kernel's, in place: fresh memory of that size costs as much as the product.
+
+    Along the first axis of two the negative waves follow the positive ones.
+    """
+    half = kernel.shape[0]
+
+    def filter_(rows):
+        waves[rows] *= kernel[rows]
+
+    def filter_negative(rows):
+        waves[half + rows.start : half + rows.stop] *= kernel[half - 2 - rows.start : half - 2 - rows.stop : -1]
+
+    size = CELLS // kernel[0].size
+    each(filter_, parts(half, size))
+    if waves.ndim == 2:
+        each(filter_negative, parts(half - 2, size))
+    return waves
