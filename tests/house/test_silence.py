@@ -326,8 +326,7 @@ def test_a_learning_rate_far_too_small_is_not_taken_for_rest():
     """Steps that rounding swallows leave x where it is, which was called converged."""
     problem = PortfolioProblem(heavy_tails(), penalty=Simplex())
     for solver in ("sarah-c", "vrsc-pg", "storm-c"):
-        settings = {"random_state": 0, "learning_rate": 1e-40, "max_ifo": 100_000}
-        result, warned = said(lambda solver=solver, settings=settings: minimize(problem, solver, **settings))
+        result, warned = said(lambda solver=solver: minimize(problem, solver, random_state=0, learning_rate=1e-40))
         assert result.stop_reason != "converged" and warned
     best = minimize(problem, random_state=0, tol=1e-10).x
     assert minimize(problem, "sarah-c", best, random_state=0).stop_reason == "converged"
