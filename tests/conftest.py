@@ -1,7 +1,7 @@
 """What all tests have."""
 
-import importlib.util
 import gc
+import importlib.util
 import os
 import signal
 import sys
