@@ -118,14 +118,16 @@ def escape_formulas(app, what, name, obj, options, lines):
 
 
 OF_A_SOLVER = ("get_params", "set_params", "from_theory")  # what its users call; the rest are hooks for authors
+HOOKS_OF_ESTIMATORS = ("recorded", "solves_itself")  # which `compare_solvers` asks for
 
 
 def hide_hooks(app, what, name, obj, skip, options):
-    """On the page of a method, leave out what only authors of methods need."""
-    page = app.env.docname.rpartition(".")[2]
-    method = getattr(sk_stormc, page, None)
-    is_method = isinstance(method, type) and issubclass(method, sk_stormc.engine.CompositionalSolver)
-    return True if is_method and name not in OF_A_SOLVER else None
+    """On the page of a method or an estimator, leave out what only authors need."""
+    thing = getattr(sk_stormc, app.env.docname.rpartition(".")[2], None)
+    if not isinstance(thing, type):
+        return None
+    is_method = issubclass(thing, sk_stormc.engine.CompositionalSolver) and name not in OF_A_SOLVER
+    return True if is_method or name in HOOKS_OF_ESTIMATORS else None
 
 
 def show_arguments(app, what, name, obj, options, signature, returns):

@@ -175,7 +175,7 @@ class Checkpoint(_PerFit, KeepsFits):
 
     def __init__(self, path: str | os.PathLike, every: float = 1) -> None:
         if not isinstance(path, (str, os.PathLike)):
-            raise ValueError(f"path must be that of a file, got {path!r}")
+            raise ValueError(f"path must be the path of a file, got {path!r}")
         check_int("every", every, low=1)
         if not Path(path).absolute().parent.is_dir():
             raise ValueError(f"path must be in a folder that exists, got {os.fspath(path)!r}")

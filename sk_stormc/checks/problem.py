@@ -39,29 +39,33 @@ def check_problem(
 ) -> None:
     """Check that a problem keeps the contract of `CompositionalProblem`.
 
-    Derivatives are compared with central differences, batches with the mean over all components, and what
-    was computed once with what is computed again. Tolerances follow the size of what is compared, the dtype
-    of ``initial_point`` and the differences' own error: they do not depend on units. Derivatives are compared at up
-    to four points of different sizes, since much of a derivative may vanish at one of them.
+    Derivatives are compared with central differences, batches with the mean over all components, and results with
+    those of a second evaluation. Tolerances follow the size of what is compared, the dtype of ``initial_point`` and the
+    error of the differences, so that they do not depend on units. Derivatives are compared at up to four points of
+    different sizes, since much of a derivative may vanish at one of them.
 
     Parameters
     ----------
     problem : CompositionalProblem
-        Of a `StreamingProblem` the problem of its first rows is checked: a stream only hands out what that evaluates.
+        The problem to be checked. For a `StreamingProblem`, the problem of its first rows is checked, which evaluates
+        everything that the stream returns.
     x : array-like of shape (n_variables,), default=None
-        Where to check. None means the problem's initial point, moved at random about as far as it takes to
-        change the gradient or the Jacobian by half.
+        Point at which to check. None means the problem's initial point, moved in a random direction until the gradient
+        or the Jacobian has changed by about half.
     repeated : CompositionalProblem, default=None
-        For a problem with weights: the same one with rows repeated instead. The two must agree over all
-        components, and the means over draws of ``problem`` are compared with ``repeated``.
+        For a problem with weights, the same problem with repeated rows instead. The two must agree over all components,
+        and the means over draws of ``problem`` are compared with ``repeated``.
     n_draws : int, default=1000
-        Batches drawn, of one component and of four. Their mean must be within about six standard errors.
+        Number of batches that are drawn, of one component and of four. Their mean must be within about six standard
+        errors.
     random_state : int, RandomState instance or None, default=0
+        Seed for the draws and for the points.
 
     Raises
     ------
     ValueError
-        At the first breach of the contract, naming the method, the entry, what it gave and what was expected.
+        At the first breach of the contract. The message names the method and the entry, what was found and what was
+        expected.
 
     Examples
     --------

@@ -33,25 +33,26 @@ def check_solver(
 ) -> None:
     """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
 
-    A run goes down and stays finite and within the penalty's domain; it is charged for what it draws and evaluates,
-    and draws what `cost` has announced; the same seed gives the same bits, however often it is recorded, stopped and
-    resumed; budgets are kept; a learning rate may be a schedule. Arrays in a state or a record are not written into,
-    and they have the float type of x. What a method says of its own gradient, and a run that it ends as "converged",
-    are compared with the gradient on all data.
+    A run must lower the objective, and stay finite and within the penalty's domain. What it draws and evaluates must be
+    counted, and it must draw what `cost` announces. Results must be bit-for-bit reproducible for a given seed, however
+    often a run is recorded, stopped and resumed. Budgets must be kept, and a learning rate may be a schedule. Arrays in
+    a state or a record must not be written into, and must have the float type of x. The method's own gradient, and a
+    run that ends as "converged", are compared with the gradient on all data.
 
     Parameters
     ----------
     solver : CompositionalSolver
     problem : CompositionalProblem, default=None
-        None means two portfolios of 1100 periods: mean-variance (a constant Jacobian) and entropic risk (u > 0).
+        None means two portfolios of 1100 periods, with the variance (a constant Jacobian) and the entropic risk
+        (u > 0).
     max_iter : int, default=24
-        Iterations of a run, at least 4.
+        Number of iterations of a run, at least 4.
     random_state : int, default=0
 
     Raises
     ------
     ValueError
-        At the first breach of the contract, naming the method and what was found; or as the solver does where it does
+        At the first breach of the contract. The message names the method and what was found. Also if the solver does
         not accept the problem.
 
     Examples

@@ -1,4 +1,4 @@
-"""Solvers side by side: on one problem or estimator, from several seeds, with their times and oracle calls."""
+"""Comparison of solvers on a problem or with an estimator, from several seeds, by their times and oracle calls."""
 
 from sk_stormc.compare.solvers import compare_solvers
 from sk_stormc.compare.table import ComparedRun, SolverComparison

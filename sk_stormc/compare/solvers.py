@@ -41,51 +41,52 @@ def compare_solvers(
 ) -> SolverComparison:
     """Run several solvers on one problem, or within one estimator, from several seeds.
 
-    For each seed all solvers are run one after the other. Their warnings are collected and shown with the table.
+    For each seed, all solvers are run one after the other. Their warnings are collected and shown with the table.
 
     Parameters
     ----------
     problem_or_estimator : CompositionalProblem or estimator
-        An estimator of this package: clones of it are fitted with ``solver=...``.
+        The problem that is minimised, or an estimator of this package, clones of which are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. Names that only the estimator knows, such as "lstd" and
-        "newton", are allowed, too.
+        Names, instances, or pairs of a label and one of these. Solvers that only the estimator has, such as "lstd" and
+        "newton", are possible too.
     X, y : array-like, default=None
-        Data of the estimator; not for a problem.
+        Data for the estimator. They must be None for a problem.
     n_seeds : int, default=5
+        Number of runs of each solver.
     max_ifo : int, default=None
-        Budget of each run, in IFO. None keeps the solvers' own budgets.
+        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
-        Passes and seconds are counted to the first record with such a gap, relative to that of the start.
+        Gaps to the optimum, relative to the gap at the start. The table has the passes and the seconds to the first
+        record with such a gap.
     optimum : float, default=None
-        The smallest value of the objective. None takes the best objective of all runs, and of a run of L-BFGS with
-        tol=1e-12 if L-BFGS can solve the problem. That run's budget is the IFO of all other runs. If the problem is not
-        convex, this is only the best known value. For embeddings it is the best of the runs.
+        The smallest value of the objective. None means the best objective of all runs and of a run of L-BFGS with
+        tol=1e-12, if L-BFGS can solve the problem. The budget of that run is the IFO of all other runs. If the problem
+        is not convex, this is only the best value that is known. For embeddings, it is the best value of the runs.
     gradient : bool, default=False
-        Whether to take the norm of the exact gradient at all records. It is not in the seconds, and costs as much as
-        a pass each time.
+        Whether to compute the norm of the exact gradient at all records. This takes as long as a pass for each record,
+        and is not included in the seconds.
     random_state : int, RandomState instance or None, default=None
-        The seeds of the runs are drawn from it; they are the same for all solvers.
+        Determines the seeds of the runs, which are the same for all solvers.
     progress : callable, default=None
-        Called with (text, fraction done).
+        Function that is called with a text and the fraction of the work that is done.
     **fit_params
-        Arguments of ``fit``, such as ``next_X``. With a problem they are arguments of `minimize`, such as ``x0`` or
-        ``tol``.
+        Further arguments of ``fit``, such as ``next_X``, or for a problem of `minimize`, such as ``x0`` or ``tol``.
 
     Returns
     -------
     SolverComparison
-        With ``table``, ``to_frame()`` and ``plot()``.
+        The runs, with ``table``, ``to_frame()`` and ``plot()``.
 
     Raises
     ------
     ValueError
-        For a parameter out of its range, and for a solver that cannot take the problem, which is named.
+        If a parameter is out of its range, or if a solver cannot solve the problem. The message names the solver.
 
     Warns
     -----
     UserWarning
-        If a run ends below ``optimum``.
+        If the objective of a run is below ``optimum``.
 
     Examples
     --------
@@ -216,7 +217,7 @@ def _has_many_minima(target):
 
 
 def _optimum(given, runs, many_minima, run_one, seed):
-    """The value that gaps are taken to, and where it is from."""
+    """The optimum, from which gaps are measured, and how it was found."""
     everything = [run for seeds in runs.values() for run in seeds]
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
     if given is not None:

@@ -24,25 +24,31 @@ class ComparedRun(Recorded):
     Attributes
     ----------
     label : str
-        The solver's.
+        Label of the solver.
     seed : int
+        Seed of the run.
     loss_curve, ifo : ndarray of shape (n_records,)
         As in the `SolverResult`, or as the estimator's ``loss_curve_`` and ``ifo_``.
     record_iterations : ndarray of shape (n_records,) or None
+        Iteration of each record.
     seconds : ndarray of shape (n_records,)
-        Wall time of the solver at the records, including the objective there. It does not include what an estimator
-        does before and after. "lstd" makes no records on its way, so this is the time of the whole fit.
+        Wall time of the solver up to each record, with the time for the objective at the records. The time that an
+        estimator takes before and after the solver is not included. For "lstd", which has no records before its end,
+        it is the time of the whole fit.
     gradient_norm : ndarray of shape (n_records,) or None
         Norm of the exact gradient without the penalty, if it was asked for.
     pass_ifo : int
         IFO of a pass, 2 n_inner + n_outer.
     n_evaluations : dict
+        Number of component evaluations by kind.
     n_iter : int
+        Number of iterations.
     stop_reason : str
+        Why the run ended.
     warnings : tuple of str
-        What the run warned of.
+        Messages of the warnings of the run.
     objective_label : str
-        What ``loss_curve`` is.
+        Name of the quantity in ``loss_curve``.
 
     Examples
     --------
@@ -89,20 +95,20 @@ class ComparedRun(Recorded):
 
 
 class SolverComparison:
-    """What `compare_solvers` found; printing it gives the tables.
+    """The result of `compare_solvers`. Printing it shows the tables.
 
     Attributes
     ----------
     runs : dict of list of ComparedRun
-        By label, one for each seed.
+        The runs of each label, one for each seed.
     gaps : tuple of float
-        Relative gaps, of the objective above ``optimum`` over the same at the start.
+        Gaps between the objective and ``optimum``, relative to the gap at the start.
     optimum : float
-        The objective that gaps are measured from.
+        The value from which gaps are measured.
     optimum_from : str
         How ``optimum`` was found.
     start : float
-        The objective that runs start from; of several the highest.
+        The objective at the start. If runs start from several points, it is the highest.
 
     Examples
     --------
@@ -131,7 +137,7 @@ class SolverComparison:
 
     @property
     def table(self):
-        """A dict for each solver, a list of them.
+        """The table as a list, with a dict for each solver.
 
         ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
         end, each as ``..._median``, ``..._q1`` and ``..._q3`` over the seeds; for each gap ``reached_0.01`` (how many
@@ -195,7 +201,7 @@ class SolverComparison:
         ----------
         x : {"passes", "seconds", "ifo", "iterations"}, default="passes"
         y : {"gap", "objective", "gradient"}, default="gap"
-            "gap" is the absolute one, to ``optimum``.
+            "gap" is the absolute difference from ``optimum``.
         ax : matplotlib.axes.Axes, default=None
         **kwargs
             For `sk_stormc.plotting.ConvergenceDisplay.from_results`.

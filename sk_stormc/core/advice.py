@@ -1,4 +1,4 @@
-"""What a problem advises any method that is to solve it: data, which name no method and no parameter of one."""
+"""Advice of a problem to the methods that solve it, in words that do not depend on the method."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Advice", "Published"]
 
 
 class Published(NamedTuple):
-    """The constants of Algorithm 1 that the paper has for a problem, in its letters.
+    """The constants of Algorithm 1 that the paper gives for a problem, in its notation.
 
     Attributes
     ----------
@@ -49,58 +49,58 @@ class Published(NamedTuple):
 
 
 def unknown(problem: Any) -> None:
-    """None: the problem does not know."""
+    """None, since this is not known."""
     return
 
 
 def no_bound(problem: Any, size: tuple, metric: Any) -> float:
-    """0: the problem knows no bound."""
+    """0, since no bound is known."""
     return 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What helps to solve a problem and cannot be seen by evaluating it. Methods follow it where the user is silent.
+    """Knowledge that helps to solve a problem. Methods use it for parameters that the user has not set.
 
-    The object is read-only and may be shared. A problem with other advice has another object
-    (``dataclasses.replace(advice, inertia=0.5)``).
+    The object is read-only and may be shared. To change the advice of a problem, assign a changed copy, such as
+    ``dataclasses.replace(advice, inertia=0.5)``.
 
     Attributes
     ----------
     batch_size : int, (B_g, B_dg, B_f), None or "auto", default="auto"
-        Components in a batch; None means all. "auto" says nothing about it.
+        Number of components in a batch. None means all, and "auto" leaves it to the method.
     tracking : bool, default=True
-        Whether it pays to carry estimates of u and of the gradient from one batch to the next. If not, each batch says
-        as much as all before it, and what has been estimated is forgotten.
+        Whether it pays to carry estimates of u and of the gradient from one batch to the next. If it is False, methods
+        forget their estimates at each iteration.
     learning_rate : float, schedule or None, default=None
-        None says nothing.
+        Learning rate. None leaves it to the method.
     normalization : {"global", "block"} or None, default=None
-        Whether steps are limited in length, all of x at once or each block by itself.
+        How the length of steps is limited: for all of x ("global"), for each block ("block"), or not at all (None).
     precision : float, schedule or None, default=None
-        The length to which they are limited, in units of the learning rate.
+        The length to which steps are limited, in units of the learning rate.
     inertia : float, default=0.0
         Weight of earlier directions in a heavy-ball average of the steps, below 1.
     record_every : int or None, default=None
-        IFO between two records of the objective, where that costs more than usual. None means a pass.
+        Number of oracle calls (IFO) between two records, for objectives that are expensive. None means one pass.
     max_iter : int or None, default=None
-        Iterations of a run that was given no budget.
+        Number of iterations of a run for which the user sets no budget.
     smoothness : callable, default=one that returns 0
         ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a `sk_stormc.metrics.Metric`:
         max_v E|H_B v|^2 / <v, H v>, with H_B the Hessian of a minibatch, where the problem knows it without sampling.
         An automatic learning rate takes it for L where it exceeds what a probe of minibatches finds. It does where the
         H_B are not symmetric, as those of a composition need not be.
     unbounded_below : callable, default=one that returns None
-        ``unbounded_below(problem)``: whether Phi is known to have no minimum; None where this is not known. It is asked
-        for after a run that did not converge.
+        ``unbounded_below(problem)`` tells whether Phi is known to have no minimum. It returns None if this is not
+        known, and is called after a run that has not converged.
     published : Published or None, default=None
-        The paper's constants.
+        The constants that the paper gives for the problem.
     many_minima : bool, default=False
         Whether the objective is known to have many local minima, so that no run tells the lowest value.
 
     Raises
     ------
     ValueError
-        For a value that is out of its range.
+        If a value is out of its range.
 
     Examples
     --------

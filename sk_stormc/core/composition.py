@@ -22,59 +22,61 @@ class FiniteSumComposition(CompositionalProblem):
 
         \min_x \; \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = \frac{1}{m} \sum_j g_j(x)
 
-    All callables but ``outer`` take an integer array of components, in which one may occur several times, and return
-    the **mean** over them. All components come as ``np.arange``. What they return may be a list or of another float
-    type: it is converted to that of x0. x and u must not be written into.
+    All callables but ``outer`` take an integer array of indices of components, which may contain an index several
+    times, and return the **mean** over these components. For all components the array is ``np.arange``. Callables may
+    return lists, or arrays of another float type, which are converted to the type of x0. They must not write into x and
+    u.
 
     Parameters
     ----------
     inner : callable
         ``inner(x, j)``: the mean of g_j(x), of shape (l,).
     inner_jacobian : callable or None
-        ``inner_jacobian(x, j)``: the mean of the Jacobians of g_j, of shape (l, n_variables). None, without
-        ``inner_vjp``, takes central differences; see Notes.
+        ``inner_jacobian(x, j)``: the mean of the Jacobians of g_j, of shape (l, n_variables). If both it and
+        ``inner_vjp`` are None, central differences are used (see Notes).
     outer_gradient : callable
         ``outer_gradient(x, u, i)``: the mean of the gradients of f_i in u, of shape (l,); where f uses x directly,
         the tuple (f_x, f_u) with the gradient in x, of shape (n_variables,), first.
     outer : callable
         ``outer(x, u)``: the mean of all f_i(x, u), a number.
     n_inner, n_outer : int
-        m and n; 1 for a function that is no average.
+        Numbers of components, m and n. A function that is not an average has 1.
     n_variables : int, default=None
-        Length of x; None means that of x0.
+        Length of x. None means the length of x0.
     inner_vjp : callable, default=None
         In place of ``inner_jacobian`` where l or n_variables is large: ``inner_vjp(x, j, v)`` is the mean of
-        J_j(x).T @ v, of shape (n_variables,). The Jacobian is then of kind "operator", taken anew on each inner batch.
+        J_j(x).T @ v, of shape (n_variables,). The Jacobian is then of kind "operator", computed anew on each inner
+        batch.
     x0 : array-like of shape (n_variables,), default=None
-        The start; None means zeros. A float32 array makes float32 runs.
+        Starting point. None means zeros. With a float32 array, runs are in float32.
     penalty : object of `sk_stormc.penalties`, default=None
-        R.
+        The penalty or constraint R.
     metric : array-like of shape (n_variables,) or (n_variables, n_variables), default=None
-        About the inverse Hessian; None is the plain step.
+        Approximation of the inverse Hessian. None means plain steps.
     inner_floor : float, default=None
-        f is defined for u > inner_floor only.
+        Lower bound of the domain of f, which is then only defined for u > inner_floor.
 
     Attributes
     ----------
     by_differences : bool
-        Whether the Jacobian is taken by differences.
+        Whether the Jacobian is computed by finite differences.
 
     Raises
     ------
     ValueError
-        For an argument out of its range, a callable that returns a wrong shape, no mean or (``inner`` and its
-        derivative) no finite numbers. Each is called at x0 with the first component, once and twice. Where f is not
-        defined at that u, it is called with the mean of ``inner`` over all components. For differences that do not
-        settle.
+        If an argument is out of its range, or if a callable returns a wrong shape, something that is not a mean, or
+        (for ``inner`` and its derivative) numbers that are not finite. To find this out, each callable is called at x0,
+        with the index of the first component once and twice. Where f is not defined at that u, it is called with the
+        mean of ``inner`` over all components. Also if finite differences depend on their step.
 
     Notes
     -----
-    Differences have the step eps^(1/3) max(1, abs(x_k)), eps that of x0's type, so x should be of the order of 1 or
-    larger. At construction they are compared with those of twice the step, at x0 on eight components. An evaluation of
-    the Jacobian then costs 2 n_variables calls of ``inner``; IFO and ``n_evaluations`` count it as one, as they count
-    draws and Jacobians.
+    Finite differences have the step eps^(1/3) max(1, abs(x_k)), where eps is the machine epsilon of x0's type, so x
+    should be of the order of 1 or larger. When the problem is made, they are compared with those of twice the step, at
+    x0 on eight components. An evaluation of the Jacobian then needs 2 n_variables calls of ``inner``. IFO and
+    ``n_evaluations`` count it as one, since they count draws and Jacobians.
 
-    `check_problem` compares the callables with one another; a formula that is wrong at a later point is found there.
+    `check_problem` compares the callables with one another. It finds formulas that are wrong at other points.
 
     Examples
     --------

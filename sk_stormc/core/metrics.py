@@ -1,4 +1,6 @@
-"""Metrics: what steps are measured in. A step is along ``metric.apply(F)``, so a metric is about the inverse Hessian.
+"""Metrics, in which steps are measured.
+
+A step is along ``metric.apply(F)``, so that a good metric approximates the inverse Hessian.
 
 A problem's ``metric`` is None (plain steps), an array (a vector is a diagonal, a square array a matrix), or an object
 of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays``.
@@ -19,20 +21,21 @@ __all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
 
 
 class Metric:
-    """A symmetric positive definite matrix M, by what a step needs of it.
+    """A symmetric positive definite matrix M, given by the operations that a step needs.
 
     Attributes
     ----------
     stays : bool
-        Whether `at` gives the same metric for every x and t. Gradients measured in different metrics cannot be
+        Whether `at` returns the same metric for every x and t. Gradients measured in different metrics cannot be
         combined.
     curvature : float or None
-        L of the problem in this metric, where it is known; else methods probe it.
+        The curvature L of the problem in this metric, where it is known. If it is None, methods measure it.
     has_prox : bool
-        Whether a penalty's proximal step has a closed form, which it has for a diagonal M. The metric then has
-        ``apply_inverse(q)``, M^-1 q, and ``prox_step(learning_rate)``, what a penalty's ``prox`` is given as its step.
+        Whether a penalty's proximal step has a closed form, as it has for a diagonal M. The metric then has the methods
+        ``apply_inverse(q)``, which returns M^-1 q, and ``prox_step(learning_rate)``, which returns the ``step`` for a
+        penalty's ``prox``.
     mixes : bool
-        Whether M is a full matrix that a problem has given, which stands for its inverse Hessian.
+        Whether M is a full matrix given by the problem, which stands for its inverse Hessian.
 
     Examples
     --------
@@ -47,7 +50,7 @@ class Metric:
     mixes = False
 
     def bound(self, oracle):
-        """The metric for one run, whose oracle this is: another object where it follows what the run has drawn.
+        """The metric for one run with this oracle. It is another object if it depends on what the run has drawn.
 
         Parameters
         ----------
@@ -60,7 +63,7 @@ class Metric:
         return self
 
     def at(self, x: FloatArray, t: int) -> Metric:
-        """The metric of the step that leaves x at iteration t.
+        """The metric of the step from x at iteration t.
 
         Parameters
         ----------
@@ -87,7 +90,7 @@ class Metric:
         raise NotImplementedError
 
     def size(self, x: FloatArray) -> float:
-        """sqrt(x^T M^-1 x), or a lower bound where that is dear: it says whether a step is below rounding.
+        """sqrt(x^T M^-1 x), or a lower bound of it where it is expensive. It tells whether a step is below rounding.
 
         Parameters
         ----------
@@ -100,7 +103,7 @@ class Metric:
         raise NotImplementedError
 
     def block_lengths(self, q: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
-        """Lengths of the blocks of a direction, which step 6 of Algorithm 1 limits one by one.
+        """Lengths of the blocks of a direction, each of which step 6 of Algorithm 1 can limit by itself.
 
         Parameters
         ----------
@@ -116,17 +119,18 @@ class Metric:
         return np.sqrt(np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1)))
 
     def root(self) -> float | FloatArray | None:
-        """R with R R^T = M: a vector for a diagonal M, else lower triangular; None where it is not to be had.
+        """R with R R^T = M, a vector for a diagonal M and otherwise a lower triangular matrix.
 
         Returns
         -------
         ndarray of shape (n_variables,) or (n_variables, n_variables), or None
+            None if it is not available.
         """
         return None
 
 
 class Identity(Metric):
-    """M = I, the plain step of the papers.
+    """M = I, for the plain step of the papers.
 
     Examples
     --------
@@ -147,7 +151,7 @@ class Identity(Metric):
         return q
 
     def prox_step(self, learning_rate: float) -> float | FloatArray:
-        """What a penalty's `prox` is given as its step."""
+        """The ``step`` for a penalty's ``prox``."""
         return learning_rate
 
     def size(self, x: FloatArray) -> float:
@@ -189,7 +193,7 @@ class Diagonal(Metric):
         return q / self.values
 
     def prox_step(self, learning_rate: float) -> float | FloatArray:
-        """What a penalty's `prox` is given as its step: one number a variable."""
+        """The ``step`` for a penalty's ``prox``, with one number for each variable."""
         return learning_rate * self.values
 
     def size(self, x: FloatArray) -> float:
@@ -237,7 +241,7 @@ class Matrix(Metric):
 
 @dataclass(eq=False, repr=False)
 class LowRank(Metric, Kept):
-    """M = diag(scale) - W W^T, kept as n_variables (rank + 1) numbers.
+    """M = diag(scale) - W W^T, stored as n_variables (rank + 1) numbers.
 
     Parameters
     ----------
@@ -268,7 +272,7 @@ class LowRank(Metric, Kept):
 
 
 def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
-    """A problem's ``metric`` as an object.
+    """Turn a problem's ``metric`` into a `Metric`.
 
     Parameters
     ----------
@@ -282,8 +286,8 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     Raises
     ------
     ValueError
-        For an array of another shape, or one that is not finite, symmetric and positive definite; for a `LowRank`
-        metric of another shape.
+        If an array has a wrong shape or is not finite, symmetric and positive definite, or if a `LowRank` metric has a
+        wrong shape.
 
     Examples
     --------

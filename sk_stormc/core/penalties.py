@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sk_stormc.core.box_projection import floating, near_one, soft, within
 from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
@@ -19,20 +20,20 @@ __all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
-    """Raise where something is no penalty, or has no feasible point with so many variables.
+    """Check that an object is a penalty, and has a feasible point with this number of variables.
 
     Parameters
     ----------
     penalty : object or None
     n_variables : int
     name : str, default="penalty"
-        How the error names it.
+        Name of the penalty in error messages.
 
     Raises
     ------
     ValueError
-        For an object without the methods value, prox and project, a class in place of an instance, and for bounds
-        that do not fit.
+        If the object lacks one of the methods value, prox and project, if it is a class and not an instance, or if its
+        bounds do not fit.
 
     Examples
     --------
@@ -74,35 +75,15 @@ def as_penalty(penalty: Any) -> Penalty:
     return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
 
 
-def _floating(x):
-    """x as an array of floats: integers would cut off what a step or a projection makes of them."""
-    x = np.asarray(x)
-    return x if x.dtype.kind == "f" else x.astype(float)
-
-
-def _near_one(step):
-    """The step, over a power of two that brings its largest entry to between .5 and 1.
-
-    A projection depends on the ratios of the steps only. Divisions by a step near the end of the number range would
-    overflow.
-    """
-    step = np.asarray(step, float)
-    return np.ldexp(step, -np.frexp(step.max())[1])
-
-
-def _soft(x, threshold):
-    return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
-
-
 class Penalty:
-    """What a penalty has. One of the user's need not derive from this class."""
+    """Base class of the penalties. A user's own penalty need not derive from it."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         inherit_sections(cls)
 
     def value(self, x: ArrayLike) -> float:
-        """R(x), without what the domain forbids.
+        """R(x), where points outside the domain are not penalised.
 
         Parameters
         ----------
@@ -142,7 +123,7 @@ class Penalty:
         raise NotImplementedError
 
     def check(self, n_variables: int) -> None:
-        """Raise where the penalty does not fit so many variables.
+        """Check that the penalty fits this number of variables.
 
         Parameters
         ----------
@@ -201,12 +182,12 @@ class L1(Penalty):
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """Soft thresholding at ``alpha * step``."""
-        x = _floating(x)
-        return _soft(x, self.alpha * step).astype(x.dtype, copy=False)
+        x = floating(x)
+        return soft(x, self.alpha * step).astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
-        """x itself, integers as floats: every point is feasible."""
-        return _floating(x)
+        """x itself, since every point is feasible. Integers become floats."""
+        return floating(x)
 
     def as_box(self) -> Box:
         """A `Box` without bounds."""
@@ -219,16 +200,16 @@ class Box(Penalty):
     Parameters
     ----------
     low, high : float or array-like of shape (n_variables,)
-        Bounds; infinite ones are allowed where there is no budget or the budget is reachable.
+        Bounds, which may be infinite.
     budget : float, default=None
-        The sum the coordinates must have.
+        Required sum of the coordinates. None means any sum.
     alpha : float, default=0.0
-        Weight of an l1 norm beside the bounds.
+        Weight of an additional l1 norm.
 
     Raises
     ------
     ValueError
-        Where low > high, a bound is NaN, or no point between the bounds has the budget.
+        If low > high, a bound is NaN, or no point between the bounds has the budget.
 
     Examples
     --------
@@ -266,7 +247,7 @@ class Box(Penalty):
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1; the bounds are kept by `prox`, not by an infinite value."""
+        """alpha |x|_1. Points outside the bounds have no infinite value, since `prox` keeps the bounds."""
         return self._l1.value(x)
 
     def as_box(self) -> Box:
@@ -274,7 +255,7 @@ class Box(Penalty):
         return self
 
     def check(self, n_variables: int) -> None:
-        """Raise where no feasible point with ``n_variables`` coordinates exists.
+        """Check that there is a feasible point with ``n_variables`` coordinates.
 
         Parameters
         ----------
@@ -299,7 +280,7 @@ class Box(Penalty):
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding, clipping and, with a budget, the one multiplier that meets it."""
+        """Soft thresholding and clipping, shifted by the multiplier that meets the budget if there is one."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
@@ -310,67 +291,10 @@ class Box(Penalty):
         threshold = alpha * step
 
         def shrink(z):
-            return _soft(z, threshold) if alpha else z
+            return soft(z, threshold) if alpha else z
 
         bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
         return within(self, x, step, shrink, [*bends, threshold, -threshold])
-
-
-def within(box, x, step, shrink, bends):
-    """clip(shrink(x - step nu)) between the bounds of a `Box`, with nu such that its budget is met.
-
-    Parameters
-    ----------
-    box : Box
-    x : ndarray of shape (n_variables,)
-    step : float or ndarray of shape (n_variables,)
-    shrink : callable
-        Of each coordinate: rising, piecewise linear with slopes 0 and 1.
-    bends : list of float or ndarray of shape (n_variables,)
-        Where the slope of clip(shrink(z)) changes.
-
-    Returns
-    -------
-    ndarray of shape (n_variables,)
-    """
-
-    def at(nu):
-        return np.clip(shrink(x - step * nu), box.low, box.high)
-
-    x, step = _floating(x), _near_one(step)
-    dtype, x = x.dtype, x.astype(float)
-    solution = at(0.0)
-    if box.budget is not None:
-        for _ in range(3):
-            nu = _multiplier(box, x, step, bends, lambda nu: at(nu).sum())
-            solution = at(nu)
-            if abs(solution.sum() - box.budget) <= 1e-12 * max(1.0, abs(box.budget)):
-                break
-            x = x - step * nu  # nu was as large as x, and rounded as such
-    return solution.astype(dtype, copy=False)
-
-
-def _multiplier(box, x, step, bends, total):
-    """nu with total(nu) = budget, by bisection.
-
-    total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
-    those, then one interpolation, is exact.
-    """
-    kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
-    kinks = kinks[np.isfinite(kinks)]
-    first, last = 0, len(kinks) - 1
-    while last - first > 1:
-        middle = (first + last) // 2
-        first, last = (middle, last) if total(kinks[middle]) >= box.budget else (first, middle)
-    a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
-    over, under = total(a), total(b)
-    if over >= box.budget >= under and over > under:
-        part = (over - box.budget) / (over - under)  # from the nearer end, which rounds less
-        return a + (b - a) * part if part < 0.5 else b - (b - a) * ((box.budget - under) / (over - under))
-    # beyond the outermost kinks only the coordinates without a bound there move
-    a, over, bound = (b, under, box.low) if under > box.budget else (a, over, box.high)
-    slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
-    return a + (over - box.budget) / slope if slope else a
 
 
 class Simplex(Penalty):
@@ -379,7 +303,7 @@ class Simplex(Penalty):
     Parameters
     ----------
     total : float, default=1.0
-        The sum, > 0.
+        Required sum of the coordinates, > 0.
 
     Examples
     --------
@@ -397,13 +321,13 @@ class Simplex(Penalty):
         return f"Simplex(total={self.total})"
 
     def value(self, x: ArrayLike) -> float:
-        """0: the constraint is kept by `prox`, not by an infinite value."""
+        """0. Points outside the simplex have no infinite value, since `prox` keeps the constraint."""
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting)."""
-        x = _floating(x)
-        step = np.broadcast_to(_near_one(step), x.shape)
+        x = floating(x)
+        step = np.broadcast_to(near_one(step), x.shape)
         z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])

@@ -1,4 +1,4 @@
-"""The contract of a compositional problem: what is minimised, and nothing of how."""
+"""The contract of a compositional problem, which says what is minimised but not how."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ class CompositionalProblem(ABC):
     n_inner, n_outer, n_variables : int
         m, n and the length of the flat x.
     n_blocks : int, default=1
-        x as (n_blocks, n_variables // n_blocks), for the normalised step per block.
+        Number of blocks of x, which step 6 can limit one by one. x is seen as (n_blocks, n_variables // n_blocks).
     jacobian_kind : {"sampled", "constant", "operator"}
-        "sampled": an array, tracked by step 9 of Algorithm 1. "constant": does not depend on x; taken exactly
-        once where the solver's B_dg is None. "operator": any plain data, used through `vjp` only, taken anew
-        on each inner batch.
+        "sampled" is an array, which step 9 of Algorithm 1 tracks. "constant" is an array that does not depend on x. It
+        is computed exactly, once, if the solver's B_dg is None. "operator" is any plain data, which is only used
+        through `vjp` and is computed anew on each inner batch.
     metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a `sk_stormc.metrics.Metric`
-        About the inverse Hessian: steps are along ``metric @ F``.
+        Approximation of the inverse Hessian. Steps are along ``metric @ F``.
     inner_floor : None or float
-        f is defined for u > inner_floor only.
+        Lower bound of the domain of f, which is then only defined for u > inner_floor.
     penalty : None or an object of `sk_stormc.penalties`
-        R.
+        The penalty or constraint R.
     source : None or `sk_stormc.problems.Source`
-        Where the components come from: how they are drawn, which batches can be had, and what these cost. None means
-        uniform draws with replacement of n_inner and n_outer components.
+        How components are drawn, which batches are possible, and what they cost. None means that n_inner and n_outer
+        components are drawn uniformly, with replacement.
     advice : `sk_stormc.problems.Advice`
-        What helps any method to solve the problem: data, such as batches of all components or steps of limited length.
+        Settings that help any method to solve the problem, such as batches of all components or steps of limited
+        length.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class CompositionalProblem(ABC):
     advice = Advice()
 
     def initial_point(self, rng: np.random.Generator) -> FloatArray:
-        """A start x_0: zeros; its dtype is the run's.
+        """The starting point x_0, whose dtype is that of the run. The default is zeros.
 
         Parameters
         ----------
@@ -118,7 +119,7 @@ class CompositionalProblem(ABC):
         Parameters
         ----------
         draws : ndarray or None
-            What the source's `draw_inner` drew; None means all components, without a copy.
+            Draws from the source's `draw_inner`. None means all components, without a copy.
         weights : ndarray of shape (len(draws),) or None, default=None
             How much each draw counts: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the
             component of ``draws[k]``. They are about one on average. Only a source that has weights, such as a
@@ -163,7 +164,7 @@ class CompositionalProblem(ABC):
 
     @abstractmethod
     def jacobian(self, x: FloatArray, batch: Any) -> Any:
-        """dg(x, B), the batch's mean: plain data, with no reference to the problem.
+        """dg(x, B), the batch's mean. It is plain data, without a reference to the problem.
 
         Parameters
         ----------
@@ -246,7 +247,7 @@ class CompositionalProblem(ABC):
         """
 
     def objective(self, x: FloatArray) -> float:
-        """Phi(x), exact, R included.
+        """Phi(x), exact, with the penalty R.
 
         Parameters
         ----------
@@ -260,7 +261,7 @@ class CompositionalProblem(ABC):
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def reported(self, x: FloatArray) -> float:
-        """What records and results have for x: Phi(x), or what it is a smoothed form of.
+        """The value of records and results at x: Phi(x), or the objective of which Phi is a smoothed form.
 
         Parameters
         ----------
@@ -273,7 +274,7 @@ class CompositionalProblem(ABC):
         return self.objective(x)
 
     def gradient(self, x: FloatArray) -> FloatArray:
-        """The exact gradient of Phi without R: F at full batches.
+        """The exact gradient of Phi without R, which is F on all components.
 
         Parameters
         ----------
@@ -288,7 +289,7 @@ class CompositionalProblem(ABC):
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
 
     def description(self):
-        """A line that tells the problem from others, so that a run is not resumed on another.
+        """A text that distinguishes the problem from others, so that a run is not resumed on another one.
 
         Returns
         -------

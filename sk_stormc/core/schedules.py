@@ -1,6 +1,7 @@
-"""Schedules: plain values that are functions of the iteration number, for learning rate, momentum, beta and precision.
+"""Schedules: functions of the iteration number, for the learning rate, the momentum, beta and the precision.
 
-They pickle, compare and print as values do, so they sit in a grid of GridSearchCV; any picklable callable will do too.
+They can be pickled, compared and printed, so that they can be searched by GridSearchCV. Any other picklable callable
+can be used as a schedule too.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Decay(Kept):
         check_number("horizon", self.horizon, low=1)
         check_number("hold", self.hold, low=0, high=1)
         if self.hold == 1:
-            raise ValueError(f"hold must be below 1, which leaves no way to the end, got {self.hold!r}")
+            raise ValueError(f"hold must be below 1, since nothing is left of the horizon at 1, got {self.hold!r}")
 
     def __call__(self, t: int) -> float:
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
@@ -60,19 +61,19 @@ class Decay(Kept):
 
 @dataclass(frozen=True)
 class Geometric(Kept):
-    """From ``start`` by equal factors to ``end``, where it stays.
+    """A value that goes from ``start`` to ``end`` by equal factors, and stays there.
 
     Parameters
     ----------
     start, end : float
         Greater than 0.
     horizon : int
-        Iterations until ``end``.
+        Number of iterations until ``end``.
 
     Raises
     ------
     ValueError
-        For a horizon below 1, or a start or end that is not a finite number > 0.
+        If the horizon is below 1, or start or end is not a finite number > 0.
 
     Examples
     --------
@@ -96,18 +97,18 @@ class Geometric(Kept):
 
 @dataclass(frozen=True)
 class Slowed(Kept):
-    """Another schedule, run through more slowly.
+    """Another schedule, slowed down.
 
     Parameters
     ----------
     schedule : callable
     times : float
-        At iteration t it is what ``schedule`` is at t / times; > 0.
+        Factor > 0 by which it is slower: its value at iteration t is that of ``schedule`` at t / times.
 
     Raises
     ------
     ValueError
-        For a schedule that is not callable, or times that is not a finite number > 0.
+        If schedule is not callable, or times is not a finite number > 0.
 
     Examples
     --------
@@ -128,7 +129,7 @@ class Slowed(Kept):
 
 
 def constant(value: float) -> Schedule:
-    """The same at every iteration, as the number itself is.
+    """The same value at every iteration.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def constant(value: float) -> Schedule:
 
 
 def inverse(scale: float = 1.0) -> Schedule:
-    """scale / (t + 1): with scale 1 the momentum of a running mean, what "auto" is for streams.
+    """scale / (t + 1). With scale 1 it is the momentum of a running mean, which is what "auto" means for streams.
 
     Parameters
     ----------
@@ -190,16 +191,16 @@ def power(exponent: float, scale: float = 1.0) -> Schedule:
 
 
 def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Schedule:
-    """From start in a straight line to end, reached after ``horizon`` iterations; for a part of them held at start.
+    """A value that falls, or rises, linearly from start to end within ``horizon`` iterations.
 
     Parameters
     ----------
     end, start : float
     horizon : int
-        The iteration at which the end is reached. It does not depend on max_iter, so that a longer run begins with
-        the same iterates.
+        Iteration at which the end is reached. It does not depend on max_iter, so that a longer run begins with the same
+        iterates.
     hold : float, default=0.0
-        In [0, 1).
+        Fraction of the horizon, in [0, 1), for which the value first stays at start.
 
     Returns
     -------
@@ -208,7 +209,7 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
     Raises
     ------
     ValueError
-        For a horizon below 1, or a hold that is not in [0, 1).
+        If the horizon is below 1, or hold is not in [0, 1).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where the components of a problem come from; `sk_stormc.streams` has the source of a stream."""
+"""Sources of a problem's components. The source of a stream is in `sk_stormc.streams`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["FiniteSource", "Source", "source_of"]
 
 
 class Source:
-    """Where the components of a problem come from, which batches of them can be had, and what these cost.
+    """How the components of a problem are drawn, which batches of them are possible, and what these cost.
 
-    The engine asks the source these questions and no problem. A *place* is what is drawn from: each kind of batch (g,
-    its Jacobian, f) has its own, which belongs to the run and is saved with it. It is a generator of random numbers for
-    a finite sum, and a position for a stream. The answers here are those of a source that has no end.
+    A run draws from a *place*, which is a generator of random numbers for a finite sum, and a position for a stream.
+    Each kind of batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. The
+    methods of this base class describe a source whose components never run out.
 
     Attributes
     ----------
     finite : bool
-        Whether all components are at hand, so that there are full batches and a gradient without noise.
+        Whether all components are available, so that there are full batches and gradients without noise.
     weighted : bool
-        Whether a draw is a pair (draws, weights), of which the problem's ``inner_batch(draws, weights)`` and
+        Whether a draw is a pair (draws, weights), from which the problem's ``inner_batch(draws, weights)`` and
         ``outer_batch(draws, weights)`` gather a batch.
     cumulative : bool
-        Whether a draw stands for all components that have come so far, and not for new ones only.
+        Whether a draw stands for all components that have come so far, and not only for new ones.
     instead : str
-        What a user can do instead of a run that cannot follow the source, for a warning.
+        Advice for the warning about a run that cannot follow the source.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class Source:
         Parameters
         ----------
         place : numpy.random.Generator
-            Or whatever else `open` has returned.
+            Or another kind of place that `open` returns.
         shape : tuple of int
             The leading axes of the result, (n_batches, batch_size).
 
         Returns
         -------
         ndarray
-            Of which ``draws[k]`` is handed to the problem's `inner_batch`.
+            Each ``draws[k]`` is passed to the problem's `inner_batch`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no draw_inner")
 
@@ -93,7 +93,7 @@ class Source:
     # which batches there are, and what they cost
 
     def sizes(self, size: int | None) -> tuple:
-        """The batch sizes (B_g, B_dg, B_f) that one number, or None, stands for.
+        """The batch sizes (B_g, B_dg, B_f) for a single number, or for None.
 
         Parameters
         ----------
@@ -106,18 +106,18 @@ class Source:
         return size, size, size
 
     def accept(self, name: str, sizes: tuple) -> None:
-        """Raise a ValueError for batches that cannot be had.
+        """Raise a ValueError for batches that the source cannot give.
 
         Parameters
         ----------
         name : str
-            Of the parameter.
+            Name of the parameter, for the message.
         sizes : tuple
             (B_g, B_dg, B_f), None for all components.
         """
 
     def price(self, kind: str, size: int) -> int:
-        """IFO of a drawn batch: its components, and what is evaluated besides them.
+        """IFO of a batch: the number of its components, and whatever is evaluated besides them.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Source:
     # what only a stream has more to say to
 
     def lasts(self, places: Iterable, ifo: int) -> bool:
-        """Whether there are components for another iteration of so many IFO.
+        """Whether there are components for another iteration with this number of IFO.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Source:
         return True
 
     def hold(self, places: Iterable) -> None:
-        """Keep what a run that goes on from these places needs; anything before may be let go.
+        """Keep the components that a run needs which continues from these places. Earlier ones may be dropped.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Source:
         """
 
     def look_at(self, places: Iterable) -> None:
-        """Let the objective be that of the components which a run has had last.
+        """Define the objective by the components that a run has used last.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Source:
         """
 
     def aside(self, places: dict[str, Any]) -> dict[str, Any]:
-        """Places for draws that look ahead, and after which a run goes on from the given ones.
+        """Places for draws that look ahead, after which the run continues from the given places.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class Source:
         return False
 
     def uphill(self, x: FloatArray, start: FloatArray) -> bool:
-        """Whether the objective is higher at x than at the start, beyond what is chance in what has come.
+        """Whether the objective is higher at x than at the start by more than chance explains.
 
         Parameters
         ----------
@@ -211,9 +211,9 @@ class FiniteSource(Source):
     Parameters
     ----------
     n_inner, n_outer : int
-        m and n. Where f has one component its draws are zeros.
+        Numbers of components, m and n. If f has a single component, its draws are zeros.
     weights, outer_weights : ndarray of shape (n_inner,) and (n_outer,), default=None
-        Numbers >= 0, to which the probabilities of components are proportional. None means that all are equal.
+        Numbers >= 0, to which the probabilities of the components are proportional. None means equal probabilities.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Numbers beyond the range of floats: arrays that carry their own unit."""
+"""Arrays that carry their own unit, for numbers beyond the range of floats."""
 
 import math
 from collections.abc import Callable

@@ -45,9 +45,8 @@ def check_learning_rate(name, value):
 class CompositionalSolver(Tools, BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`; authors write `init_state` and `step`.
 
-    These parameters are common to the methods. A method takes those that it needs in its ``__init__``, which only
-    stores them; their descriptions here become part of its docstring, unless it has its own, and their checks are
-    inherited.
+    These parameters are common to the methods. A method takes the ones that it needs in its ``__init__``, which only
+    stores them. It inherits their descriptions, unless its docstring has its own, and their checks.
 
     Parameters
     ----------
@@ -55,21 +54,23 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
         curvature of minibatches. A probe measures it, and its oracle calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number. "auto" is
-        all for up to 1024 components, else 16; a constant Jacobian is then taken exactly, once.
+        B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their number. "auto"
+        means all of up to 1024 components, and otherwise 16. A constant Jacobian is then computed exactly, once.
     max_iter, max_ifo : int or None, default=None
-        Budgets, counted from the start of a run; both None mean 100 passes of 2 n_inner + n_outer IFO.
+        Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
+        limit is 100 passes of 2 n_inner + n_outer IFO.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data. That is
-        charged when the method's estimates, on average over a pass, have fallen as far. 0 means never.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. It
+        is computed, and counted, once the method's estimates have fallen as far on average over a pass. 0 switches this
+        test off.
 
     Attributes
     ----------
     checks : dict
-        Of the class: functions of a parameter's name and value by its name, which raise a ValueError. Those of the base
-        classes are made too.
+        Class attribute: by the name of a parameter a function of the name and the value, which raises a ValueError
+        where the value is wrong. The checks of the base classes are made too.
     instead : str
-        What warnings advise to use in place of the method where it does badly; empty where there is nothing better.
+        What warnings advise to use instead of the method. Empty where there is nothing better.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
 
     @abstractmethod
     def init_state(self, oracle, x):
-        """The state at x_0; what it samples is charged.
+        """Compute the state at x_0. What it samples is counted.
 
         Parameters
         ----------
@@ -131,13 +132,13 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         """
 
     def step(self, oracle, s):
-        """One iteration of the method's algorithm box, one update of ``s.x``.
+        """Make one iteration of the method's algorithm box, which is one update of ``s.x``.
 
         Parameters
         ----------
         oracle : Oracle
         s : MethodState
-            Its fields are bound anew; no array is written into.
+            Changed in place by assigning new values to its fields. No array is written into.
         """
         raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
 
@@ -148,7 +149,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return oracle.cost(s.batch_size)
 
     def finish(self, oracle, s):
-        """The point to return, from the last state."""
+        """The point that the run returns, taken from the last state."""
         return s.x
 
     def run_metric(self, oracle, s):
@@ -158,7 +159,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         ----------
         oracle : Oracle
         s : MethodState or None
-            None at the start, the state where a run is resumed.
+            None at the start of a run, and the state of a run that is resumed.
 
         Returns
         -------
@@ -167,7 +168,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return oracle.metric
 
     def default_budget(self, oracle, s):
-        """Iterations and passes of a run that was given neither max_iter nor max_ifo.
+        """The limits of a run for which neither max_iter nor max_ifo is set.
 
         Parameters
         ----------
@@ -181,12 +182,12 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return math.inf, PASSES
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream, where all components are never at hand.
+        """What to set so that the method can run on a stream, where not all components are available.
 
         Returns
         -------
         str
-            Empty where it can as it is.
+            Empty if nothing needs to be set.
         """
         return ""
 
@@ -238,20 +239,23 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         ----------
         problem : CompositionalProblem
         x0 : array-like of shape (n_variables,), default=None
-            Start; None means the problem's own. Projected on the domain of the problem's penalty.
+            Starting point, which is projected on the domain of the problem's penalty. None means the problem's own.
         random_state : int, RandomState instance or None, default=None
+            Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
         state : RunState, default=None
-            Of an earlier result, to go on from; x0 and random_state are then not used, and the step sizes
-            and batch sizes are those that the state was begun with.
+            The ``state`` of an earlier result, from which the run continues. x0 and random_state are then not used,
+            and step sizes and batch sizes are those of the earlier run.
         record_every : int, default=None
-            IFO between two records. None means a pass, or the problem's own default.
+            Number of oracle calls (IFO) between two records. None means one pass, or the problem's own default.
         on_record : callable, default=None
-            Called with a record (attributes iteration, ifo, fun, x); a true return value stops the run.
+            Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run
+            stops when it returns a true value.
         verbose : {0, 1}, default=0
-            1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
+            1 prints a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
+            seconds.
         first_residual : float, default=None
-            What tol is relative to; None means |x~ - x| / eta at x0. Give that of an earlier run (``first_residual`` of
-            its state) where x0 is near the optimum already.
+            The value that tol is relative to. None means |x~ - x| / eta at x0. Where x0 is already near the optimum,
+            pass the ``first_residual`` of an earlier run's state.
 
         Returns
         -------
@@ -260,13 +264,13 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            For a parameter out of range, an x0 or a state that does not fit the problem.
+            If a parameter is out of its range, or x0 or the state does not fit the problem.
 
         Warns
         -----
         ConvergenceWarning
-            For values that are not finite, an objective that seems unbounded below, a returned point above the start
-            or above a recorded one, and a default budget that ended before tol was met.
+            If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
+            the start or than a recorded point, or if the default budget ended before tol was met.
         """
         solver = copy.copy(self)  # with NumPy's scalars as numbers; what the user has set stays as it is
         for name, value in self.get_params(deep=False).items():

@@ -72,23 +72,24 @@ class Oracle:
     ifo : int
         IFO so far.
     n_evaluations : dict
-        Component evaluations so far, by kind: "inner", "jacobian", "outer".
+        Number of component evaluations so far, by kind: "inner", "jacobian", "outer".
     source : sk_stormc.core.source.Source
         Where the components come from.
     n_guarded : int
-        Entries of estimates of u that had left the domain of f and were put back, so far.
+        Number of entries of estimates of u that have left the domain of f so far, and were put back into it.
     exact_charged : bool
-        Whether the constant Jacobian has been taken exactly, which is charged once.
+        Whether the constant Jacobian has been computed exactly, which is counted once.
     rng : numpy.random.Generator
-        For what a solver draws itself; never used for batches.
+        For random numbers that a solver draws itself. It is never used for batches.
     exact : deque of tuple
-        (x, F) where u, J and F were evaluated on all components: what the stopping rule goes by. It empties it after
-        each iteration.
+        Pairs (x, F) where u, J and F were evaluated on all components. The stopping rule uses them, and empties the
+        deque after each iteration.
 
     Notes
     -----
-    The three kinds of Jacobian differ here only. `draw_jacobian` gives the batch to take one on, `jacobian` takes it
-    and `gradient` uses it; a constant Jacobian taken exactly is stored here, and stands as None in between.
+    Only the oracle tells the three kinds of Jacobian apart. `draw_jacobian` draws the batch for a Jacobian, `jacobian`
+    evaluates it and `gradient` uses it. A constant Jacobian that was computed exactly is stored in the oracle, and
+    methods hold None in its place.
 
     Examples
     --------
@@ -157,13 +158,13 @@ class Oracle:
         return None, 0 if size[1] == 0 else None, None
 
     def draw(self, kind, size):
-        """Draw and gather a batch, and count it.
+        """Draw a batch, gather it and count it.
 
         Parameters
         ----------
         kind : {"inner", "jacobian", "outer"}
         size : int or None
-            None or their number means all components.
+            Number of components. None, or the number of all components, means all of them.
 
         Returns
         -------
@@ -182,16 +183,16 @@ class Oracle:
         return Batch(ahead.gather(ahead.pop()), ahead.price)
 
     def draw_jacobian(self, size, inner, same=False):
-        """The batch to take a Jacobian on, counted.
+        """Draw the batch on which a Jacobian is evaluated, and count it.
 
         Parameters
         ----------
         size : int or None
-            B_dg; None means all components, 0 the constant Jacobian that is taken exactly, once.
+            B_dg. None means all components, and 0 means the constant Jacobian, which is computed exactly, once.
         inner : Batch
-            The batch of g, on which an "operator" Jacobian is taken.
+            The batch of g, on which a Jacobian of kind "operator" is evaluated.
         same : bool, default=False
-            Take any Jacobian on the batch of g.
+            Whether to evaluate a Jacobian of any kind on the batch of g.
 
         Returns
         -------

@@ -49,21 +49,21 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 
 @dataclass
 class MethodState(Kept):
-    """What every method's state has. Arrays are bound anew, never written into.
+    """The part of a state that all methods have. Fields are assigned new arrays, and no array is written into.
 
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
         The iterate x_t.
     t : int
-        Iterations made.
+        Number of iterations so far.
     rule : StepRule or None
         Learning rate and limits of the steps, from `CompositionalSolver.step_rule`.
     velocity : tuple of ndarray or None
         The average of earlier directions, where the steps have inertia.
     residual : float or None
-        |x~ - x| / eta by the method's own F where it was last measured: a hint to the stopping rule, which believes
-        full gradients only.
+        |x~ - x| / eta, from the method's own F, where it was last measured. It is only a hint for the stopping rule,
+        which decides by full gradients.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class MethodState(Kept):
 
 @dataclass(repr=False)
 class RunState(Kept):
-    """A whole run, to be pickled and resumed: the method's state, the oracle's, and the records.
+    """A whole run, which can be pickled and resumed: the states of the method and of the oracle, and the records.
 
     Examples
     --------
@@ -151,23 +151,24 @@ class Recorded:
 
 
 class SolverResult(OptimizeResult, Recorded):
-    """What a run found: a `scipy.optimize.OptimizeResult`, whose keys are attributes, with more of them.
+    """The result of a run, a `scipy.optimize.OptimizeResult` with further attributes.
 
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
+        The point that was found.
     fun : float
-        Phi(x), R included.
+        Phi(x), with the penalty R.
     loss_curve : ndarray of shape (n_records,)
-        Phi at the records: at x_0 first, at the returned x last.
+        Phi at the records. The first is at x_0 and the last at the returned x.
     ifo : ndarray of shape (n_records,)
-        Cumulative IFO at the records; 0 first, the total last.
+        Number of oracle calls (IFO) up to each record. The first is 0 and the last the total.
     n_evaluations : dict
-        Component evaluations by kind: "inner", "jacobian", "outer".
+        Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter, nit : int
-        Iterations, those before a resumption included.
+        Number of iterations. Those before a resumption count too.
     stop_reason : str
-        A value of `StopReason`.
+        Why the run ended, a value of `StopReason`.
     success : bool
         Whether the run converged.
     status : int
@@ -175,14 +176,15 @@ class SolverResult(OptimizeResult, Recorded):
     message : str
         The stop reason in words.
     residual : float
-        What tol is compared with: |x~ - x| / eta where it was last measured, over its first value; NaN where it never
-        was. Of a run that has converged it is that of x over that of x_0, both by full gradients.
+        The quantity that tol is compared with: |x~ - x| / eta where it was last measured, relative to its first value.
+        NaN if it was never measured. For a run that has converged, it is the value at x relative to that at x_0, both
+        from full gradients.
     n_guarded : int
-        Entries of estimates of u that had left the domain of f and were put back.
+        Number of entries of estimates of u that left the domain of f and were put back into it.
     state : RunState
-        For ``state=`` of another run; picklable, free of the data.
+        To continue the run, by the argument ``state`` of another run. It can be pickled and does not contain the data.
     record_iterations : ndarray of shape (n_records,)
-        Iterations at the records.
+        Iteration of each record.
 
     Examples
     --------
@@ -241,18 +243,20 @@ def joined(first, last, **curves):
 
 @dataclass(frozen=True)
 class Record:
-    """What ``on_record`` is given.
+    """A record of a run, with which ``on_record`` is called.
 
     Attributes
     ----------
     iteration, ifo : int
+        Number of iterations and of oracle calls so far.
     fun : float
+        Phi(x).
     x : ndarray of shape (n_variables,)
-        A copy.
+        A copy of the iterate.
     snapshot : callable
-        ``snapshot()`` is the `RunState` at the record, for ``state=`` of another run.
+        ``snapshot()`` returns the `RunState` at the record, from which another run can continue.
     n_left : callable
-        ``n_left()`` is how many records the budgets leave, about; infinity without a budget, and at the start.
+        ``n_left()`` estimates how many records the budgets leave. It is infinite without a budget, and at the start.
 
     Examples
     --------

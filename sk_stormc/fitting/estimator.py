@@ -118,12 +118,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         inherit_attributes(cls)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``solver__...`` turns a solver's name into the solver first.
+        """Set parameters. With ``solver__...``, the name of a solver is first replaced by an instance.
 
         Parameters
         ----------
         **params : dict
-            ``solver`` is set before ``solver__...``, whatever their order.
+            Parameters by name. ``solver`` is set before ``solver__...``, whatever their order.
 
         Returns
         -------
@@ -136,19 +136,19 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
-        """Go on with the last fit, that a budget, Ctrl-C or a callback ended, as if it had not been ended.
+        """Continue the last fit, after a budget, Ctrl-C or a callback ended it.
 
-        Budgets count from the beginning of that fit, so that a fit that its budget ended needs a larger one. The
-        result has the bits of an unbroken fit (but for a map with a larger ``max_iter``, whose learning rate was 0 at
-        the last iteration: it goes on as from a start). An estimator that is not fitted goes on from the file of its
-        `sk_stormc.callbacks.Checkpoint`.
+        Budgets count from the beginning of that fit, so that a fit which its budget ended needs a larger one. The
+        result is bit for bit that of an uninterrupted fit. The exception is a map with a larger ``max_iter``: its
+        learning rate was 0 at the last iteration, so that it continues as from a new start. An estimator that is not
+        fitted continues from the file of its `sk_stormc.callbacks.Checkpoint`.
 
         Parameters
         ----------
         X, y : array-like
             The data of that fit.
         **fit_params
-            As that fit was given them.
+            The further arguments of that fit.
 
         Returns
         -------
@@ -157,10 +157,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Raises
         ------
         NotFittedError
-            If there is neither a fit nor a file of one.
+            If there is neither a fit nor the file of one.
         ValueError
-            For data or parameters of another fit (``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and ``random_state``
-            may differ, the last is not used). Nothing fitted is lost.
+            If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
+            ``random_state`` may differ; the last is not used. All fitted attributes are kept.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:
@@ -195,7 +195,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         }
 
     def solves_itself(self) -> bool:
-        """Whether ``solver`` is one of the names that stand for no run of a method.
+        """Whether ``solver`` is a name that only the estimator has, for which no method is run.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Pictures of runs, embeddings and frontiers, by the conventions of scikit-learn's displays.
+"""Displays of runs, embeddings and frontiers, which follow the conventions of scikit-learn's displays.
 
 Importing this package imports matplotlib; `sk_stormc` itself does not.
 """

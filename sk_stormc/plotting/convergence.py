@@ -20,29 +20,30 @@ MANY = 5  # labels, above which the legend of a figure of our own is beside the 
 
 
 class ConvergenceDisplay:
-    """How runs converge: a quantity at their records against what it cost.
+    """Convergence of runs: a quantity at their records against the cost.
 
     Several runs of a method, from several seeds, are drawn as their median with a band between the quartiles. A run
-    that has ended keeps its last value. Use `from_estimator`, `from_results`, or the ``plot`` of what
-    `sk_stormc.compare_solvers` returns, rather than this constructor.
+    that has ended keeps its last value. It is recommended to create a display by `from_estimator`, by `from_results`,
+    or by the ``plot`` method of the result of `sk_stormc.compare_solvers`.
 
     Parameters
     ----------
     curves : dict of list
-        For each label, one pair (x, y) for each seed, both array-like of shape (n_records,). x must not decrease.
-        Values of y that are not finite are left out. The names of `sk_stormc.solvers.SOLVERS` look the same in all
-        pictures.
+        For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x
+        does not decrease. Values of y that are not finite are left out. The names of `sk_stormc.solvers.SOLVERS` look
+        the same in all figures.
     x_label, y_label : str, default=""
-        What is drawn, with its unit.
+        Labels of the axes, with the units.
     y_scale : {"auto", "linear", "log"}, default="auto"
-        "auto" is "log" where all of y is positive and the largest value at a start is ten times the smallest of all.
+        "auto" means "log" if all of y is positive and the largest value at a start is at least ten times the smallest
+        value of all.
 
     Attributes
     ----------
     lines_ : list of matplotlib.lines.Line2D
         One for each label.
     bands_ : list
-        Of the labels with several runs.
+        The bands of the labels with several runs.
     legend_ : matplotlib.legend.Legend or None
     ax_ : matplotlib.axes.Axes
     figure_ : matplotlib.figure.Figure
@@ -50,7 +51,7 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        If there are no curves, or if a curve has no finite value or an x and y of different lengths.
+        If there are no curves, or if a curve has no finite value or differs in the lengths of x and y.
 
     Examples
     --------
@@ -80,15 +81,16 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : fitted estimator, a list of them, or a dict of estimators or lists of them
-            Estimators of this package. Those in a list that have the same solver count as its runs from several seeds.
-            So do all in a list within a dict.
+            Estimators of this package. In a list, those with the same solver count as its runs from several seeds. In a
+            dict, those in the list of a label do.
         x : {"ifo", "passes", "iterations"}, default="ifo"
-            "passes" needs ``pass_ifo``. An estimator keeps no times, as `sk_stormc.compare_solvers` does.
+            Quantity on the horizontal axis. "passes" needs ``pass_ifo``. An estimator does not record times, but
+            `sk_stormc.compare_solvers` does.
         y : {"objective", "gap"}, default="objective"
         optimum : float, default=None
-            The value that gaps are measured from. None means the best value that any of the estimators has seen.
+            The value from which the gap is measured. None means the best value of all the estimators.
         pass_ifo : int, default=None
-            IFO of a pass, 2 n_inner + n_outer of the problem: for n periods of returns 3 n.
+            IFO of a pass, which is 2 n_inner + n_outer of the problem. For n periods of returns it is 3 n.
         ax : matplotlib.axes.Axes, default=None
             None means axes of a new figure.
         x_scale : {"log", "linear"}, default="log"
@@ -102,7 +104,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            If an argument is none of these, or if what it asks for was not recorded.
+            If an argument is not one of these, or if the quantity was not recorded.
         """
         groups = grouped("estimator", estimator, Curve.of_estimator)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -120,7 +122,8 @@ class ConvergenceDisplay:
         x : {"ifo", "passes", "seconds", "iterations"}, default="ifo"
             "passes" needs ``pass_ifo`` for a `SolverResult`, which has no times.
         y : {"objective", "gap", "gradient"}, default="objective"
-            "gradient", the norm of the exact gradient, is for the runs of ``compare_solvers(..., gradient=True)``.
+            Quantity on the vertical axis. "gradient", the norm of the exact gradient, needs the runs of
+            ``compare_solvers(..., gradient=True)``.
         optimum, pass_ifo, ax, x_scale, **kwargs
             As for `from_estimator`.
 
@@ -131,7 +134,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            If an argument is none of these, or if what it asks for was not recorded.
+            If an argument is not one of these, or if the quantity was not recorded.
         """
         groups = grouped("results", results, Curve.of_result)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -169,13 +172,13 @@ class ConvergenceDisplay:
         ax : matplotlib.axes.Axes, default=None
             None means axes of a new figure.
         x_scale : {"log", "linear"}, default="log"
-            "log" begins with x_0, at 0, and is logarithmic from the first record on.
+            "log" begins with x_0 at 0, and is logarithmic from the first record on.
         legend : bool, default=True
             Whether to draw a legend. A single curve never has one.
         styles : dict of dict, default=None
-            Properties of the lines by label, in place of the default ones.
+            Properties of the lines by label. None means the default styles.
         **kwargs
-            Properties of all lines, e.g. ``linewidth=1`` or ``marker=""``.
+            Properties of all lines, such as ``linewidth=1`` or ``marker=""``.
 
         Returns
         -------

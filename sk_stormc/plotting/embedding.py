@@ -83,7 +83,7 @@ class EmbeddingDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            With ``embedding_``.
+            An estimator that has the attribute ``embedding_``.
         y : array-like of shape (n_points,), default=None
         y_label : str, default=""
         ax : matplotlib.axes.Axes, default=None
@@ -97,7 +97,7 @@ class EmbeddingDisplay:
         Raises
         ------
         ValueError
-            For an estimator that is not fitted or has no ``embedding_``, and as `EmbeddingDisplay` does.
+            If the estimator is not fitted or has no ``embedding_``, and for the reasons of `EmbeddingDisplay`.
         """
         if not hasattr(estimator, "embedding_"):
             raise ValueError(f"estimator must be fitted and have embedding_, got {short(estimator)}")

@@ -1,4 +1,4 @@
-"""Risk against return of the portfolios of one estimator, over its aversion to risk."""
+"""Risk and return of the portfolios that an estimator finds for several values of risk_aversion."""
 
 import warnings
 
@@ -30,32 +30,33 @@ LABELS = {
 
 
 class FrontierDisplay:
-    """Mean return against risk: the portfolios that an estimator finds over risk_aversion, and the assets.
+    """Mean return against risk, for portfolios with several values of risk_aversion and for the assets.
 
-    Both axes have the unit of the returns, per period. The risk is the standard deviation with the variance and the
-    entropic risk (whose own value changes with risk_aversion), the semideviation with the semivariance, and else the
-    estimator's risk measure itself.
+    Both axes have the unit of the returns, per period. For the variance and for the entropic risk (whose own value
+    changes with risk_aversion), the risk is the standard deviation. For the semivariance it is the semideviation, and
+    otherwise the estimator's risk measure itself.
 
     Parameters
     ----------
     risk, mean : array-like of shape (n_points,)
-        Of the portfolios, from the least averse to the most averse to risk.
+        Risk and mean return of the portfolios, from the least to the most averse to risk.
     asset_risk, asset_mean : array-like of shape (n_assets,), default=None
-        Of a portfolio of one asset each.
+        Risk and mean return of each asset by itself.
     asset_names : sequence of str, default=None
-        Written beside the assets where there is room.
+        Names of the assets, which are written beside them where there is room.
     chosen : (float, float), default=None
-        Risk and mean of the fitted portfolio.
+        Risk and mean return of the fitted portfolio.
     risk_label : str, default="risk"
+        Label of the horizontal axis.
     name : str, default="portfolios"
-        Of the curve, in the legend.
+        Name of the curve in the legend.
 
     Attributes
     ----------
     risk_aversions_ : ndarray of shape (n_points,)
-        Only from `from_estimator`.
+        Only present if the display was made by `from_estimator`.
     weights_ : ndarray of shape (n_points, n_assets)
-        Only from `from_estimator`.
+        Only present if the display was made by `from_estimator`.
     line_ : matplotlib.lines.Line2D
     scatter_ : matplotlib.collections.PathCollection or None
         The assets.
@@ -101,16 +102,19 @@ class FrontierDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, *, risk_aversions=None, name="portfolios", ax=None, **kwargs):
-        """Fit clones of an estimator over risk_aversion, each from the weights of the one before, and draw them.
+        """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
+
+        Each fit starts from the weights of the one before.
 
         Parameters
         ----------
         estimator : CompositionalPortfolio
             If it is fitted, its own portfolio is marked.
         X : array-like of shape (n_periods, n_assets)
-            Returns, on which they are fitted and drawn. Names of columns are written beside the assets.
+            Returns, for the fits and for the figure. Names of columns are written beside the assets.
         risk_aversions : array-like of shape (n_points,), default=None
-            None means 25 values over four decades, around the spread of the assets' means over their risk.
+            Values of risk_aversion. None means 25 values over four decades, around the spread of the assets' means over
+            their risk.
         name : str, default="portfolios"
         ax : matplotlib.axes.Axes, default=None
         **kwargs
@@ -123,12 +127,12 @@ class FrontierDisplay:
         Raises
         ------
         ValueError
-            For an estimator without risk_aversion, values of it that are not positive, and as its ``fit`` does.
+            If the estimator has no risk_aversion, if a value of it is not positive, and for the reasons of its ``fit``.
 
         Warns
         -----
         ConvergenceWarning
-            Once, where fits did not converge; it says how many.
+            If fits did not converge. It is given once, and says how many.
         """
         known = estimator.get_params() if hasattr(estimator, "get_params") else {}
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
@@ -184,7 +188,7 @@ class FrontierDisplay:
             None means axes of a new figure.
         legend : bool, default=True
         **kwargs
-            Properties of the curve, e.g. ``color="black"``.
+            Properties of the curve, such as ``color="black"``.
 
         Returns
         -------
@@ -193,7 +197,7 @@ class FrontierDisplay:
         Raises
         ------
         ValueError
-            For values that are not finite or do not fit one another.
+            If values are not finite, or do not fit one another.
         """
         check_bool("legend", legend)
         check_text("risk_label", self.risk_label)

@@ -1,4 +1,4 @@
-"""Several displays in one picture: curves, one row a data set and one column a quantity; and embeddings."""
+"""Several displays in one figure: curves by data set (rows) and quantity (columns), and embeddings."""
 
 import textwrap
 from collections.abc import Mapping
@@ -16,30 +16,30 @@ from sk_stormc.utils.validation import check_text, naming, short
 __all__ = ["plot_curves", "plot_embeddings"]
 
 def plot_curves(panels: dict, labels: dict | None):
-    """Draw curves against IFO, both axes logarithmic, x_0 at the left edge.
+    """Draw curves against IFO on logarithmic axes, with x_0 at the left edge.
 
     Several runs of a method are drawn as their median, with a band between their quartiles. A run that has ended keeps
-    its last value. The picture ends a little above the start of the runs, so that one that diverges does not flatten
-    the others.
+    its last value. The vertical axis ends a little above the start of the runs, so that a run that diverges does not
+    flatten the others.
 
     Parameters
     ----------
     panels : dict of dict of list
-        ``panels[row][method]`` is a list of runs; a run is ``(ifo, y_1, ..., y_k)``, each array-like of shape
-        (n_records,), the IFO increasing from 0. The names are the rows' titles and the legend's entries; the
-        names of `sk_stormc.solvers.SOLVERS` look the same in all pictures.
+        ``panels[row][method]`` is a list of runs. A run is ``(ifo, y_1, ..., y_k)``, where each is array-like of shape
+        (n_records,), and the IFO increase from 0. The names are the titles of the rows and the entries of the legend.
+        The names of `sk_stormc.solvers.SOLVERS` look the same in all figures.
     labels : list of str of length k
-        What y_1, ..., y_k are: one column of the picture each.
+        Names of y_1, ..., y_k, each of which has a column in the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        It is made without pyplot, and matplotlib's backend is not changed.
+        A figure that does not belong to pyplot. Matplotlib's backend is not changed.
 
     Raises
     ------
     ValueError
-        If there are no panels, or if a run does not have one array more than there are labels.
+        If there are no panels, or if the number of arrays of a run is not one more than that of the labels.
 
     Examples
     --------
@@ -91,14 +91,14 @@ def plot_embeddings(panels: dict, labels: ArrayLike | None = None):
     Parameters
     ----------
     panels : dict of array-like of shape (n_points, 2)
-        The embeddings by their titles. Only two components are drawn.
+        Embeddings by title. Only the first two components are drawn.
     labels : array-like of int of shape (n_points,), default=None
-        None draws all points in one colour.
+        Class of each point, shown by its colour. None draws all points in one colour.
 
     Returns
     -------
     matplotlib.figure.Figure
-        It is made without pyplot.
+        A figure that does not belong to pyplot.
 
     Raises
     ------

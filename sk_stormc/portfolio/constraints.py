@@ -1,16 +1,15 @@
 """Constraints and costs of a portfolio as a penalty."""
 
 from collections.abc import Mapping, Set
-from numbers import Real
 
 import numpy as np
 
-from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.risk_measures import is_proportional
 from sk_stormc.portfolio.turnover import Turnover
-from sk_stormc.utils.validation import as_numbers, check_number
+from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word
 
 __all__ = ["check_size", "held_now", "make_penalty"]
 
@@ -37,7 +36,7 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
     """
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
-    long_only = isinstance(constraint, str) and constraint == "long_only"
+    long_only = is_word(constraint, "long_only")
     if long_only:
         if l1:
             raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {l1!r}")
@@ -93,15 +92,14 @@ def check_size(risk_measure, risk_aversion, penalty):
         if penalty.active or penalty.max_turnover is not None or penalty.missed(zero) > 0:
             return
         penalty = penalty.penalty
-    least = isinstance(risk_aversion, Real) and risk_aversion == np.inf
+    least = is_real(risk_aversion) and risk_aversion == np.inf
     if not (least or is_proportional(risk_measure)):
         return
-    if isinstance(penalty, Box):
-        bounds = np.concatenate([np.ravel(penalty.low), np.ravel(penalty.high)])
-        unbound = not penalty.budget and (np.isinf(bounds) | (bounds == 0)).all()
-    else:
-        unbound = penalty is None or isinstance(penalty, L1)
-    if unbound:
+    box = as_penalty(penalty).as_box()
+    if box is None:
+        return
+    bounds = np.concatenate([np.ravel(box.low), np.ravel(box.high)])
+    if not box.budget and (np.isinf(bounds) | (bounds == 0)).all():
         asked = "risk_aversion=inf" if least else f"risk_measure={risk_measure!r}"
         best = "is the empty portfolio" + ("" if least else " or has no limit, as return and risk grow alike")
         raise ValueError(

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from contextlib import nullcontext
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
-from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.fitting.runs import with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
-from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
 from sk_stormc.portfolio.feasible import limited
-from sk_stormc.portfolio.handover import (
-    PATIENCE,
-    by_moments,
-    by_newton,
-    finish_by_newton,
-    hands_over,
-    slope_gap,
-    warn_of_newton,
-)
-from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.fit_by_run import fit_by_run
+from sk_stormc.portfolio.handover import by_moments, by_newton, warn_of_newton
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
@@ -38,14 +24,11 @@ from sk_stormc.portfolio.returns import check_returns
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.semideviation import check_order
-from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
-from sk_stormc.solvers import StopReason
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
-from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalPortfolio"]
 
@@ -67,8 +50,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
         "storm-c-paper" steps as the paper does. "newton" is an exact second-order method for at most 500 assets whose
         returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
-        "moments" keeps sums of products of returns, of at most 2000 assets. Of the variance they say all. "storm-c"
-        goes by them in `partial_fit`, with at most 500 assets and automatic steps and batches.
+        "moments" keeps sums of products of returns, for at most 2000 assets, which determine the variance exactly. In
+        `partial_fit` "storm-c" uses them too, with at most 500 assets and automatic steps and batches.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -101,7 +84,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     l1 : float, default=0.0
         Weight of an l1 norm. It is refused with "long_only", where the norm is constant.
     previous_weights : array-like of shape (n_assets,), default=None
-        Weights that are held now. None means that nothing is held. Labels are aligned as for ``constraint``.
+        The weights held at present. None means that nothing is held. Labels are aligned as for ``constraint``.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
         Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
         objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
@@ -112,19 +95,20 @@ class CompositionalPortfolio(CompositionalEstimator):
         and the sums of groups; or lower <= A w <= upper with A of shape (n_constraints, n_assets), dense, sparse or a
         frame with the columns of X, and limits that are numbers, of shape (n_constraints,), or None.
     groups : mapping, Series, DataFrame or array-like, default=None
-        Names of the groups of each asset: a mapping or a Series by column of X (of a name or a list), a frame of assets
-        by kinds of groups or turned round, or an array of shape (n_assets,) or (n_kinds, n_assets).
+        The groups that each asset belongs to: a mapping or a Series from columns of X to a name or a list of names, a
+        frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
+        (n_assets,) or (n_kinds, n_assets).
     benchmark : str or array-like, default=None
-        What returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
+        What the returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
         the name of a column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape
         (n_periods,). The last two of one length are told apart by labels.
     half_life : float, default=None
-        Periods after which a period counts half as much: the weight of a period is 0.5 ** (periods since / half_life),
-        times its ``sample_weight``. About 2.9 times as many periods as the half-life say as much as all of them. None
-        forgets nothing.
+        Number of periods after which a period counts half as much: its weight is 0.5 ** (periods since / half_life),
+        times its ``sample_weight``. Together the periods are worth as many equally weighted ones as 2.9 half-lives
+        have. None gives all periods the same weight.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
-        to where the first of these fits started. A fit that starts near the optimum then ends soon.
+        to the start of the first of these fits, so that a fit that starts near the optimum ends soon.
 
     Attributes
     ----------
@@ -133,9 +117,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     loss_curve_ : ndarray of shape (n_records,)
         The objective at the records. The l1 norm and the cost of trades are included.
     dual_gap_ : float
-        The objective is above its minimum by this much at most, as all periods tell. Where bounds and budget leave
-        weights free, it holds among portfolios with weights up to three times the largest. A stream has it for the
-        variance, over the rows that ``weights_`` know of. For other measures it is NaN there.
+        An upper bound of how far the objective is above its minimum, computed on all periods. Where bounds and budget
+        do not limit the weights, it holds among portfolios whose weights are at most three times the largest. After
+        `partial_fit` it is known for the variance, on the rows up to which ``weights_`` were renewed, and NaN for the
+        other measures.
 
     See Also
     --------
@@ -143,7 +128,8 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     Notes
     -----
-    While the data fit in memory and assets are few, `solver="newton"` is the fastest, and exact to many digits.
+    Where the data fit in memory and there are at most 500 assets, `solver="newton"` is the fastest, and exact to many
+    digits.
 
     References
     ----------
@@ -234,7 +220,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             For a parameter out of its range, returns that are not finite, weights that are negative or all
             zero; nothing already fitted is lost.
         KeyboardInterrupt
-            On Ctrl-C: what was reached is kept as fitted attributes, unless no iteration had been made.
+            On Ctrl-C: the best result so far is kept in the fitted attributes, unless no iteration had been made.
 
         Warns
         -----
@@ -261,56 +247,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             self._keep(solver, result)
             warn_of_newton(result, gap, tol)
             return self
-        solver.accept(problem)
-        x0 = None
-        if self.warm_start and hasattr(self, "weights_"):
-            if len(self.weights_) != returns.shape[1]:
-                raise ValueError(
-                    f"warm_start=True needs returns of the {len(self.weights_)} assets fitted before, "
-                    f"got {returns.shape[1]}"
-                )
-            x0 = problem.start_at(self.weights_)
-        fit = Fit(self, solver, X, y, sample_weight=sample_weight)
-        first_residual, before = None, vars(self).get("_tol_is_of")
-        if x0 is not None and before is not None and before[0].parameters == fit.progress.parameters:
-            first_residual = before[1]
-        run = partial(
-            fit.run,
-            verbose=self.verbose,
-            attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": problem.returns.shape[1]},
-        )
-        staged, ends_well = isinstance(problem, LevelProblem), False
-        handing = hands_over(solver, problem, penalty)
-        few = handing and (staged or len(returns) <= SMALL)  # periods, so that batches are all of them
-        running = clone(solver).set_params(max_iter=PATIENCE) if few else solver
-        with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
-            if staged:
-                result, gap = run_in_stages(run, running, problem, x0)
-            else:
-                result = run(running, problem, x0, first_residual=first_residual)
-                gap = slope_gap(problem, penalty, result.x)
-        first_residual = result.state.first_residual
-        if handing:
-            result, gap, ends_well = finish_by_newton(result, gap, problem, penalty, solver.tol)
-        for warning in () if ends_well else said:
-            warn(str(warning.message), warning.category)
-        self.dual_gap_ = gap
-        validate_data(self, X, skip_check_array=True)  # names and number of the assets
-        self.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
-        self._tol_is_of = fit.progress, first_residual
-        self._keep(solver, result, fit)
-        fit.end()
-        if ends_well:
-            return self
-        if handing and not said and result.stop_reason == StopReason.MAX_ITER:
-            warn_of_newton(result, gap, solver.tol)
-            return self
-        if staged and result.stop_reason != StopReason.INTERRUPTED:
-            warn_of_a_gap(result, self.dual_gap_, solver.tol)
-            return self
-        self._conclude(solver, result)
-        if problem.penalty is None and self.risk_measure == "variance" and result.stop_reason == StopReason.CONVERGED:
-            warn_of_a_flat_direction(problem, result.x, result.fun, solver.tol)
+        fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
         return self
 
     @only_if(streams_returns)
@@ -318,10 +255,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         """Go on with the next periods of a stream of returns.
 
         Periods are taken in order, each once, and it makes no difference how they are divided into chunks. With
-        "storm-c", automatic steps and batches, and at most 500 assets, and with "moments", they become sums. Of the
-        variance these say all. The objectives of the other measures are known from them to second order, around the
-        weights of the time at which a period came. The first 4096 periods or more are kept as they are. With "storm-c"
-        weights are renewed when about one part in 128 more periods have come, with "moments" at the end of each chunk.
+        "storm-c", automatic steps and batches, and at most 500 assets, and with "moments", they become sums. These
+        determine the variance exactly. The objectives of the other measures follow from them to second order, around
+        the weights at the time at which a period came. The first 4096 periods or more are kept as they are. With
+        "storm-c" the weights are renewed when the number of periods has grown by about 1/128, with "moments" at the end
+        of each chunk.
 
         Other solvers make steps, on batches of their own. They start when about 600 periods have come, the first 512 of
         which give the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
@@ -336,8 +274,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             One period or more.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, relative to those of other chunks too: given from the first chunk on, or never. They
-            multiply what a period says, by steps over the mean weight so far. Periods of weight 0 are left out.
+            Weights of the periods, also relative to those of other chunks. They must be given from the first chunk on,
+            or never. A solver that makes steps divides them by the mean weight so far. Periods of weight 0 are left
+            out.
 
         Returns
         -------

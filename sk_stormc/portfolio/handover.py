@@ -7,7 +7,6 @@ from sk_stormc.engine.results import SolverResult, changed, outcome
 from sk_stormc.portfolio.collinear import flat_direction
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.limits import Limited, Limits
-from sk_stormc.portfolio.linear_bound import lowest
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
@@ -21,7 +20,6 @@ __all__ = [
     "by_newton",
     "finish_by_newton",
     "hands_over",
-    "slope_gap",
     "solved",
     "spread",
     "warn_of_newton",
@@ -85,23 +83,6 @@ def spread(problem, penalty, w):
         deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
     risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
     return max(problem.value_at(equal) - problem.value_at(w), risk)
-
-
-def slope_gap(problem, penalty, w):
-    """By how much the objective of a smooth risk is above its minimum at most: c @ (w - s) + R(w) - R(s) over all s.
-
-    c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
-    """
-    with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
-        c = np.asarray(problem.gradient(w), float)
-        w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        # in the returns' own precision: products of a block of a file with other numbers would copy it
-        deviation = float(np.std(problem.returns @ w.astype(problem.returns.dtype)))
-        best, finite = lowest(penalty, w, c, scale, deviation)
-        if best is None:
-            return np.nan
-        value = 0.0 if penalty is None else penalty.value(w)
-        return float(c @ (w - best)) + value - finite.value(best)
 
 
 def by_newton(problem, penalty, tol, solver="newton"):

@@ -75,7 +75,7 @@ class Solution:
     done: bool = False
 
 
-def interior_point(program, x):
+def interior_point(program, x, most=ITERATIONS):
     """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
 
     Mehrotra's predictor and corrector. Slacks of all inequalities are variables of their own, so that no feasible
@@ -85,6 +85,8 @@ def interior_point(program, x):
     ----------
     program : Program
     x : ndarray of shape (n_variables,)
+    most : int
+        Iterations.
 
     Returns
     -------
@@ -97,7 +99,7 @@ def interior_point(program, x):
     hinges = [HingeState.begin(h, x) for h in program.hinges]
     total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
     best, done, k, least = None, False, 0, 1e-8  # least: of the centring
-    for k in range(1, ITERATIONS + 1):
+    for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for side in sides:
             of_x = of_x + side.transposed(side.dual, n)

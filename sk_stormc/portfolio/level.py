@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, check_penalty
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.linear_bound import lowest
 from sk_stormc.portfolio.problem import PortfolioProblem, combine
 from sk_stormc.utils.types import ArrayLike
@@ -172,7 +173,7 @@ class LevelProblem(PortfolioProblem):
         return w
 
     def _check_metric(self, metric):
-        if metric is None or isinstance(metric, str) or hasattr(metric, "apply"):
+        if metric is None or isinstance(metric, (str, Metric)):
             return super()._check_metric(metric)
         return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
 
@@ -209,8 +210,7 @@ class OnWeights:
 
     def check(self, n_variables):
         """Raise a ValueError where the penalty does not fit."""
-        if hasattr(self.penalty, "check"):
-            self.penalty.check(n_variables - 1)
+        as_penalty(self.penalty).check(n_variables - 1)
 
     def value(self, x):
         """R(w)."""

@@ -203,11 +203,11 @@ class Limited(Penalty):
         trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
         return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
 
-    def project(self, x):
-        """The nearest feasible point, by the interior-point method."""
+    def project(self, x, kept=KEPT):
+        """The nearest feasible point, by the interior-point method; x itself where it misses nothing by more."""
         x = np.asarray(x, float)
         missed = self.missed(self.nearly(x))
-        if missed <= KEPT:
+        if missed <= kept:
             return self.nearly(x)
         limits = Limits.of(self, len(x))
         forced = limits.forced()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.core.penalties import Box, Simplex, as_penalty
 from sk_stormc.portfolio.limits import implied
 from sk_stormc.portfolio.turnover import Turnover
 
@@ -38,14 +38,13 @@ def lowest(penalty, w, c, scale, deviation):
 
 def bounded(penalty, w, radius):
     """The penalty with finite bounds: those that follow from bounds and budget, else radius around w."""
-    if penalty is None or isinstance(penalty, L1):
-        penalty = Box(-np.inf, np.inf, alpha=getattr(penalty, "alpha", 0.0))
     if isinstance(penalty, Turnover):
         return Turnover(penalty.previous, penalty.cost, bounded(penalty.box, w, radius))
-    if type(penalty) is not Box:
-        return penalty if isinstance(penalty, Simplex) else None
-    low, high = (np.broadcast_to(bound, w.shape).astype(float) for bound in (penalty.low, penalty.high))
-    if penalty.budget is not None:
-        low, high = implied(low, high, penalty.budget)
+    box = as_penalty(penalty).as_box()
+    if box is None or isinstance(penalty, Simplex):
+        return box and penalty
+    low, high = (np.broadcast_to(bound, w.shape).astype(float) for bound in (box.low, box.high))
+    if box.budget is not None:
+        low, high = implied(low, high, box.budget)
     low, high = np.where(np.isinf(low), w - radius, low), np.where(np.isinf(high), w + radius, high)
-    return Box(np.minimum(low, w), np.maximum(high, w), budget=penalty.budget, alpha=penalty.alpha)
+    return Box(np.minimum(low, w), np.maximum(high, w), budget=box.budget, alpha=box.alpha)

@@ -63,7 +63,7 @@ def solve_linear_program(program):
     Solution
     """
     path, *kinks = program.hinges
-    n, T, d = len(program.low), *path.Q.shape
+    n, (T, d) = len(program.low), path.Q.shape
     none, one = sparse.csr_array, sparse.eye_array
     step = one(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
     level = np.ones((T, 1))

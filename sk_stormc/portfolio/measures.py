@@ -6,7 +6,7 @@ from scipy.special import xlogy
 from sk_stormc.portfolio.inequalities import Hinges
 from sk_stormc.portfolio.linear_program import Drawdowns
 
-__all__ = ["MEASURES", "is_allowed", "largest_loss"]
+__all__ = ["MEASURES", "is_allowed", "largest_loss", "nothing_lost", "shrunk"]
 
 COLDEST = 1e-7  # the smallest temperature of EVaR, and root, in deviations of the portfolio's return
 
@@ -117,6 +117,25 @@ def _partial_moment(scaled, v):
 
     level = float((p @ np.maximum(-(Q @ v), 0) ** order) ** (1 / order))
     return smooth, [], level or 1.0, COLDEST, None
+
+
+def nothing_lost(scaled, v):
+    """What a root of a mean of powers is where the best portfolio has no risk: the mean, at the highest price needed.
+
+    A price of a root is spread over the periods as a slope whose dual norm is at most the price, and so at most this
+    for each period.
+    """
+    p, order, zero = scaled.p, scaled.problem.order, np.zeros(len(scaled.p))
+    cost = scaled.price * p * p.min() ** (1 / order - 1)
+    return _linear(-scaled.drift), [Hinges(-scaled.Q, zero, cost, zero)], None, None, None
+
+
+def shrunk(slope, scaled):
+    """The nearest multiple of a slope of `nothing_lost` that a root of a mean of powers can have."""
+    order, zeta = scaled.problem.order, slope / (scaled.p * scaled.price)
+    top = float(zeta.max())
+    norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0
+    return slope / max(1.0, norm)
 
 
 def _cdar(scaled, v):

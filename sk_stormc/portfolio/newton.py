@@ -13,7 +13,7 @@ from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import interior_point
 from sk_stormc.portfolio.limits import KEPT, Limited, Limits
 from sk_stormc.portfolio.linear_program import solve_linear_program
-from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss
+from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss, nothing_lost, shrunk
 from sk_stormc.portfolio.scaled import Scaled
 from sk_stormc.portfolio.turnover import Turnover
 
@@ -70,20 +70,11 @@ def solve_portfolio(problem, penalty, start):
     forced = limits.forced()
     if forced is not None:
         return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
-    scaled, measure, found = Scaled.of(problem, limits), MEASURES[problem.risk_measure], None
-    if problem.risk_measure == "evar":
-        program, x = scaled.program(start, largest_loss)
-        found = interior_point(program, x)
-        if is_allowed(found.of_A[: len(scaled.p)], scaled.p, problem.allowed):
-            measure = largest_loss
-        else:
-            found = None
-    linear = problem.risk_measure == "cdar"
+    scaled = Scaled.of(problem, limits)
+    program, found, measure = _solved(problem, scaled, start)
     if found is None:
-        program, x = scaled.program(start, measure)
-        found = solve_linear_program(program) if linear else interior_point(program, x)
-        if found is None:
-            return NewtonFit(start, problem.value_at(start), np.inf, 0)
+        return NewtonFit(start, problem.value_at(start), np.inf, 0)
+    linear = problem.ordered
     inside = found.x[: limits.n] * scaled.size
     w, n_iter = inside, found.n_iter
     held = limits.held(found, scaled.size, len(program.hinges))
@@ -103,6 +94,32 @@ def solve_portfolio(problem, penalty, start):
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
     return NewtonFit(w, value, scaled.gap(program, found, w, value), n_iter)
+
+
+def _solved(problem, scaled, start):
+    """The program of a problem, its solution, and the measure by which it was written."""
+    measure = MEASURES[problem.risk_measure]
+    if problem.ordered:
+        program, _ = scaled.program(start, measure)
+        return program, solve_linear_program(program), measure
+    if problem.risk_measure == "evar":
+        program, x = scaled.program(start, largest_loss)
+        found = interior_point(program, x)
+        if is_allowed(found.of_A[: len(scaled.p)], scaled.p, problem.allowed):
+            return program, found, largest_loss
+    program, x = scaled.program(start, measure)
+    found = interior_point(program, x)
+    if found.done or problem.parameters().get("order", 1) == 1:
+        return program, found, measure
+    other, x = scaled.program(start, nothing_lost)  # a root is not smooth where the risk is 0
+    again = interior_point(other, x)
+    again.slope[0], again.n_iter = shrunk(again.slope[0], scaled), again.n_iter + found.n_iter
+
+    def gap(program, found):
+        w = found.x[: len(start)] * scaled.size
+        return scaled.gap(program, found, w, problem.value_at(w))
+
+    return (other, again, nothing_lost) if gap(other, again) < gap(program, found) else (program, found, measure)
 
 
 def nearly(penalty, w):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from numbers import Real
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from sk_stormc.portfolio.risk_measures import MEASURES, ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice, check_metric, check_number, check_weights, naming
+from sk_stormc.utils.validation import check_choice, check_metric, check_number, check_weights, is_real, naming
 
 __all__ = ["PortfolioProblem"]
 
@@ -137,7 +136,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        if not (isinstance(risk_aversion, Real) and risk_aversion == np.inf):
+        if not (is_real(risk_aversion) and risk_aversion == np.inf):
             check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         check_choice("risk_measure", risk_measure, RISK_MEASURES)
         self.check_class(risk_measure)

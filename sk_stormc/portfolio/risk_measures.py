@@ -53,6 +53,7 @@ class ByRiskMeasure:
     """
 
     classes: dict[str, type] = {}  # by risk measure
+    own_measure: str  # of a class that is declared for one
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)

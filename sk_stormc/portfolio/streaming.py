@@ -21,7 +21,7 @@ from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.validation import check_number, row_weights
+from sk_stormc.utils.validation import check_number, is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["faded", "go_on", "streams_returns"]
@@ -37,7 +37,7 @@ def streams_returns(portfolio):
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if name == "newton":
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
-    if isinstance(portfolio.objective, str) and portfolio.objective == "ratio":
+    if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and not measure.streams:
@@ -139,7 +139,7 @@ def _automatic(solver):
 
 def _goes_by_moments(portfolio, n_assets):
     """Whether this stream goes by moments; a ValueError where it would have to and cannot."""
-    asked = isinstance(portfolio.solver, str) and portfolio.solver == "moments"
+    asked = is_word(portfolio.solver, "moments")
     if _automatic(portfolio.solver) and n_assets <= (MOST if asked else LARGEST):
         return True
     needs = [f"risk_measure={portfolio.risk_measure!r}"] * is_proportional(portfolio.risk_measure)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box, Penalty, within
+from sk_stormc.core.box_projection import within
+from sk_stormc.core.penalties import Box, Penalty
 from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = ["Turnover"]

@@ -61,7 +61,7 @@ SOLVERS: dict[str, Callable[[], CompositionalSolver]] = {
 
 
 def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
-    """A fresh solver: of the class a name stands for, or a clone of an instance.
+    """Get a new solver, by its name or as a clone of an instance.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     Raises
     ------
     ValueError
-        For a name that is not known (the known ones are listed), or an object that is no solver.
+        If the name is unknown (the message lists the known ones), or the object is not a solver.
 
     Examples
     --------
@@ -141,17 +141,19 @@ def minimize(
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "lbfgs", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
-        Start; None means the problem's own.
+        Starting point. None means the problem's own start.
     random_state : int, RandomState instance or None, default=None
-        Of the batches; the same seed gives the same bits.
+        Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
-        ``state`` of an earlier result, to go on from. Budgets count from the start of that run.
+        The ``state`` of an earlier result, from which the run continues. Budgets count from the start of that run.
     record_every : int, default=None
-        IFO between two records of ``loss_curve``; None means one pass.
+        Number of oracle calls (IFO) between two records of ``loss_curve``. None means one pass over the data.
     on_record : callable, default=None
-        Called with each record (attributes iteration, ifo, fun, x); a true return value stops the run.
+        Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run stops
+        when it returns a true value.
     verbose : {0, 1}, default=0
-        1 prints a line for each record: iteration, passes, objective, what is compared with tol, seconds.
+        1 prints a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
+        seconds.
     **solver_params
         Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.
 
@@ -162,9 +164,9 @@ def minimize(
     Raises
     ------
     ValueError
-        For an unknown solver or parameter, or a value out of its range.
+        If the solver or a parameter is unknown, or a value is out of its range.
     TypeError
-        For the arguments of `scipy.optimize.minimize`; the message says what to write instead.
+        For arguments of `scipy.optimize.minimize`. The message says what to write instead.
 
     Examples
     --------

@@ -51,30 +51,35 @@ class AutomaticSTORM(STORMCompositional):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without anchors), L a charged
-        probe of the curvature of minibatches; it is halved where steps turn out to be too long.
+        eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without anchors), where L is
+        the curvature of minibatches. A probe measures it, and its oracle calls are counted. The rate is halved where
+        steps turn out to be too long.
     batch_size : int, None, tuple of three or "auto", default="auto"
         B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
-        "auto" is all for up to 1024 components, else 16 (32 without anchors); a constant Jacobian is taken exactly,
-        once, and no kind of more than 32 is taken whole where another is sampled.
+        "auto" means all of up to 1024 components, and otherwise 16 (32 without anchors). A constant Jacobian is then
+        computed exactly, once. Where one kind of component is sampled, every kind with more than 32 components is.
     max_iter, max_ifo : int or None, default=None
-        Budgets; both None mean 100 passes, with full batches and anchors 10,000 iterations.
+        Limits on the iterations and on the oracle calls. If both are None, the limit is 100 passes, or 10,000
+        iterations with full batches and anchors.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors a gradient on
-        all data is charged when the estimates, on average over a pass, have fallen as far. 0 means never.
+        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors, a gradient on
+        all data is computed, and counted, once the estimates have fallen as far on average over a pass. 0 switches
+        this test off.
 
     Notes
     -----
     Between anchors the steps are Algorithm 1's with momentum 0 and gamma 1, where the problem does not limit them. A
     stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
-    tenth of the last anchor's; and at once where |F| has grown tenfold. An anchor is good if its Phi is below that of
-    all before. It then starts the next stretch, from Anderson's combination with up to nine good ones before it. If it
-    is not good, the run goes back to the best. Where a combination was to blame, those it was made of are forgotten, as
-    they are where the estimate of F that began with it was off by more than half of the last anchor's |F| in the end.
-    Where none was, the learning rate is halved, and at every second failure in a row batches are made four times as
-    large instead, up to all components, where every iteration is an anchor. Only what is "auto" is ever changed.
+    tenth of the last anchor's. It ends at once if |F| has grown tenfold. An anchor is good if its Phi is below that of
+    all earlier anchors. The next stretch then starts from Anderson's combination of it with up to nine good anchors
+    before it. If an anchor is not good, the run goes back to the best one. If the stretch began with a combination, the
+    anchors that it was made of are forgotten. They are also forgotten if the estimate of F that began with the
+    combination was off, in the end, by more than half of the last anchor's |F|. If the stretch began without a
+    combination, the learning rate is halved. At every second failure in a row the batches are made four times as large
+    instead. Once they hold all components, every iteration is an anchor. The rule only changes parameters that are
+    "auto".
 
-    The best anchor is returned, or x_T where a run ends below it between two anchors.
+    The run returns the best anchor, or x_T if it ends between two anchors at a lower Phi.
 
     Examples
     --------
@@ -121,7 +126,7 @@ class AutomaticSTORM(STORMCompositional):
         Raises
         ------
         ValueError
-            For an unknown name. For a parameter of Algorithm 1 the message says which solver has it.
+            If a name is unknown. For a parameter of Algorithm 1 the message names the solver that has it.
         """
         theirs = sorted(set(params) & set(STORMCompositional().get_params()) - set(self.get_params()))
         if theirs:

@@ -52,18 +52,18 @@ class CIVR(SARAHCompositional):
 
     Notes
     -----
-    The first paper has an f without samples (``batch_size=(B, B, None)``) and plain steps; the second adds levels, and
-    the normalised step, epsilon the accuracy that is asked for. A fixed epsilon has a unit, and a way of
-    |x_0 - x*| / (eta epsilon) iterations at least; once |F| <= 2 epsilon every step is halved and convergence is as
-    without. The automatic one holds back an F that grows between checkpoints to twice its length there or more. Else
-    gamma is 1/2 at every step, so the method converges linearly where SARAH-C does; and a learning rate far too large
-    is seen, not hidden by steps of bounded length.
+    In the first paper f is not sampled (``batch_size=(B, B, None)``) and steps are plain. The second paper adds further
+    levels and the normalised step, where epsilon is the accuracy that is asked for. A fixed epsilon depends on the
+    units of x, and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved,
+    and convergence is that of plain steps. With the automatic epsilon, a step is only limited when |F| has grown to
+    twice its value at the checkpoint. Otherwise gamma is 1/2 at every step, so that the method converges linearly where
+    SARAH-C does. A learning rate that is far too large then shows, instead of being hidden by steps of bounded length.
 
-    An "operator" Jacobian is not tracked but taken anew on each inner batch, whose noise F then has (SARAH-C's and
-    SCVR's F has not).
+    A Jacobian of kind "operator" is not tracked but computed anew on each inner batch, so that F has the noise of this
+    batch. The F of SARAH-C and of SCVR does not have it.
 
-    `SARAHCompositional` tracks the product F, here its factors are tracked: where all of f is used and steps are plain
-    the two are the same.
+    `SARAHCompositional` tracks the product F, while this method tracks its factors. Where all of f is used and steps
+    are plain, the two are the same.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""L-BFGS on the full objective: the honest yardstick while the data fit in memory."""
+"""L-BFGS on the full objective, with which other methods are compared as long as the data fit in memory."""
 
 import contextlib
 import math
@@ -34,16 +34,17 @@ class LBFGSState(MethodState):
 
 
 class LBFGS(CompositionalSolver):
-    """scipy's L-BFGS-B with exact objective and gradient; an evaluation is charged one pass.
+    """scipy's L-BFGS-B with the exact objective and gradient. Each evaluation counts as one pass.
 
-    Bounds are scipy's own; an l1 norm is split into positive and negative parts. A budget and the simplex are
-    not within L-BFGS-B's reach. One iteration is one of scipy's, whatever its line search evaluates.
-    A problem's metric scales the variables. A resumed run repeats the earlier iterations, uncharged.
+    Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables into positive and negative
+    parts. L-BFGS-B cannot keep a budget or the simplex. One iteration is one of scipy's, however often its line search
+    evaluates the objective. A problem's metric scales the variables. A resumed run repeats the earlier iterations
+    without counting them again.
 
     Parameters
     ----------
     memory : int, default=10
-        Number of gradient differences kept (scipy's maxcor).
+        Number of gradient differences that are kept (scipy's ``maxcor``).
     tol : float, default=1e-4
         Stop when the projected gradient, in the metric's norm, has fallen to tol times its first value.
 

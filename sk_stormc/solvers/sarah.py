@@ -39,10 +39,10 @@ class SARAHCompositional(CompositionalSolver):
     Parameters
     ----------
     checkpoint_batch_size : int, None or tuple of three, default=None
-        Batch sizes at a checkpoint.
+        Batch sizes at a checkpoint; None means all components.
     epoch_length : int or "auto", default="auto"
-        Steps between checkpoints, K. "auto" is n_inner / B_g, as many as draw n_inner components (on a
-        stream, as many as draw those of a checkpoint).
+        Number of steps between checkpoints, K. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On
+        a stream it draws as many as a checkpoint does.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
 

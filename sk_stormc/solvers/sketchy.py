@@ -37,19 +37,19 @@ class SketchySTORM(AutomaticSTORM):
     eigenvalue in Lambda. H Omega takes r differences of the minibatch's gradient, in the problem's own (diagonal)
     metric. It is taken once, at the minimum along the gradient.
 
-    With a penalty, whose proximal step would have no closed form, or a metric that is a matrix already, nothing is
-    sketched. The sketch's draws are charged once, its r + 4 evaluations of them each.
+    There is no sketch with a penalty, whose proximal step would have no closed form, or with a metric that is already a
+    matrix. The draws of the sketch are counted once in the IFO, and its r + 4 evaluations of them each.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, in the preconditioned metric: near the minimum of a quadratic, 1 is about a Newton step. "auto" is
+        eta, in the preconditioned metric. Near the minimum of a quadratic, 1 is about a Newton step. "auto" is
         0.25 / L, or 0.7 / L where nothing is sketched or batches are full. L is the curvature of minibatches in that
         metric. A probe measures it, and its oracle calls are counted.
     rank : int, default=10
-        r. Not more than the number of variables are used.
+        Rank r of the sketch, at most the number of variables.
     sketch_batch_size : int, default=256
-        Components in the minibatch of the sketch; all where batches are full.
+        Number of components in the minibatch of the sketch. All are used where batches are full.
 
     References
     ----------

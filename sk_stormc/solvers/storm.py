@@ -66,8 +66,8 @@ class STORMCompositional(CompositionalSolver):
         F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
 
     With ``normalization="global"`` these are the paper's steps, exactly; "storm-c-paper" is that with published
-    constants. The defaults are those of a stream. `AutomaticSTORM`, the solver of the name "storm-c", needs fewer
-    passes over data of which there is an end.
+    constants. The defaults are chosen for streams. `AutomaticSTORM`, the solver with the name "storm-c", needs fewer
+    passes over a data set.
 
     Parameters
     ----------
@@ -79,20 +79,23 @@ class STORMCompositional(CompositionalSolver):
     momentum : float, callable, tuple of three or "auto", default="auto"
         a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 1 / (t + 1), that of a running mean.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
-        "auto" is all for up to 1024 components, else 32; a constant Jacobian is taken exactly, once.
+        B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their number. "auto"
+        means all of up to 1024 components, and otherwise 32. A constant Jacobian is then computed exactly, once.
     init_batch_size : int, None, tuple of three or "auto", default="auto"
-        S, or (S_g, S_dg, S_f). "auto" is B.
+        S, or (S_g, S_dg, S_f), the sizes of the first batches. "auto" is B.
     normalization : {"global", "block", "auto"} or None, default="auto"
-        gamma_t of step 6: one for all x, one for each of the problem's blocks, or 1. "auto" is None.
+        How gamma_t of step 6 limits the step: one value for all of x, one for each of the problem's blocks, or no limit
+        (None). "auto" is None.
     anchor : int or None, default=None
-        A full refresh of (u, J, F) every so many iterations in place of steps 7 to 10; None, the paper's, for never.
+        Number of iterations after which (u, J, F) are computed on all data instead of by steps 7 to 10. None, as in the
+        paper, means never.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, both by the gradient on all data: at an
-        anchor, or charged when the estimates, on average over a pass, have fallen as far. 0 means never, and that the
-        IFO are those of Lemma 3.1.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. It
+        is known at an anchor. Otherwise it is computed, and counted, once the estimates have fallen as far on average
+        over a pass. 0 switches this test off, and the IFO are then those of Lemma 3.1.
     output : {"last", "random"}, default="last"
-        "random" returns the theorem's x-hat, uniform among x_1, ..., x_T, drawn from its own generator.
+        "last" returns x_T. "random" returns the theorem's x-hat, which is drawn uniformly from x_1, ..., x_T by a
+        generator of its own.
 
     References
     ----------
@@ -145,11 +148,11 @@ class STORMCompositional(CompositionalSolver):
 
     @classmethod
     def from_theory(cls, constants, epsilon, variant="corrected"):
-        """Algorithm 1 with the parameters of Proposition 3.2: E|grad Phi(x^)| <= epsilon after T iterations.
+        """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
-        The guarantee is for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
-        batch size not smaller than the number of components is all of them, as ever: exact, and with fewer IFO than
-        Lemma 3.1 counts.
+        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
+        batch size not smaller than the number of components means all of them. It is then exact, and needs fewer IFO
+        than Lemma 3.1 counts.
 
         Parameters
         ----------
@@ -228,9 +231,9 @@ class STORMCompositional(CompositionalSolver):
 
 
 class PaperSTORMCompositional(STORMCompositional):
-    """The solver of the name "storm-c-paper": Algorithm 1 with the constants published for the problem.
+    """Algorithm 1 with the constants published for the problem, the solver with the name "storm-c-paper".
 
-    "auto" means the constants that the paper has for the problem; the steps are the paper's, without a metric.
+    "auto" means the constants that the paper gives for the problem. The steps are the paper's, without a metric.
     """
 
     def auto(self, name, problem, rule):

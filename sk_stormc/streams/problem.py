@@ -19,48 +19,53 @@ STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")
 class StreamingProblem(CompositionalProblem):
     """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
 
-    Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for: the rows that f has now, the
-    Jacobian has one iteration later and g two iterations later. The batches of an iteration are independent, and yet
-    every row serves all three (docs/streams.md compares this with separate batches, and with one batch for all).
+    Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for. The rows that f has in one
+    iteration are those of the Jacobian in the next iteration, and those of g in the one after that. The batches of an
+    iteration are therefore independent, although every row is used three times (docs/streams.md compares this with
+    separate batches, and with one batch for all).
 
-    The end of the stream stops a run with ``stop_reason`` "exhausted"; with ``state=`` of its result a run goes on as
-    soon as there are more rows (`feed`). How the rows were cut into batches makes no difference, as long as a component
-    depends on its own row only. A weight that is relative to the other rows of a block depends on the block.
+    At the end of the stream, a run stops with ``stop_reason`` "exhausted". It can be continued by the ``state`` of its
+    result as soon as there are more rows (`feed`). How the rows are divided into batches makes no difference, as long
+    as a component depends on its own row only. A weight that is relative to the other rows of a block depends on the
+    block.
 
     Parameters
     ----------
     batches : iterable
-        Of arrays with any number of rows, or of tuples of such arrays of the same length. Read as rows are needed.
+        Arrays with any number of rows, or tuples of such arrays with the same number of rows. They are read when their
+        rows are needed.
     problem : callable
-        The problem of some rows: ``PortfolioProblem``, ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or a
-        function of yours that returns a `CompositionalProblem`. Called with the arrays of some consecutive rows.
+        Function that makes the problem of some consecutive rows from their arrays: ``PortfolioProblem``,
+        ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or your own function that returns a
+        `CompositionalProblem`.
     window : int, default=512
-        Rows that say what the unknown whole looks like: the metric is that of the first ones, `objective` is Phi over
-        the last ones that f has had.
+        Number of rows that stand for the whole stream, which is unknown. The metric is that of the first rows, and
+        `objective` is Phi over the last rows that f has used.
 
     weighted : bool, default=False
-        Whether the last array of a batch has weights of its rows, such as importance ratios: positive numbers, whose
-        unit does not matter. A row counts as its weight over the mean weight of the rows so far. ``problem`` is then
-        called without them for batches, which are gathered by its ``inner_batch(draws, weights)`` and
-        ``outer_batch(draws, weights)``, and with ``sample_weight=`` for a window.
+        Whether the last array of a batch has weights of its rows, such as importance ratios. Weights are positive
+        numbers, of which only the ratios matter: a row counts in proportion to its weight over the mean weight of the
+        rows so far. ``problem`` is then called without weights for batches, which its ``inner_batch(draws, weights)``
+        and ``outer_batch(draws, weights)`` gather, and with ``sample_weight`` for a window.
 
     Attributes
     ----------
     state : RunState or None
-        Of the last run on this stream, also where an error that the iterator raised has ended it: that run goes on with
-        ``state=`` of it, once the iterator gives rows again or after `feed`. No row is lost.
+        State of the last run on this stream, even if an error of the iterator ended it. That run can be continued by
+        ``state`` once the iterator gives rows again, or after `feed`. No row is lost.
 
     Raises
     ------
     ValueError
-        For batches that disagree in shape, or have no rows at all; for a problem that is not callable.
+        If the shapes of batches disagree, if there are no rows, or if ``problem`` is not callable.
 
     Notes
     -----
-    A constant Jacobian is tracked like any other: its mean over all components is not known. Methods that need all
-    components raise a ValueError (L-BFGS, anchors, checkpoints without a size). After Ctrl-C the result has
-    ``stop_reason`` "interrupted", and its state goes on with the bits of a run that was not interrupted. (A generator
-    in which Ctrl-C, or an error, is raised is at its end: that is Python's rule. `feed` what it did not give.)
+    A constant Jacobian is tracked like any other, because its mean over all components is not known. Methods that need
+    all components raise a ValueError (L-BFGS, anchors, and checkpoints without a size). After Ctrl-C the result has
+    ``stop_reason`` "interrupted". A run that continues from its state gives, bit for bit, the result of a run that was
+    not interrupted. (In Python, a generator ends when Ctrl-C or an error is raised within it. Use `feed` for the rows
+    that it did not give.)
 
     Examples
     --------
@@ -98,17 +103,17 @@ class StreamingProblem(CompositionalProblem):
         return StreamSource(batches, problem, window, weighted)
 
     def feed(self, *rows):
-        """Append rows to the stream, behind the batches it was made with.
+        """Append rows to the stream, after the batches that it was made with.
 
         Parameters
         ----------
         *rows : arrays
-            As one batch has them.
+            The arrays of one batch.
         """
         self.source.rows.feed(rows)
 
     def fork(self):
-        """The same stream for a run that may be given up: what it feeds, reads and lets go, this one does not.
+        """Copy the stream for a run that may be abandoned, whatever the run does to the copy.
 
         Returns
         -------
@@ -119,7 +124,7 @@ class StreamingProblem(CompositionalProblem):
         return stream
 
     def starved(self):
-        """Whether the rows that a run stopped for have not come yet.
+        """Whether the rows for which a run stopped have not arrived yet.
 
         Returns
         -------

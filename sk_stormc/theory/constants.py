@@ -26,27 +26,27 @@ def estimate_constants(
     n_samples: int = 200,
     random_state: RandomState = None,
 ) -> ProblemConstants:
-    """Constants of a problem by sampling components at points of a ball around x0.
+    """Estimate the constants of a problem, by sampling components at points of a ball around x0.
 
-    These are not upper bounds. They are the largest values that were seen, and so lower bounds of the true constants
-    over the ball. (The H's are means over sampled components, so this holds up to sampling error.) Delta is a lower
-    bound of Phi(x0) - Phi*. Multiply them by a margin before you rely on them.
+    The estimates are not upper bounds. They are the largest values that were seen, and so lower bounds of the suprema
+    over the ball. (The H's are means over sampled components, and are lower bounds up to sampling error.) Delta is a
+    lower bound of Phi(x0) - Phi*. Multiply the estimates by a margin before you rely on them.
 
-    Where f uses x directly, its argument is y = (x, u) and the inner function (x, g(x)): M_g is then at least 1.
+    Where f uses x directly, its argument is y = (x, u) and the inner function is (x, g(x)), so that M_g is at least 1.
 
-    A constant Jacobian has L_g = 0 and a single component has variance 0. Proposition 3.2 divides by these. As they are
-    bounds, they may be raised: L_g to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2, H_1 to 1e-3 M_f^2,
-    H_2 to 1e-3 M_g^2, H_3 to 1e-3 M_g^2 radius^2.
+    A constant Jacobian has L_g = 0, and a single component has variance 0. Proposition 3.2 divides by these constants.
+    As they are bounds, they may be raised. L_g is set to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2,
+    H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, and H_3 to 1e-3 M_g^2 radius^2.
 
     Parameters
     ----------
     problem : CompositionalProblem
-        Without a penalty, and with a Jacobian that is an array.
+        A problem without a penalty, whose Jacobian is an array.
     x0 : array-like of shape (n_variables,)
     radius : float
-        Of the ball.
+        Radius of the ball.
     n_samples : int, default=200
-        Points, and draws for a variance.
+        Number of points, and of draws for a variance.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -56,8 +56,8 @@ def estimate_constants(
     Raises
     ------
     ValueError
-        For a problem with a penalty or an "operator" Jacobian, a parameter out of range, or a problem without a
-        positive constant of some kind: where no lower point than x0 is seen, or Phi is linear.
+        If the problem has a penalty or a Jacobian of kind "operator", if a parameter is out of its range, or if one of
+        the constants would not be positive: where no point lower than x0 is found, or Phi is linear.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The theory of STORM-Compositional, callable: Proposition 3.2's parameters and the conditions they have to meet.
+"""The theory of STORM-Compositional as functions: the parameters of Proposition 3.2, and the conditions on them.
 
-The paper's letters throughout; a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. Where the
-printed formulas have a slip, "corrected" is the default and "paper" the printed form.
+The notation is the paper's: a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. Where a printed
+formula has a slip, the variant "corrected" is the default, and "paper" is the printed form.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ VARIANTS = ("corrected", "paper")
 
 @dataclass(frozen=True)
 class ProblemConstants:
-    """The constants of Assumptions A1 to A4, each a finite number > 0.
+    """The constants of Assumptions A1 to A4, each of which is a finite number > 0.
 
-    All but Delta are upper bounds, so a constant that is 0 (L_g of a linear g, H_1 of a single f) may be given as any
-    positive number; none may be 0, since Proposition 3.2 divides by L_g and by the H's.
+    All but Delta are upper bounds. A constant that is actually 0 (L_g of a linear g, H_1 of a single f) may therefore
+    be replaced by any positive number. None may be 0, since Proposition 3.2 divides by L_g and by the H's.
 
     Attributes
     ----------
     L_f : float
         A2: Lipschitz constant of every grad f_i.
     L_g : float
-        A2: of every Jacobian dg_j, in the Frobenius norm.
+        A2: Lipschitz constant of every Jacobian dg_j, in the Frobenius norm.
     L_phi : float
-        A2: of every dg_j^T grad f_i(g); M_f L_g + M_g^2 L_f is one.
+        A2: Lipschitz constant of every dg_j^T grad f_i(g). One such constant is M_f L_g + M_g^2 L_f.
     M_f : float
         A3: bound of every |grad f_i|.
     M_g : float
-        A3: bound of every |dg_j|, the operator norm.
+        A3: bound of every |dg_j|, in the operator norm.
     H_1 : float
         A4: bound of the variance of grad f_i.
     H_2 : float
-        A4: of dg_j, in the Frobenius norm.
+        A4: bound of the variance of dg_j, in the Frobenius norm.
     H_3 : float
-        A4: of g_j.
+        A4: bound of the variance of g_j.
     Delta : float
-        A1: Phi(x_0) - Phi*, or a bound of it.
+        A1: Phi(x_0) - Phi*, or an upper bound of it.
 
     Raises
     ------
     ValueError
-        For a constant that is not a finite number > 0.
+        If a constant is not a finite number > 0.
 
     Examples
     --------
@@ -92,20 +92,20 @@ class StormParameters:
     a_g, a_dg, a_phi : float
         The momenta, below 1.
     B_g, B_dg, B_f : int
-        Batch sizes; real numbers if not rounded, as S and T.
+        Batch sizes. They, S and T are real numbers if they are not rounded.
     S_g, S_dg, S_f : int
-        Batch sizes of the start.
+        Sizes of the first batches.
     eta : float
         The learning rate.
     T : int
         Number of iterations.
     K_0 : float
-        The constant of which a_phi, B_f and S_f are made.
+        The constant from which a_phi, B_f and S_f are computed.
 
     Raises
     ------
     ValueError
-        For a parameter that is not a finite number > 0.
+        If a parameter is not a finite number > 0.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def _K(k, p):
 def storm_parameters(
     constants: ProblemConstants, epsilon: float, variant: str = "corrected", round_up: bool = True
 ) -> StormParameters:
-    """The parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
+    """Compute the parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
 
     Parameters
     ----------
@@ -156,11 +156,11 @@ def storm_parameters(
     epsilon : float
         The accuracy, 0 < epsilon < min(1, 72 L_Phi M_g L_f^2 sqrt(H_3), 72 L_Phi M_f^2 sqrt(H_2) / L_g).
     variant : {"corrected", "paper"}, default="corrected"
-        "paper" is the printed choice, with c for c^2 in K_0, a_Phi and B_f. There K_0 contains 1/B_f and B_f
-        the root of K_0: the B_f that solves both is taken. Its guarantee is not proved.
+        "paper" is the printed choice, which has c instead of c^2 in K_0, a_Phi and B_f. There K_0 contains 1/B_f, and
+        B_f the root of K_0. The result has the B_f that satisfies both. Its guarantee is not proved.
     round_up : bool, default=True
-        B, S and T as integers, rounded up. False gives the real numbers, with which the inequalities of
-        `equipartition` are equalities.
+        Whether to round B, S and T up to integers. With the real numbers, the inequalities of `equipartition` are
+        equalities.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def storm_parameters(
     Raises
     ------
     ValueError
-        For an epsilon outside the range, or so large that a momentum is not below 1.
+        If epsilon is outside its range, or so large that a momentum is not below 1.
 
     Examples
     --------
@@ -238,11 +238,11 @@ def _scaled(epsilon, p):
 def equipartition(
     constants: ProblemConstants, epsilon: float, parameters: StormParameters
 ) -> FloatArray:
-    """The error equipartition behind Proposition 3.2: left sides of (E1), (E2), (E3), corrected, over their right ones.
+    """Compute the left sides of (E1), (E2) and (E3), corrected, relative to their right sides.
 
-    They bound the mean squared errors of g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the
-    corrected proposition, which is a bound for that proposition's a_g, a_dg, B_g, B_dg (the printed ones are the
-    same); for others see `theorem_condition`.
+    These inequalities are the equipartition of errors behind Proposition 3.2. They bound the mean squared errors of
+    g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the corrected proposition, which is a bound for that
+    proposition's a_g, a_dg, B_g and B_dg (the printed ones are the same). For other parameters see `theorem_condition`.
 
     Parameters
     ----------
@@ -253,12 +253,12 @@ def equipartition(
     Returns
     -------
     ndarray of shape (3,)
-        Each <= 1 where its inequality holds; all 1 at the corrected parameters before rounding.
+        Each number is <= 1 if its inequality holds. All are 1 for the corrected parameters before rounding.
 
     Raises
     ------
     ValueError
-        For an epsilon that is not a finite number > 0.
+        If epsilon is not a finite number > 0.
 
     Examples
     --------
@@ -282,10 +282,10 @@ def equipartition(
 def theorem_condition(
     constants: ProblemConstants, epsilon: float, parameters: StormParameters, variant: str = "corrected"
 ) -> float:
-    """The left side of Theorem 1's condition, the sum of its twelve terms.
+    """Compute the left side of the condition of Theorem 1, which is a sum of twelve terms.
 
-    Where it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, E|grad Phi(x^)| <= epsilon. It holds for
-    any parameters, not only for those of Proposition 3.2.
+    If it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, then E|grad Phi(x^)| <= epsilon. This holds
+    for any parameters, not only for those of Proposition 3.2.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def theorem_condition(
     Raises
     ------
     ValueError
-        For an epsilon that is not a finite number > 0, or an unknown variant.
+        If epsilon is not a finite number > 0, or the variant is unknown.
 
     Examples
     --------

@@ -167,7 +167,7 @@ def test_metadata_reaches_scorers_where_it_is_routed():
         (lambda: EarlyStopping(min_delta=-1), "min_delta must be"),
         (lambda: EarlyStopping(monitor=3), "monitor must be 'loss', or a scorer"),
         (lambda: TimeLimit(-1), "seconds must be"),
-        (lambda: Checkpoint(3), "path must be that of a file"),
+        (lambda: Checkpoint(3), "path must be the path of a file"),
         (lambda: Checkpoint("nowhere/at/all.npz"), "path must be in a folder that exists"),
         (lambda: Checkpoint("a.npz", every=0), "every must be"),
     ],

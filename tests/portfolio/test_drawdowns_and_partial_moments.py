@@ -180,6 +180,28 @@ def test_weights_units_and_gaps(measure, order):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
+@pytest.mark.parametrize("measure", ["semideviation", "downside"])
+def test_a_portfolio_without_risk(measure):
+    """The root bends without end where nothing is lost; with fewer periods than assets that is the best portfolio."""
+    R = np.random.default_rng(0).normal(size=(8, 20))
+    params = {"constraint": (-0.3, 0.3), "budget": 1.0, "risk_aversion": 20.0, "risk_measure": measure}
+    for order in (2, 3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            portfolio = fit(R, **params, order=order)
+        w = portfolio.weights_
+        assert risk(R @ w, measure, order) < 1e-6 and 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
+    least = linprog(  # without risk the best is a linear program
+        -R.mean(axis=0),
+        R.mean(axis=0) - R if measure == "semideviation" else -R,
+        np.zeros(8),
+        np.ones((1, 20)),
+        [1.0],
+        bounds=(-0.3, 0.3),
+    )
+    assert portfolio.loss_curve_[-1] == pytest.approx(least.fun, abs=1e-5)
+
+
 @pytest.mark.parametrize(("measure", "order"), KINDS, ids=IDS)
 def test_the_largest_ratio(measure, order):
     R, more = returns(seed=3), {} if order is None else {"order": order}
