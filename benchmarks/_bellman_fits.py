@@ -11,6 +11,7 @@ from sk_stormc import BellmanValueEstimator
 
 SIZES, GAMMAS = (1000, 10_000, 50_000), (0.95, 0.99, 0.999)
 WORSE = 1.25  # times numpy's RMSE
+RIDGES = (0.0, 1e-9, 1e-7, 1e-5, 1e-3, 0.1)  # tried by numpy where features are nearly collinear
 FLOOR = 1e-3  # of the values' root mean square: a smaller RMSE counts as this
 METHODS = {  # label: solver, rows of a chunk (None is fit)
     "`fit`": ("storm-c", None),
@@ -34,8 +35,9 @@ def measure(part, quick):
     Returns
     -------
     list of dict
-        "n", "gamma", "size" (the values' root mean square), "error" (their standard error), "numpy", and for each of
-        `METHODS` its RMSE and its warnings, or the error that it raised.
+        "n", "gamma", "size" (the values' root mean square), "error" (their standard error), "numpy", "best" and
+        "best_alpha" (numpy with the ridge that is best for these values), and for each of `METHODS` its RMSE and its
+        warnings, or the error that it raised.
     """
     sizes, gammas = ((300,), (0.95,)) if quick else (SIZES, GAMMAS)
     log, rows = Log(part, max(sizes), gammas, quick), []
@@ -43,7 +45,9 @@ def measure(part, quick):
         for gamma in gammas:
             states, values, error = log.values(gamma, n)
             row = {"n": n, "gamma": gamma, "size": rms(values), "error": error}
-            row["numpy"] = rms(lstd(log, n, gamma, states) - values)
+            errors = {alpha: rms(found - values) for alpha, found in lstd(log, n, gamma, states).items()}
+            row["numpy"], row["best"] = errors[log.alpha], min(errors.values())
+            row["best_alpha"] = min(errors, key=errors.get)
             for label, (solver, chunk) in METHODS.items():
                 row[label] = fit(log, n, gamma, solver, chunk, states, values)
             rows.append(row)
@@ -72,18 +76,21 @@ def fit(log, n, gamma, solver, chunk, states, values):
 
 
 def lstd(log, n, gamma, states):
-    """Values of states by LSTD in plain numpy, from the same features, with an intercept and the same ridge."""
+    """Values of states by LSTD in plain numpy, from the same features, with an intercept, for each ridge."""
     rows = log.rows
     Z, following, T = (design(log.features, X) for X in (rows.X[:n], rows.next_X[:n], states))
     left = np.asarray(abs(Z).sum(axis=0)).ravel() > 0  # of other features nothing is known
     Z, following, T = (np.asarray(M[:, left].todense()) for M in (Z, following, T))
     D = (Z - gamma * ~rows.terminal[:n, None] * following) / np.sqrt(n)
     Z, y = Z / np.sqrt(n), rows.y[:n] / np.sqrt(n)
-    ridge = np.full(Z.shape[1], log.alpha)
-    ridge[-1] = 0.0  # not of the intercept
-    A, b = Z.T @ D + np.diag(ridge), Z.T @ y
-    scale = np.linalg.norm(A, axis=0)
-    return T @ (np.linalg.lstsq(A / scale, b, rcond=None)[0] / scale)
+    M, b, found = Z.T @ D, Z.T @ y, {}
+    for alpha in {log.alpha, *(RIDGES if log.alpha else ())}:
+        ridge = np.full(Z.shape[1], alpha)
+        ridge[-1] = 0.0  # not of the intercept
+        A = M + np.diag(ridge)
+        scale = np.linalg.norm(A, axis=0)
+        found[alpha] = T @ (np.linalg.lstsq(A / scale, b, rcond=None)[0] / scale)
+    return found
 
 
 def design(features, X):
@@ -100,13 +107,13 @@ def rms(values):
 # Tables
 
 
-def ratio(row, label):
+def ratio(row, label, reference="numpy"):
     """A method's RMSE over numpy's; None where it was not run."""
     entry, least = row[label], FLOOR * row["size"]
     if "error" in entry:
         return None
     rmse = np.inf if entry["rmse"] is None else entry["rmse"]
-    return max(rmse, least) / max(row["numpy"], least)
+    return max(rmse, least) / max(row[reference], least)
 
 
 def cell(row, label):
@@ -127,13 +134,14 @@ def name_of(part):
 
 def all_cells(results):
     """The table of all environments, sizes and gammas."""
-    header = ["", "transitions", "gamma", "values, RMS", "numpy's RMSE", *METHODS]
+    header = ["", "transitions", "gamma", "values, RMS", "numpy's RMSE", "with its best ridge", *METHODS]
     rows = []
     for part, found in results.items():
         for k, row in enumerate(found):
             error = f" ({row['error']:.2g})" if row["error"] else ""
             first = [name_of(part) if k == 0 else "", f"{row['n']:,}", f"{row['gamma']:g}"]
-            numbers = [f"{row['size']:.3g}{error}", f"{row['numpy']:.3g}"]
+            best = f"{row['best']:.3g} ({row['best_alpha']:g})" if row.get("best", np.inf) < row["numpy"] else ""
+            numbers = [f"{row['size']:.3g}{error}", f"{row['numpy']:.3g}", best]
             rows.append([*first, *numbers, *(cell(row, label) for label in METHODS)])
     return markdown(header, rows)
 
@@ -151,7 +159,10 @@ def verdict(results):
         where = worst and f"{cell(worst[2], label)} ({name_of(worst[1])}, {worst[2]['n']:,}, {worst[2]['gamma']:g})"
         needless = sum(bool(row[label]["warned"]) and found <= WORSE for found, _, row in known)
         counts = [len(cells) - len(known), len(known) - len(silent), needless]
-        rows.append([label, *map(str, counts), where or "", str(len(worse)), str(late)])
+        ridge = [ratio(row, label, "best") for _, row in cells if "rmse" in row[label] and "best" in row]
+        median = f"{np.median(ridge):.2f}, {sum(found > WORSE for found in ridge)}" if ridge else ""
+        rows.append([label, *map(str, counts), where or "", str(len(worse)), str(late), median])
     header = ["", "cells that raised", "that warned", f"of these up to {WORSE}", "worst of the others",
-              f"of the others above {WORSE}", "of these from 10,000 transitions on"]  # fmt: skip
+              f"of the others above {WORSE}", "of these from 10,000 transitions on",
+              f"over numpy's with its best ridge: median, above {WORSE}"]  # fmt: skip
     return markdown(header, rows)

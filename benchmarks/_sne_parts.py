@@ -11,7 +11,7 @@ from benchmarks._sne_quality import Judge, trustworthiness
 
 METHODS = (("SNEEmbedding", "ours"), ("scikit-learn TSNE", "sklearn"), ("openTSNE", "openTSNE"))
 SEEDS = (40, 41, 42)  # of which nothing was chosen on
-SHORT = 5000  # points, up to which a time is the median of three runs
+SHORT = 2000  # points, up to which a time is the median of three runs
 MOST = 20_000  # points of scikit-learn's maps that are timed
 RUNS = 20  # of each kind of small change
 STUDENT = {"kernel": "student-t"}

@@ -21,15 +21,15 @@ def tables(stored, cases, further):
     stored : dict
         What `_tables.load` returned.
     cases : dict
-        The kind and the number of points of each part of the panel come first.
+        The kind of data of each part of the panel comes first.
     further : iterable of str
         The other parts.
     """
     results = stored["results"]
     timed = [row for part, rows in results.items() if part.startswith("times_") for row in rows]
     of_kinds = {}
-    for part, (kind, n, *_) in cases.items():
-        of_kinds.setdefault("shapes" if kind in SHAPES else kind.split()[-1], []).append((part, n))
+    for part, (kind, *_) in cases.items():
+        of_kinds.setdefault("shapes" if kind in SHAPES else kind.split()[-1], []).append(part)
     found = {name: judged(results, parts) for name, parts in of_kinds.items()}
     found["shown"] = shown(results.get(SHOWN, []), results.get("times_20000", []))
     found["behind"] = behind([results[part] for part in cases if part in results])
@@ -75,15 +75,13 @@ def seconds(row):
 
 
 def judged(results, parts):
-    """Medians over the seeds, of KL the spread too."""
+    """Medians over the seeds, of KL the spread too; of the parts that have been measured."""
     lines = []
-    for part, n in parts:
-        if part not in results:
-            lines.append([f"{n:,}", f"not measured yet: `--parts {part}`", *[""] * len(NAMES)])
+    for part in parts:
         for row in results.get(part, ()):
             name = f"{row['data']}, {row['n']:,}" if row["data"] in SHAPES else f"{row['n']:,}"
             lines.append([name, row["method"], *cells_of(row)])
-    return markdown(["points", "method", *NAMES], lines)
+    return markdown(["points", "method", *NAMES], lines) if lines else NOT_YET.format(parts[0])
 
 
 def shown(rows, timed):

@@ -206,7 +206,7 @@ def table_of_coverage(rows):
     header = ["", "policy", "episodes", "values", "their mean", "streams", "that forget", "numpy, normal",
               "bootstrap", "RMSE", "numpy's"]  # fmt: skip
     return markdown(header, [
-        [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" for k in COVERAGES),
+        [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" if k in r else "" for k in COVERAGES),
          f"{r['rmse']:.3g}", f"{r['numpy_rmse']:.3g}"] for r in rows
     ])  # fmt: skip
 

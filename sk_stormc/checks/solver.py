@@ -141,11 +141,11 @@ class _Check:
                 "Jacobian's batch from oracle.draw_jacobian",
             )
             good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
-            self.require(good, "step writes into an array of the state; bind a new one to the field")
+            self.require(good, "step writes into an array of the state; assign a new array to the field")
             self.require(
                 oracle.exact or not vars(s).get("at_anchor"),
                 "s.at_anchor says that F is exact where the oracle has not evaluated it on all components; leave that "
-                "to the oracle, which knows, and take a full gradient by start(oracle, x, oracle.all_like(size))",
+                "to the oracle, and take a full gradient by start(oracle, x, oracle.all_like(size))",
             )
             if ledger is not None and s.residual is not None:
                 self.lengths.append((s.residual, min(self.length(s, x) for x in (x_before, s.x))))
@@ -155,7 +155,7 @@ class _Check:
                 ledger.watch(oracle)
             self.oracle, kept = oracle, x.copy()
             s = init(oracle, x)
-            self.require(np.array_equal(x, kept), "init_state writes into x, which is the run's start; take a copy")
+            self.require(np.array_equal(x, kept), "init_state writes into x, which is the start of the run; copy it")
             return s
 
         solver.step, solver.init_state = watched_step, watched_init
@@ -190,11 +190,11 @@ class _Check:
         self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
         self.same(self.solve(), whole, "another run with the same random_state")
         rare = self.solve(record_every=10**9)
-        self.require(np.array_equal(rare.x, whole.x), "record_every must not change the way, but other records do")
+        self.require(np.array_equal(rare.x, whole.x), "record_every must not change the iterates, but it does")
         if ledger.partial:
             self.solve(seed=self.seed + 1)  # which may end in the same corner of a constraint
             other = any((x != way.get(record.iteration, x)).any() for record, x in self.points)
-            self.require(other, "another random_state must give other iterates: draw from the oracle")
+            self.require(other, "another random_state must give different iterates: draw from the oracle")
 
         k = max(1, whole.n_iter // 2)
         part = self.solve(max_iter=k)
@@ -231,7 +231,7 @@ class _Check:
             raise ValueError(f"{type(self.solver).__name__}: {message}") from error
         self.same(same, number, "a schedule that is constant")
         other = number.n_iter < 2 or not np.array_equal(falling.x, number.x)
-        self.require(other, "a learning_rate that falls must change the way: see step_rule and move")
+        self.require(other, "a learning_rate that falls must change the iterates: see step_rule and move")
 
     def length(self, s, x):
         """|x~ - x| / eta at x by the gradient on all data; not counted."""
@@ -255,7 +255,7 @@ class _Check:
             self.require(  # a start near the minimum may leave nothing but rounding
                 last <= 2 * CLAIM * first or last <= 1e-2 * self.length(s, beside),
                 f"a run with tol={CLAIM} must not end as 'converged' at {last / first:.3g} of its first gradient on "
-                "all data; leave the end to the loop",
+                "all data; let the loop end the run",
             )
 
     def pickled(self, state):
@@ -272,12 +272,13 @@ class _Check:
         """Records: that of x_0 first, that of the result last, each with the objective of its x."""
         n = len(result.ifo)
         self.require(len(result.loss_curve) == n and result.ifo[0] == 0, "ifo and loss_curve must start at x_0")
-        self.require((np.diff(result.ifo) >= 0).all(), f"ifo must not fall, got {result.ifo}")
+        self.require((np.diff(result.ifo) >= 0).all(), f"ifo must not decrease, got {result.ifo}")
         good = 1 <= result.n_iter <= self.max_iter
         self.require(good, f"max_iter={self.max_iter} must allow as many iterations, got {result.n_iter}")
         for record, x in self.points:
             self.require(np.array_equal(record.x, x), f"x of iteration {record.iteration} is written into later")
-            self.require(record.fun == self.problem.reported(x), f"fun of iteration {record.iteration} is another's")
+            good = record.fun == self.problem.reported(x)
+            self.require(good, f"fun of iteration {record.iteration} must be the objective of its x")
         last = result.loss_curve[-1], self.problem.reported(result.x)
         self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
 
@@ -295,9 +296,11 @@ class _Check:
         self.require(good, f"must stay finite, got {result.stop_reason} with fun {result.fun}")
         if self.problem.penalty is not None:
             off = np.abs(self.problem.penalty.project(x) - x).max()
-            self.require(off <= 100 * np.finfo(dtype).eps * np.abs(x).max(), f"x is {off} off the penalty's domain")
+            good = off <= 100 * np.finfo(dtype).eps * np.abs(x).max()
+            self.require(good, f"x must be in the penalty's domain, got one that is {off} away")
         down = result.fun < result.loss_curve[0]
-        self.require(down, f"must go down in {self.max_iter} iterations, got {result.fun} from {result.loss_curve[0]}")
+        found = f"{result.fun} from {result.loss_curve[0]}"
+        self.require(down, f"must lower the objective in {self.max_iter} iterations, got {found}")
         for array in [x, *_arrays(vars(result.state.state))]:
             good = array.dtype.kind != "f" or array.dtype == dtype
             self.require(good, f"the state must keep the {dtype} of x, got {array.dtype}")

@@ -80,4 +80,4 @@ def require_plain(problem, J):
         pickler.dump(J)
         pickle.loads(file.getvalue())
     except Exception as error:  # whatever the user's objects raise
-        raise ValueError(f"{type(problem).__name__}.jacobian: is no plain data, {error}") from error
+        raise ValueError(f"{type(problem).__name__}.jacobian: must return plain data, {error}") from error

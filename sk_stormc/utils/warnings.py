@@ -23,6 +23,6 @@ def warn(message, category=UserWarning):
 
 
 def warn_of_an_optimum(given, best, seen):
-    """Warn where what gaps are taken to is above an objective that ``seen``, such as "was seen"."""
+    """Warn where the given optimum is above an objective that was reached; ``seen`` says by what."""
     if best < given - 1e-9 * max(abs(given), abs(best)):
         warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")

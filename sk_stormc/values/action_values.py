@@ -196,8 +196,8 @@ class ActionValueEstimator(FittedActionValues):
         next_X : array-like of shape (n_transitions, n_features), default=None
             Their successors, with the columns of X. Rows of terminal transitions are not looked at.
         terminal : array-like of bool of shape (n_transitions,), default=None
-            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None is
-            nowhere.
+            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
+            that no episode ends.
         time : array-like of int of shape (n_transitions,), default=None
             Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes,
             or give ``episode``. A row without successor that is not terminal is dropped.

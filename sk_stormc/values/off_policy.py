@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
+from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode, clock_of, numbers_of_labels
 from sk_stormc.values.estimator import BellmanValueEstimator
@@ -198,13 +198,10 @@ def off_policy_value(
     y, ratios, numbers = y[order], ratios[order], numbers[order]
     if method in ("dr", "wdr"):
         model = BellmanValueEstimator(solver="lstd", alpha=1e-6) if estimator is None else estimator
-        columns = {"next_X": next_X, "terminal": terminal, "time": time if next_X is None else None}
-        for name, column in (("X", X), *columns.items()):
-            if column is not None and _num_samples(column) != n:
-                raise ValueError(f"{name} must have {n} rows, as y has, got {_num_samples(column)}")
-        X, *sorted_columns = (c if c is None else _safe_indexing(c, order) for c in (X, *columns.values()))
-        columns = dict(zip(columns, sorted_columns, strict=True), episode=labels[order])
-        y, values = _errors(model, gamma, min(cv, m), numbers, X, y, columns, ratios)
+        columns = {"X": X, "next_X": next_X, "terminal": terminal, "time": time if next_X is None else None}
+        if (np.diff(order) != 1).any():
+            columns = {name: _in_order(name, column, order) for name, column in columns.items()}
+        y, values = _errors(model, gamma, min(cv, m), numbers, y, columns | {"episode": labels[order]}, ratios)
         first = values[np.append(True, np.diff(numbers) > 0)]
     weights, rewards = _by_step(y, ratios, numbers, m, gamma)
     whole = weights[-1]
@@ -266,8 +263,20 @@ def _by_step(y, ratios, numbers, m, gamma):
     return weights, rewards
 
 
-def _errors(model, gamma, cv, numbers, X, y, columns, ratios):
+def _in_order(name, column, order):
+    """The rows of a column in this order."""
+    if column is None:
+        return None
+    with naming(name):
+        n = _num_samples(column)
+        if n != len(order):
+            raise ValueError(f"{name} must have {len(order)} rows, as y has, got {n}")
+        return _safe_indexing(column, order)
+
+
+def _errors(model, gamma, cv, numbers, y, columns, ratios):
     """Temporal-difference errors and values of a model that was fitted to the other folds."""
+    X = columns.pop("X")
     if X is None:
         raise ValueError("X must be given for the methods 'dr' and 'wdr', which need a model of values, got None")
     if not isinstance(model, BellmanValueEstimator):

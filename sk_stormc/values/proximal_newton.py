@@ -15,8 +15,10 @@ __all__ = ["CURVATURE", "ProximalNewton"]
 RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
 PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
 CURVATURE = 0.5  # said to methods, where it is at most 1: a step of "storm-c" is then that of the proximal point
-SHORT = 1e-7  # of the squared coefficients, in the Hessian too: of solutions that fit alike, steps lead to a short one
-START = 8  # steps to where a stream starts, on the moments of its first transitions
+SHORT = 4e-2  # of that, of the squared coefficients: of solutions that fit alike, steps lead to a short one
+SHORTEST = 1e-7  # the most of that
+LEAST, MOST = 8, 64  # steps to where a stream starts, on the moments of its first transitions
+STILL = 1e-3  # of the values, root mean square: a step of this length is the last one
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +107,7 @@ class ProximalNewton(Metric):
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
         W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
-        H += SHORT * (W @ W.T)
+        H += min(SHORT * self.proximal, SHORTEST) * (W @ W.T)
         return cholesky(H, lower=True)
 
     # the objective
@@ -145,10 +147,13 @@ class ProximalNewton(Metric):
         """Root mean square of the values that have the coefficients x."""
         return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
 
-    def settled(self, x, n_steps=START):
-        """Where so many steps from x lead on these moments."""
-        for _ in range(n_steps):
-            x = x - self.apply(self.gradient(x))
+    def settled(self, x):
+        """Where steps from x lead on these moments, when they change the values no more."""
+        for k in range(MOST):
+            step = self.apply(self.gradient(x))
+            x = x - step
+            if k + 1 >= LEAST and self.spread(step) <= STILL * self.spread(x):
+                break
         return x
 
     def sampling_error(self, noise):

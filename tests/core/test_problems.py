@@ -278,21 +278,21 @@ SLIPS = {
     "gradient": ({"gradient": lambda self, x: 1.01 * PortfolioProblem.gradient(self, x)}, "gradient: "),
     "biased draw_inner": (drawn(draw_inner=a_part), "draw_inner"),
     "biased draw_outer": (drawn(draw_outer=a_part), "draw_outer"),
-    "not from rng": (drawn(draw_inner=own_generator), "draw_inner: gives other draws"),
+    "not from rng": (drawn(draw_inner=own_generator), "draw_inner: returns different draws"),
     "draws' shape": (drawn(draw_outer=lambda self, rng, shape: rng.integers(9, size=shape[0])), "draw_outer"),
     "inner reuses": (reusing("inner"), "inner: is written into"),
     "jacobian reuses": (reusing("jacobian"), "jacobian: is written into"),
     "outer_gradient reuses": (reusing("outer_gradient"), "outer_gradient: is written into"),
     "inner writes into x": ({"inner": into_x}, "inner: writes into x or u"),
     "outer_gradient writes into u": ({"outer_gradient": into_u}, "outer_gradient: writes into x or u"),
-    "stale cache": ({"inner": stale}, "inner: has other bits"),
+    "stale cache": ({"inner": stale}, "inner: returns different values"),
     "J that cannot be pickled": (
         {
             "jacobian": lambda self, x, batch: lambda v: v @ batch,
             "vjp": lambda self, J, v: J(v),
             "jacobian_kind": "operator",
         },
-        "jacobian: is no plain data",
+        "jacobian: must return plain data",
     ),
     "J that refers to the problem": (
         {
@@ -300,7 +300,7 @@ SLIPS = {
             "vjp": lambda self, J, v: v @ J[0],
             "jacobian_kind": "operator",
         },
-        "jacobian: is no plain data, it refers to the problem",
+        "jacobian: must return plain data, it refers to the problem",
     ),
     "a sum for a mean": ({"inner_batch": a_sum}, "inner: a batch of 4 and their mean"),
     "all components, but one": ({"outer_batch": all_but_one}, "outer_gradient: "),

@@ -44,13 +44,16 @@ def test_lstd_in_numpy(part):
     rows = log.rows
     model = BellmanValueEstimator(0.95, "lstd", objective="projected", features=log.features, alpha=log.alpha)
     model.fit(rows.X, rows.y, next_X=rows.next_X, terminal=rows.terminal)
-    np.testing.assert_allclose(_bellman_fits.lstd(log, 3000, 0.95, states), model.predict(states), atol=1e-4)
+    found = _bellman_fits.lstd(log, 3000, 0.95, states)
+    np.testing.assert_allclose(found[log.alpha], model.predict(states), atol=1e-4)
+    assert set(found) == ({0.0} if part == "frozen_lake" else set(_bellman_fits.RIDGES))
 
 
 def test_the_verdict_counts_what_was_silent():
     def row(n, **entries):
         every = dict.fromkeys(_bellman_fits.METHODS, {"rmse": 1.0, "warned": []})
-        return {"n": n, "gamma": 0.95, "size": 1.0, "error": 0.0, "numpy": 1.0, **every, "`fit`": entries}
+        known = {"n": n, "gamma": 0.95, "size": 1.0, "error": 0.0, "numpy": 1.0, "best": 0.5, "best_alpha": 0.1}
+        return {**known, **every, "`fit`": entries}
 
     rows = [
         row(1000, rmse=2.0, warned=[]),
@@ -60,10 +63,10 @@ def test_the_verdict_counts_what_was_silent():
         row(10_000, error="not finite"),
     ]
     first, second = _bellman_fits.verdict({"taxi": rows}).splitlines()[2:4]
-    assert first == "| `fit` | 1 | 2 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 |"
-    assert second == '| `fit`, "lstd" | 0 | 0 | 0 | 1.00 (Taxi, 1,000, 0.95) | 0 | 0 |'
+    assert first == "| `fit` | 1 | 2 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 | 3.30, 4 |"
+    assert second == '| `fit`, "lstd" | 0 | 0 | 0 | 1.00 (Taxi, 1,000, 0.95) | 0 | 0 | 2.00, 5 |'
     cells = [_bellman_fits.cell(r, "`fit`") for r in rows]
     assert cells == ["2.00", "1.30", "not finite *", "1.00 *", "error"]
     small = {**row(1000, rmse=5e-4, warned=[]), "numpy": 1e-9}  # both below a thousandth of the values
     assert _bellman_fits.ratio(small, "`fit`") == 1.0
-    assert "| Taxi | 1,000 | 0.95 | 1 | 1 | 2.00 |" in _bellman_fits.all_cells({"taxi": rows})
+    assert "| Taxi | 1,000 | 0.95 | 1 | 1 | 0.5 (0.1) | 2.00 |" in _bellman_fits.all_cells({"taxi": rows})

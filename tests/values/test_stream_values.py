@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
@@ -232,3 +235,17 @@ def test_chance_is_not_uphill():
             warnings.simplefilter("error")
             result = minimize(StreamingProblem([X], PortfolioProblem), random_state=seed)
         assert result.stop_reason == "exhausted" and result.state.times == 0
+
+
+def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
+    """A car that is pushed at random in a valley, -1 for each step; steps from 0 ended half way, without a warning."""
+    rng, rows = np.random.default_rng(7), []
+    for k in range(1000):
+        x, v = (rng.uniform(-0.6, -0.4), 0.0) if k % 200 == 0 else rows[-1][2:]
+        push = v + 0.001 * rng.integers(-1, 2) - 0.0025 * np.cos(3 * x)
+        rows.append((x, v, x + push, push))
+    X, next_X = np.hsplit(np.array(rows), 2)
+    radial = make_pipeline(StandardScaler(), RBFSampler(gamma=0.2, n_components=100, random_state=0))
+    value = BellmanValueEstimator(0.999, features=radial, alpha=1e-5, random_state=0)
+    value.partial_fit(X, -np.ones(1000), next_X=next_X)
+    np.testing.assert_allclose(value.predict(X), -1000.0, rtol=0.01)

@@ -80,7 +80,8 @@ def test_rows_of_episodes_in_any_order_by_time(method):
     found = off_policy_value(parts["y"][at], ratio[at], parts["episode"][at], method=method, time=time[at], **given)
     assert found.value == pytest.approx(expected.value, rel=1e-9)
     with pytest.raises(ValueError, match="next_X must have .* rows, as y has"):
-        off_policy_value(parts["y"], ratio, parts["episode"], method="dr", X=parts["X"], next_X=parts["X"][1:])
+        wrong = given | {"method": "dr", "X": parts["X"], "next_X": parts["X"][1:]}
+        off_policy_value(parts["y"][at], ratio, parts["episode"][at], time=time[at], **wrong)
 
 
 def test_episodes_with_other_names_for_their_ends():
