@@ -71,6 +71,8 @@ class MomentStream:
         Of (row, objective) at the renewals.
     around : Sums or None
         Of the weights around which rows have become sums.
+    least : int
+        What `enough` gives, from the first row on.
     """
 
     moments: object
@@ -93,6 +95,7 @@ class MomentStream:
     shift: float = 0.0
     records: tuple = ()
     around: Sums | None = None
+    least: int = 0
 
     def plus(self, rows, p=None, end=None):
         """The stream with these rows, and weights that know of them.
@@ -110,7 +113,8 @@ class MomentStream:
         if not len(rows):
             return self
         if stream.origin is None:
-            stream = replace(stream, origin=rows[0].astype(float), rows=np.zeros((0, rows.shape[1])), p=np.zeros(0))
+            empty = {"rows": np.zeros((0, rows.shape[1])), "p": np.zeros(0)}
+            stream = replace(stream, origin=rows[0].astype(float), least=self._least(), **empty)
         at = 0
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
@@ -222,6 +226,9 @@ class MomentStream:
 
     def enough(self):
         """Rows of which there is a minimum: two, or more than assets where weights may go on without end."""
+        return self.least or self._least()
+
+    def _least(self):
         n = len(self.weights)
         limits = Limits.of(self.penalty, n)
         below, above = np.isfinite(limits.low).all(), np.isfinite(limits.high).all()

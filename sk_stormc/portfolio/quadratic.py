@@ -1,6 +1,7 @@
 """Mean-variance portfolios from a drift and a matrix alone, without the rows that these came from."""
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.core.penalties import Simplex
 from sk_stormc.portfolio.newton import NewtonFit, solve_portfolio
@@ -10,6 +11,7 @@ __all__ = ["solve_quadratic"]
 
 SLOPE = 1e-4  # part of the drift that may be left where weights are free
 GUESSES, EXACT = 20, 1e-9  # of the weights above 0, and the gap that ends them, relative to risk and what is earned
+WELL = 1e-8  # the least pivot of a matrix that is solved with directly, twenty times faster
 ROUNDING = 1e-14  # of the largest eigenvalue of the scaled matrix: smaller ones are taken for 0
 
 
@@ -46,11 +48,23 @@ def _free(drift, B):
     """The best weights without limits; the gap is infinite where a slope is left, which leads down without end."""
     size = size_of(B)
     scaled, slope = B / np.outer(size, size), drift / size
-    w = np.linalg.lstsq(2 * scaled, slope, rcond=ROUNDING)[0]
+    w = _solution(2 * scaled, slope)
     left = slope - 2 * (scaled @ w)
     gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
     w = w / size
     return NewtonFit(w, float(w @ B @ w - drift @ w), gap, 1)
+
+
+def _solution(K, right):
+    """K^-1 right, or the least squares solution where K is nearly singular; the diagonal of K is 2."""
+    try:
+        factor = cho_factor(K)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+    if factor[0].diagonal().min() ** 2 < WELL:
+        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+    w = cho_solve(factor, right)
+    return w + cho_solve(factor, right - K @ w)
 
 
 def _long_only(drift, B, total, held):
