@@ -1,5 +1,6 @@
 """What all tests have."""
 
+import gc
 import importlib.util
 import os
 import signal
@@ -9,6 +10,14 @@ import pytest
 
 for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: a thread for each worker of pytest-xdist
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session):
+    """All of the thousands of tests are kept: to look for garbage among them takes seconds of each worker."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

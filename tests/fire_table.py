@@ -4,6 +4,7 @@ A case is a function and its arguments. ``allowed`` names, for an argument, the 
 because they are documented (None as a default), or because they cannot be told from right ones (a function).
 """
 
+import copy
 import warnings
 from dataclasses import dataclass, field
 from unittest import mock
@@ -263,7 +264,7 @@ CASES = {
     ),
     "SNEEmbedding.fit": Case(lambda X: quiet(fit_map)().fit(X), {"X": POINTS}),
     "SNEEmbedding.optimize": Case(
-        lambda **a: quiet(fit_map)().optimize(**a),
+        lambda **a: quiet(copy.deepcopy(MAP).optimize)(**a),
         {"n_iter": 3, "exaggeration": 1.0, "learning_rate": 0.1, "record_every": "auto"},
         {"learning_rate": "None"},
     ),

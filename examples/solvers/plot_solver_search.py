@@ -48,6 +48,6 @@ for (row, column), score in np.ndenumerate(scores):
     ax.text(column, row, text, ha="center", va="center", color="black" if light else "white")
 ax.set_xticks(range(len(rates)), rates)
 ax.set_yticks(range(len(batches)), batches)
-ax.set(xlabel="learning rate", ylabel="batch size", title=f'"sarah-c" by its parameters; untuned "storm-c": {ours:.3f}')
+ax.set(xlabel="learning rate", ylabel="batch size", title=f"sarah-c by its parameters; untuned storm-c: {ours:.3f}")
 figure.colorbar(image, label="score (larger is better)", extend="min")
 plt.show()

@@ -17,8 +17,8 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
-CHOSEN = 0.991  # recall that the cells to look at are chosen for
-NEAREST = 0.994  # recall that those nearest to a point would have alone
+CHOSEN = 0.996  # recall that the cells to look at are chosen for
+NEAREST = 0.998  # recall that those nearest to a point would have alone
 SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
 PRODUCTS = 2**26  # of points of the sample and all points, at a time
 TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means

@@ -88,7 +88,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         How the neighbours of the samples are found. "approximate" divides the data into cells by k-means, and looks for
         neighbours in the nearest cells only. It takes so many cells that about 99 % of the neighbours are found. It is
         for dense data with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more than
-        20,000 samples and five features, and "exact" otherwise. ``neighbor_recall_`` says what part of the neighbours
+        10,000 samples and five features, and "exact" otherwise. ``neighbor_recall_`` says what part of the neighbours
         was found.
     max_iter : int or "auto", default="auto"
         Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is

@@ -18,7 +18,7 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-FEW, AGGREGATE, MOST = 300, 25, 1500  # aggregates where they cost nothing, points of one, aggregates at most
+FEW, AGGREGATE, MOST = 300, 25, 1000  # aggregates where they cost nothing, points of one, aggregates at most
 EDGES = 2**18  # of a thread at a time
 
 
@@ -51,9 +51,9 @@ class Aggregates:
             free = np.flatnonzero(label < 0)
             groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
             pull = (S[free] @ groups).tocsr()
-            reached = np.diff(pull.indptr) > 0
+            reached = np.flatnonzero(np.diff(pull.indptr))
             newly = free[reached]
-            label[newly] = np.asarray(pull.argmax(axis=1)).ravel()[reached]
+            label[newly] = _strongest(pull)[reached]
         if (label < 0).any():
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
@@ -188,6 +188,18 @@ class GraphLaplacian(Metric):
         X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
         A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(self.c)(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
+
+
+def _strongest(pull):
+    """The column of the largest entry in each row, of equal ones the first; scipy's own looks at them row by row."""
+    pull.sort_indices()
+    count = np.diff(pull.indptr)
+    some = np.flatnonzero(count)
+    largest = np.maximum.reduceat(pull.data, pull.indptr[some])
+    at = np.flatnonzero(pull.data == np.repeat(largest, count[some]))
+    columns = np.zeros(len(count), np.int32)
+    columns[some] = pull.indices[at[np.searchsorted(at, pull.indptr[some])]]
+    return columns
 
 
 def _ratio(a, b):

@@ -10,7 +10,7 @@ from sk_stormc.utils.validation import is_word
 __all__ = ["NeighborSearch"]
 
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # minkowski with p = 2 becomes euclidean
-MANY = 20_000  # points above which "auto" is approximate
+MANY = 10_000  # points above which "auto" is approximate
 FEW_FEATURES = 5  # up to so many a tree is quick
 PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # what comes from products, as effective_metric_ names it
 RESOLVED = 1e-6  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour

@@ -192,7 +192,7 @@ class ActionValueEstimator(FittedActionValues):
         y : array-like of shape (n_transitions,)
             The rewards on leaving them.
         action : array-like of shape (n_transitions,), default=None
-            What was done: integers or strings. None is the same in all rows.
+            What was done: integers or strings. None means that the same was done in all rows.
         next_X : array-like of shape (n_transitions, n_features), default=None
             Their successors, with the columns of X. Rows of terminal transitions are not looked at.
         terminal : array-like of bool of shape (n_transitions,), default=None

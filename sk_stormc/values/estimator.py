@@ -64,8 +64,9 @@ class BellmanValueEstimator(FittedValues):
         row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
     half_life : float or None, default=None
         For transitions that change with time: their weight is halved every so many later rows, in `fit` as in
-        `partial_fit`, so that values are those of about the last 1.4 times as many rows. Rows are in time order, or
-        have ``time``. Each transition counts as a row, whatever its weight. None forgets nothing.
+        `partial_fit`, so that values are those of about the last 1.4 times as many rows. Rows are in the order of time,
+        or have ``time`` that goes on from one episode to the next. Each transition counts as a row, whatever its
+        weight. None forgets nothing.
 
     Attributes
     ----------
@@ -200,7 +201,7 @@ class BellmanValueEstimator(FittedValues):
         importance_ratio : array-like of shape (n_transitions,), default=None
             For the values of another policy than the one that acted: the probability of what was done under it, over
             that under the policy that acted. It multiplies ``sample_weight``. With ``trace_decay`` traces are
-            multiplied too, from each step to the next (Yu 2010). None is 1.
+            multiplied too, from each step to the next (Yu 2010). None means ratios of 1.
 
         Returns
         -------
@@ -216,10 +217,12 @@ class BellmanValueEstimator(FittedValues):
         Warns
         -----
         UserWarning
-            If neither next_X nor terminal nor time nor episode is given: each row is then an episode of one step. If
-            only terminal is: all rows that are not terminal are dropped. If most successors are far outside the range
-            of X in a column, or scaled as X is not; if X is one column of integers that repeat, which look like numbers
-            of states. If ``trace_decay`` is set and hardly any row follows the one before it.
+            If none of next_X, terminal, time and episode is given, since each row is then an episode of one step. If
+            only terminal is given, since all rows that are not terminal are then dropped. If most successors are far
+            outside the range of X in a column, or are scaled as X is not. If X is one column of integers that repeat,
+            which look like numbers of states. If successors have features that no left state has. If importance ratios
+            are far from 1 on average, or leave only a few rows. If ``trace_decay`` is set and hardly any row follows
+            the one before it.
         """
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         solver = self._make_solver()
@@ -302,7 +305,7 @@ class BellmanValueEstimator(FittedValues):
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the transitions, relative to those of other chunks too. They multiply what a transition says;
-            where they are 0 it is left out. None is 1.
+            where they are 0 it is left out. None means weights of 1.
         importance_ratio : array-like of shape (n_transitions,), default=None
             As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None

@@ -141,14 +141,14 @@ def off_policy_value(
     Raises
     ------
     ValueError
-        For parameters out of range, lengths that disagree, ratios that are negative, fewer than 2 episodes, if all
-        ratios are 0, and for "dr" and "wdr" without X.
+        For parameters out of range, lengths that disagree, ratios that are negative or whose products within an episode
+        are not finite, fewer than 2 episodes, if all ratios are 0, and for "dr" and "wdr" without X.
 
     Warns
     -----
     UserWarning
-        If there are fewer than 20 episodes, or if their weights amount to fewer: standard errors are then too small as
-        often as not.
+        If there are fewer than 20 episodes, or if their weights amount to fewer, because standard errors are then often
+        too small. If ratios are far from 1 on average, as they are where the two policies were swapped.
 
     See Also
     --------

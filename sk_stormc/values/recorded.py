@@ -51,8 +51,9 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
     Raises
     ------
     ValueError
-        For episodes without a part or with parts that do not fit, numbers that are not finite, and an end before the
-        last step. The episode and the step are named, both counted from 0.
+        For episodes without a part or with parts that do not fit, or with ``dones`` or the like in place of
+        terminations, for numbers that are not finite, and for an end or a cut before the last step. The episode and the
+        step are named, both counted from 0.
 
     See Also
     --------

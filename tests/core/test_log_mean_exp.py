@@ -395,6 +395,7 @@ def test_steps_reach_the_minimum(name):
     assert abs(gap(daily_returns(), name)) <= (1e-5 if "float32" in name else 1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("region", ["Europe", "Japan"])
 @pytest.mark.parametrize("name", CASES)
 def test_steps_reach_the_minimum_of_real_returns(name, region):

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sk_stormc.penalties import L1, Box, Simplex, check_penalty
 
 INF = np.inf
-quick = settings(max_examples=200, deadline=None, derandomize=True)
+quick = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 class Case:

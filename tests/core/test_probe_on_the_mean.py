@@ -35,8 +35,7 @@ def sharpe(of, mean=0.1, scale=1.0, n=400, seed=0, **changes):
 @pytest.mark.parametrize("of", [math, np], ids=["math", "numpy"])
 def test_a_ratio_of_moments_passes_its_check(of, mean, scale):
     """Far from the mean the root is that of a negative number, so the check must not leave the domain either."""
-    for seed in range(2):
-        check_problem(sharpe(of, mean, scale, seed=seed), random_state=seed + 1)
+    check_problem(sharpe(of, mean, scale), random_state=1)
 
 
 def test_it_is_minimised():

@@ -147,7 +147,7 @@ def test_few_points_with_defaults():
 def test_few_points_are_embedded(n, kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        Z = SNEEmbedding(kernel=kernel, max_iter=100, random_state=0).fit_transform(points(n))
+        Z = SNEEmbedding(kernel=kernel, max_iter=40, random_state=0).fit_transform(points(n))
     assert np.isfinite(Z).all() and len(np.unique(Z, axis=0)) == n
     assert np.ptp(Z, axis=0).min() > 0
 

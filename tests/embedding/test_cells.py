@@ -18,7 +18,7 @@ from sk_stormc.affinities import perplexity_affinities, perplexity_search
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.embedding.neighbors import fit_search, neighbors_of_each
 
-DIGITS = make_augmented_digits(3000, random_state=0)[0]
+DIGITS = make_augmented_digits(2000, random_state=0)[0]
 
 
 def searched(X, k=31, neighbors="approximate", **kwargs):
@@ -39,14 +39,14 @@ def recall(X, found, metric="euclidean"):
     return (actual <= np.sort(D, axis=1)[:, [k - 1]] * (1 + 1e-5)).mean()
 
 
-def clusters_and_a_continuum(n=3000):
+def clusters_and_a_continuum(n=2000):
     rng = np.random.default_rng(1)
     t = rng.uniform(size=(n // 2, 1))
     curve = np.hstack([np.sin(6 * t + phase) * 8 for phase in range(30)]) + rng.normal(size=(n // 2, 30))
     return np.vstack([curve, make_blobs(n - n // 2, 30, centers=12, cluster_std=1.5, random_state=1)[0]])
 
 
-def far_apart(n=3000):
+def far_apart(n=2000):
     """Clusters whose distance is so large beside their width that float32 about their common middle would not do."""
     X, y = make_blobs(n, 20, centers=6, random_state=2)
     return X - X.mean(axis=0) + 1e6 * y[:, None]
@@ -93,13 +93,13 @@ def test_cosine_of_rows_of_zeros():
 @pytest.mark.parametrize(
     "X",
     [
-        np.ones((2000, 4)),  # all in one cell
+        np.ones((1500, 4)),  # all in one cell
         np.repeat(DIGITS[:100], 20, axis=0),
         np.repeat(DIGITS[:20], 100, axis=0),  # more copies than neighbours
-        np.vstack([DIGITS[:1999], np.full((1, 64), 1e5)]),
+        np.vstack([DIGITS[:1499], np.full((1, 64), 1e5)]),
         DIGITS[:40],
         DIGITS[:2, :3],
-        np.linspace(0, 1, 2000)[:, None],
+        np.linspace(0, 1, 1500)[:, None],
     ],
 )
 def test_unusual_data(X):
@@ -143,13 +143,13 @@ def test_blocks_and_tiles_do_not_matter(monkeypatch):
 
 
 def test_auto_is_approximate_for_many(monkeypatch):
-    monkeypatch.setattr(search_module, "MANY", 2000)
+    monkeypatch.setattr(search_module, "MANY", 1400)
     cells, looked = module.nearest_in_cells, []
     monkeypatch.setattr(neighbors_module, "nearest_in_cells", lambda *args: looked.append(args) or cells(*args))
-    searched(DIGITS[:2000], neighbors="auto")
-    searched(sparse.csr_array(DIGITS[:2100]), neighbors="auto")
-    searched(DIGITS[:2100], neighbors="auto", metric="cityblock")
-    searched(DIGITS[:2100, 20:23], neighbors="auto")  # few features: a tree is quick
+    searched(DIGITS[:1400], neighbors="auto")
+    searched(sparse.csr_array(DIGITS[:1500]), neighbors="auto")
+    searched(DIGITS[:1500], neighbors="auto", metric="cityblock")
+    searched(DIGITS[:1500, 20:23], neighbors="auto")  # few features: a tree is quick
     searched(DIGITS, neighbors="exact")
     assert not looked
     monkeypatch.setattr(neighbors_module, "WORTH", 1.0)
@@ -187,13 +187,13 @@ def test_bad_ways_to_search(neighbors):
 
 
 def test_a_map():
-    shared = {"perplexity": 10, "max_iter": 80, "random_state": 0}
-    model = SNEEmbedding(neighbors="approximate", **shared).fit(DIGITS[:1500])
-    exact = SNEEmbedding(**shared).fit(DIGITS[:1500])
+    shared = {"perplexity": 10, "max_iter": 30, "random_state": 0}
+    model = SNEEmbedding(neighbors="approximate", **shared).fit(DIGITS[:1100])
+    exact = SNEEmbedding(**shared).fit(DIGITS[:1100])
     assert exact.neighbor_recall_ == 1 > model.neighbor_recall_ > 0.98
     assert model.kl_divergence_ == pytest.approx(exact.kl_divergence_, rel=0.03)
-    np.testing.assert_array_equal(model.transform(DIGITS[:1500]), model.embedding_)
-    again = SNEEmbedding(neighbors="approximate", n_jobs=2, **shared).fit(DIGITS[:1500])
+    np.testing.assert_array_equal(model.transform(DIGITS[:1100]), model.embedding_)
+    again = SNEEmbedding(neighbors="approximate", n_jobs=2, **shared).fit(DIGITS[:1100])
     np.testing.assert_array_equal(again.embedding_, model.embedding_)
 
 

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
+from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian, _strongest
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.metrics import as_metric
 from sk_stormc.problems import SNEProblem
@@ -117,3 +117,11 @@ def test_runs_resume_and_pickle(kernel):
     rest = minimize(problem, max_iter=30, state=pickle.loads(pickle.dumps(part.state)))
     np.testing.assert_array_equal(whole.x, rest.x)
     assert whole.fun < 0.9 * whole.loss_curve[0] + 0.1 * whole.fun
+
+
+def test_the_strongest_of_each_row():
+    pull = sparse.random(40, 30, 0.06, format="csr", random_state=0)
+    pull.data = np.ceil(4 * pull.data)  # some are equal
+    filled = np.flatnonzero(np.diff(pull.indptr))
+    assert 0 < len(filled) < 40
+    np.testing.assert_array_equal(_strongest(pull)[filled], pull.toarray().argmax(axis=1)[filled])

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
@@ -15,7 +16,7 @@ DIGITS = load_digits().data.astype(np.float32)
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@pytest.mark.parametrize("perplexity", [5, 30])
+@pytest.mark.parametrize("perplexity", slow_but([5, 30], 5))
 def test_the_estimate_is_about_what_is_taken(perplexity):
     tracemalloc.start()
     try:

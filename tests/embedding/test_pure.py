@@ -1,5 +1,6 @@
 """A problem is pure: what it returns hangs on the values that it is given, and on nothing that was asked before."""
 
+import functools
 import threading
 
 import numpy as np
@@ -16,9 +17,13 @@ KERNELS = ("gaussian", "student-t")
 CASES = [(kernel, d, 60) for kernel in KERNELS for d in (2, 3)] + [("student-t", 2, 1100)]  # the last has a mesh
 
 
+@functools.cache
+def affinities(n, seed):
+    return perplexity_affinities(np.random.default_rng(seed).normal(size=(n, 5)), 8)
+
+
 def make_problem(kernel, d, n=60, dtype=np.float64, seed=0, **kwargs):
-    points = np.random.default_rng(seed).normal(size=(n, 5))
-    return SNEProblem(perplexity_affinities(points, 8), d, kernel=kernel, dtype=dtype, **kwargs)
+    return SNEProblem(affinities(n, seed).copy(), d, kernel=kernel, dtype=dtype, **kwargs)
 
 
 def make_point(problem, seed=1):

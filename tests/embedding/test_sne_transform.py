@@ -1,5 +1,7 @@
 """New samples among embedded ones: where they go, without jumps, each on its own."""
 
+import copy
+
 import numpy as np
 import pytest
 from helpers import slow_but
@@ -23,7 +25,7 @@ TRAINED, NEW = DIGITS[:300], DIGITS[300:340]
 
 @pytest.fixture(scope="module", params=KERNELS)
 def model(request):
-    return SNEEmbedding(kernel=request.param, perplexity=20, max_iter=200, random_state=0).fit(TRAINED)
+    return SNEEmbedding(kernel=request.param, perplexity=20, max_iter=100, random_state=0).fit(TRAINED)
 
 
 def moved(model, X, stored=None):
@@ -103,16 +105,16 @@ def test_rows_beside_training_rows(model, size):
 
 
 def test_no_jump_on_the_way_from_a_training_row(model):
-    t = np.linspace(0, 1, 2001)[:, None]
+    t = np.linspace(0, 1, 1001)[:, None]
     there = np.argmin(pairwise_distances(NEW, TRAINED), axis=1)
-    for new, start in zip(NEW[:5], there[:5], strict=True):
+    for new, start in zip(NEW[:3], there[:3], strict=True):
         way = model.transform((1 - t) * TRAINED[start] + t * new)
         np.testing.assert_array_equal(way[0], model.embedding_[start])
-        assert np.linalg.norm(way[1:40] - way[0], axis=1).max() < 0.1
+        assert np.linalg.norm(way[1:20] - way[0], axis=1).max() < 0.1
 
 
 def test_cosine():
-    model = SNEEmbedding(metric="cosine", kernel="student-t", perplexity=20, max_iter=200, random_state=0).fit(TRAINED)
+    model = SNEEmbedding(metric="cosine", kernel="student-t", perplexity=20, max_iter=50, random_state=0).fit(TRAINED)
     for factor in (1, 2, 3, 1e-3):
         assert moved(model, factor * TRAINED).max() < 1e-9
     assert moved(model, TRAINED + 1e-9).max() < 1e-6
@@ -123,7 +125,7 @@ def test_identical_training_rows(metric):
     X = np.repeat(TRAINED[:100], 2, axis=0)
     if metric == "cosine":
         X[1::2] *= 3  # the same but for rounding
-    model = SNEEmbedding(kernel="student-t", perplexity=10, metric=metric, max_iter=300, random_state=0).fit(X)
+    model = SNEEmbedding(kernel="student-t", perplexity=10, metric=metric, max_iter=20, random_state=0).fit(X)
     # pairs far from each other, and others that lie together
     model.embedding_ = np.random.default_rng(0).normal(size=(200, 2)) * 10
     model.embedding_[100:] = np.repeat(model.embedding_[100::2], 2, axis=0)
@@ -141,9 +143,9 @@ def test_identical_training_rows(metric):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("d", slow_but([1, 2, 3, 5, 10], 1, 2, 10))
+@pytest.mark.parametrize("d", slow_but([1, 2, 3, 5, 10], 1, 10))
 def test_no_point_is_flung_out(kernel, d):
-    model = SNEEmbedding(d, kernel=kernel, perplexity=20, max_iter=100, random_state=0).fit(TRAINED)
+    model = SNEEmbedding(d, kernel=kernel, perplexity=20, max_iter=40, random_state=0).fit(TRAINED)
     center = model.embedding_.mean(axis=0)
     radius = np.linalg.norm(model.embedding_ - center, axis=1).max()
     rng = np.random.default_rng(0)
@@ -233,10 +235,10 @@ def test_rows_of_a_graph_may_list_any_number():
         np.testing.assert_array_equal(there[i], alone[0])
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
+@pytest.mark.parametrize("layout", slow_but([sparse.csr_array, sparse.csc_array, sparse.csr_matrix], sparse.csc_array))
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_sparse_rows(layout, metric):
-    model = SNEEmbedding(kernel="student-t", perplexity=10, metric=metric, max_iter=30, random_state=0).fit(TRAINED)
+    model = SNEEmbedding(kernel="student-t", perplexity=10, metric=metric, max_iter=5, random_state=0).fit(TRAINED)
     again = clone(model).fit(layout(TRAINED))
     again.embedding_ = model.embedding_
     np.testing.assert_allclose(again.transform(layout(NEW)), model.transform(NEW), atol=1e-6)
@@ -245,7 +247,7 @@ def test_sparse_rows(layout, metric):
 
 
 def test_float32(model):
-    single = clone(model).fit(TRAINED.astype(np.float32))
+    single = clone(model).set_params(max_iter=30).fit(TRAINED.astype(np.float32))
     assert single.transform(NEW).dtype == np.float32
     np.testing.assert_array_equal(single.transform(TRAINED), single.embedding_)
     again = single.transform(NEW.astype(np.float32))
@@ -264,7 +266,7 @@ def test_few_training_rows(n):
 
 
 def test_perplexity_of_new_samples(model):
-    other = clone(model).fit(TRAINED)
+    other = copy.deepcopy(model)
     Z = other.transform(NEW)
     np.testing.assert_array_equal(other.set_params(transform_perplexity=15).transform(NEW), Z)
     assert not np.array_equal(other.set_params(transform_perplexity=5.0).transform(NEW), Z)
@@ -273,7 +275,7 @@ def test_perplexity_of_new_samples(model):
     nearest = NearestNeighbors(n_neighbors=1).fit(TRAINED).kneighbors(NEW, return_distance=False)[:, 0]
     alone = other.set_params(transform_perplexity=1).transform(NEW)
     assert np.median(np.linalg.norm(alone - other.embedding_[nearest], axis=1)) < 1e-3
-    small = clone(other).set_params(transform_perplexity=None, perplexity=5).fit(TRAINED)
+    small = clone(other).set_params(transform_perplexity=None, perplexity=5, max_iter=30).fit(TRAINED)
     np.testing.assert_array_equal(small.transform(NEW), small.set_params(transform_perplexity=5).transform(NEW))
 
 

@@ -15,7 +15,7 @@ from sk_stormc.embedding.steps import advice
 from sk_stormc.problems import SNEProblem
 from sk_stormc.solvers import get_solver
 
-ROLL = make_swiss_roll(700, random_state=0)[0]
+ROLL = make_swiss_roll(500, random_state=0)[0]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ class Ended:
 def test_what_tells_a_slow_map_from_one_that_is_done(kernel, d):
     problem = SNEProblem(perplexity_affinities(ROLL, 5), d, kernel=kernel, n_iter=100)
     solver = get_solver("storm-c").set_params(tol=0.0)
-    offset = float(problem.divergence_of(0.0)) * (700 if kernel == "gaussian" else 1)
+    offset = float(problem.divergence_of(0.0)) * (500 if kernel == "gaussian" else 1)
     slow = Ended(np.linspace(2, 1, 21) - offset, 100)
     done = Ended(np.r_[np.linspace(2, 1, 11), np.ones(10)] - offset, 100)
     expected = 0.0 if kernel == "gaussian" else 0.5  # the sampled sums of that kernel say nothing

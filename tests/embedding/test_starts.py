@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import procrustes
@@ -65,7 +66,7 @@ def test_sparse_data_of_as_few_features_as_components():
 def test_more_components_than_the_rank_of_the_data(kernel):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 1)) @ rng.normal(size=(1, 4))
-    Z = SNEEmbedding(kernel=kernel, perplexity=10, random_state=0).fit_transform(X)
+    Z = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=40, random_state=0).fit_transform(X)
     assert Z.std(axis=0).min() > 0.005 * Z.std(axis=0).max()
     wide = SNEEmbedding(5, kernel=kernel, perplexity=10, max_iter=50, random_state=0).fit_transform(DIGITS[:200, 26:28])
     assert wide.shape == (200, 5) and np.isfinite(wide).all() and np.linalg.matrix_rank(wide) == 5
@@ -98,7 +99,7 @@ def test_an_array_is_centred_and_rescaled(kernel, change):
     Z, expected = start_of(given, X, kernel=kernel), start_of("pca", X, kernel=kernel)
     np.testing.assert_allclose(np.abs(Z), np.abs(expected), atol=1e-3 * SIZE[kernel])
     np.testing.assert_array_equal(given, kept)
-    model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=60, random_state=0).fit(X)
+    model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=30, random_state=0).fit(X)
     assert clone(model).set_params(init=given).fit(X).kl_divergence_ < 1.05 * model.kl_divergence_
 
 
@@ -109,7 +110,7 @@ def test_the_layout_of_an_embedding_stays():
     assert procrustes(first.embedding_, again.embedding_)[2] < 0.1
 
 
-@pytest.mark.parametrize("value", [0.0, 7.0, 0.1, 1e6 / 3])
+@pytest.mark.parametrize("value", [0.0, 1e6 / 3])
 def test_a_constant_array_becomes_noise(value):
     X = DIGITS[:200]
     Z = start_of(np.full((200, 2), value), X, kernel="gaussian")
@@ -227,7 +228,7 @@ def test_spectral_start_of_few_points(n, d):
 
 
 def test_same_seed_same_start():
-    X = make_augmented_digits(1500, random_state=0)[0]
+    X = make_augmented_digits(600, random_state=0)[0]
     for way in WAYS:
         np.testing.assert_array_equal(start_of(way, X), start_of(way, X))
         assert not np.array_equal(start_of(way, X, 2, seed=1), start_of(way, X)) or way == "pca"
@@ -235,9 +236,9 @@ def test_same_seed_same_start():
     np.testing.assert_allclose(one, other, atol=1e-2 * SIZE["student-t"])
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", slow_but(KERNELS, "student-t"))
 def test_embeddings_from_every_start(kernel):
-    X = DIGITS[:300]
+    X = DIGITS[:200]
     for way in WAYS:
         Z = SNEEmbedding(kernel=kernel, perplexity=10, init=way, random_state=0).fit_transform(X)
         assert trustworthiness(X, Z) > 0.93

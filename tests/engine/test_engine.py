@@ -81,7 +81,7 @@ def test_inertia_keeps_to_the_constraints(returns, penalty):
     """The average of earlier directions may lead out of the set; the point is brought back."""
     problem = with_inertia(returns, 0.9, penalty=penalty)
     points = []
-    solver = SARAHCompositional(0.1, batch_size=8, max_iter=4000, tol=0)
+    solver = SARAHCompositional(0.1, batch_size=8, max_iter=2500, tol=0)
     result = minimize(problem, solver, random_state=0, record_every=1, on_record=lambda r: points.append(r.x))
     for x in points:
         np.testing.assert_allclose(penalty.project(x), x, atol=1e-15)
@@ -294,8 +294,7 @@ def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, ki
         same_run(rest, whole)
 
 
-@pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("stop", [0, 1, 7])
+@pytest.mark.parametrize(("stop", "times"), [(0, 1), (1, 2), (7, 1)])
 @pytest.mark.parametrize("name", SOLVERS)
 def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     """A second one is a KeyboardInterrupt at once, here in the callback, after whole iterations too."""

@@ -60,7 +60,7 @@ def test_converged_is_true(kind, name):
         return
     problem, said = PROBLEMS[kind], 0
     for tol in (0.1, 0.01, 1e-3):
-        result = minimize(problem, METHODS[name], random_state=0, tol=tol, max_ifo=100_000)
+        result = minimize(problem, METHODS[name], random_state=0, tol=tol, max_ifo=50_000)
         if not result.success:
             continue
         said += 1

@@ -129,8 +129,9 @@ def test_workers_have_one_blas_thread(client):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["sarah-c", "scgd", "storm-c", STORMCompositional()], ids=str)
-@pytest.mark.parametrize("frame", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    ("solver", "frame"), [("sarah-c", True), ("scgd", False), ("storm-c", True), (STORMCompositional(), False)], ids=str
+)
 def test_portfolio_search(client, returns, solver, frame):
     X = pd.DataFrame(returns, columns=list("abcde")) if frame else returns
     search = GridSearchCV(
@@ -209,9 +210,8 @@ def test_errors_come_back(client, returns):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["storm-c", "scgd"])
+@pytest.mark.parametrize(("solver", "frame"), [("storm-c", False), ("scgd", True)])
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-@pytest.mark.parametrize("frame", [False, True])
 def test_portfolio_over_partitions(client, returns, solver, cut, frame):
     start = CompositionalPortfolio(solver, constraint="long_only", random_state=0)
     plain = clone(start).partial_fit(returns)

@@ -22,7 +22,14 @@ def skip_without_what_it_imports(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
+LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "gallery", "write_a_problem")  # they take seconds
+LONG = [f"docs/{name}.md" for name in LONG]
+
+
+@pytest.mark.parametrize(  # blocks of the README run one by one, below
+    "page",
+    [pytest.param(PAGES[k], id=IDS[k], marks=pytest.mark.slow if IDS[k] in LONG else ()) for k in range(1, len(IDS))],
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -61,9 +61,6 @@ def problem_of(name):
     if name == "returns":
         R = make_gaussian_returns(3000, 5, random_state=0).astype(np.float32)
         return PortfolioProblem(R, risk_measure="variance")
-    if name == "entropic":
-        R = make_gaussian_returns(3000, 5, random_state=0).astype(np.float32)
-        return PortfolioProblem(R, risk_measure="entropic")  # with a floor of u, and a sampled Jacobian
     return composition(*regression(1500), dtype=np.float32)
 
 
@@ -86,7 +83,7 @@ def test_all_solvers_are_there():
 
 
 @pytest.mark.parametrize("kinds", SCALARS)
-@pytest.mark.parametrize("problem", slow_but(["returns", "entropic", "composition"], "returns", "composition"))
+@pytest.mark.parametrize("problem", slow_but(["returns", "composition"], "returns"))
 @pytest.mark.parametrize("name", CASES)
 def test_solvers(name, problem, kinds):
     problem = problem_of(problem)

@@ -23,11 +23,25 @@ def run(*command, cwd):
     return done.stdout
 
 
-def test_import_loads_only_what_all_uses_need():
-    loaded = run(sys.executable, "-c", "import sys, sk_stormc; print(*sys.modules)", cwd=ROOT).split()
-    assert "sk_stormc.embedding.estimator" in loaded
+IMPORT_AND_HELP = """
+import runpy, sys
+import sk_stormc
+print(*sys.modules)
+sys.argv[1:] = ["--help"]
+try:
+    runpy.run_module("sk_stormc", run_name="__main__")
+finally:
+    print(*sys.modules)
+"""
+
+
+def test_import_and_help_load_only_what_they_need():
+    loaded, *usage, with_help = run(sys.executable, "-W", "ignore", "-c", IMPORT_AND_HELP, cwd=ROOT).splitlines()
+    assert "sk_stormc.embedding.estimator" in loaded.split()
     for dear in ("sklearn.neighbors", "sklearn.decomposition", "matplotlib"):
-        assert dear not in loaded, f"import sk_stormc loads {dear}"
+        assert dear not in loaded.split(), f"import sk_stormc loads {dear}"
+    assert usage[0].startswith("usage: python -m sk_stormc") and "reproduce" in "".join(usage)
+    assert "matplotlib" not in with_help.split()
 
 
 def test_the_changelog_begins_with_this_version():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PICTURE = re.compile(r"(<!-- (?:not run|picture): [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 REFERENCE = ROOT / "docs" / "api" / "index.rst"
 MODULES = (
     "sk_stormc",
@@ -55,6 +56,14 @@ def test_every_page_of_the_gallery_ends_in_a_picture():
         text = page.read_text(encoding="utf-8")
         assert re.match(r'"""\n.+\n=+\n\n', text), f"{page.name}: a title comes first"
         assert text.rstrip().endswith("plt.show()"), page.name
+
+
+def test_every_picture_of_a_page_is_described():
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")]
+    blocks = [found for page in pages for found in PICTURE.findall(page.read_text(encoding="utf-8"))]
+    drawn = [(words, code) for words, code in blocks if re.search(r"Display\.from_|plt\.|\.plot\(", code)]
+    assert len(drawn) > 5
+    assert [code for words, code in drawn if not words] == []
 
 
 @pytest.mark.slow

@@ -261,7 +261,7 @@ def axes_of(d):
 
 
 @pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
-@pytest.mark.parametrize("d, panels", [(1, 1), (2, 1), (3, 1), (4, 6), (6, 10)])
+@pytest.mark.parametrize("d, panels", [(1, 1), (2, 1), (3, 1), (4, 6), pytest.param(6, 10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["none", "classes", "numbers"])
 def test_dimensions(d, panels, kind):
     y = {"none": None, "classes": np.arange(200) % 3, "numbers": POINTS[:, 0]}[kind]

@@ -1,5 +1,6 @@
 """Newton's method for portfolios of few assets, and the fits that go on by it: no wrong answer in any unit."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -36,10 +37,15 @@ def value(w, R, measure, risk_aversion=1.0):
         k = 0.05 * len(y)
         part = np.clip(k - np.arange(len(y)), 0, 1)
         return -y.mean() + risk_aversion * (part @ worst) / k
-    t = np.exp(np.linspace(-14, 8, 4001)) * max(y.std(), 1e-300)
-    e = -y / t[:, None]
-    top = e.max(axis=1)
-    return -y.mean() + risk_aversion * (t * (np.log(np.exp(e - top[:, None]).mean(axis=1)) + top + np.log(20))).min()
+    middle, unit = -3.0, max(y.std(), 1e-300)
+    for width in (11.0, 0.2, 4e-3):  # a finer grid about the best of the last
+        grid = middle + np.linspace(-width, width, 151)
+        t = unit * np.exp(grid)
+        e = -y / t[:, None]
+        top = e.max(axis=1)
+        risks = t * (np.log(np.exp(e - top[:, None]).mean(axis=1)) + top + np.log(20))
+        middle = grid[np.argmin(risks)]
+    return -y.mean() + risk_aversion * risks.min()
 
 
 def quiet(**params):
@@ -89,15 +95,20 @@ def test_the_interior_point_method_on_linear_and_quadratic_programs():
         assert whole(x) <= theirs.fun + 1e-6 and (A @ x <= upper + 1e-7).all()
 
 
+@functools.cache
+def of_plain_returns(measure):
+    return quiet(solver="newton", risk_measure=measure, constraint="long_only", risk_aversion=30.0)(returns()).weights_
+
+
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 1e5])
-@pytest.mark.parametrize("shift", [0.0, 1.0, 100.0])
+@pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_the_answer_depends_on_neither_unit_nor_shift(measure, unit, shift):
     R = returns()
     scale = unit if measure in ("variance", "semivariance", "entropic") else 1.0
-    plain = quiet(solver="newton", risk_measure=measure, constraint="long_only", risk_aversion=30.0)(R)
+    plain = of_plain_returns(measure)
     other = quiet(solver="newton", risk_measure=measure, constraint="long_only", risk_aversion=30.0 / scale)
-    np.testing.assert_allclose(other(unit * (R + shift)).weights_, plain.weights_, atol=2e-5)
+    np.testing.assert_allclose(other(unit * (R + shift)).weights_, plain, atol=2e-5)
 
 
 CASES = {
@@ -131,7 +142,7 @@ def test_the_gap_is_valid_and_near_the_true_one(measure, case):
         np.random.default_rng(0),
         make_penalty(params["constraint"], params.get("budget"), 0, None, 0, 8, None),
     )
-    for k in range(30 if measure == "evar" else 200):  # no feasible neighbour is better; EVaR is dear
+    for k in range(60 if measure == "evar" else 200):  # no feasible neighbour is better; EVaR is dear
         other = w + 10.0 ** rng.uniform(-6, -1) * rng.normal(size=8)
         assert whole(penalty.project(other)) >= whole(w) - 1e-7 * abs(size), k
 

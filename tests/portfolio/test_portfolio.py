@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import slow_but
 from joblib import Parallel, delayed
 from scipy import optimize
 from scipy.special import logsumexp
@@ -249,7 +250,7 @@ def test_other_risk_measures_under_constraints(risk_measure, constraint, budget)
 def test_weights_do_not_depend_on_the_unit(risk_measure):
     R = make_returns(LARGE)
     of_one = fit(R, risk_measure=risk_measure)
-    for unit in (1e-12, 1e-2, 1e4, 1e12):  # powers of 2 would hide a wrong constant
+    for unit in (1e-12, 1e12):  # powers of 2 would hide a wrong constant
         scaled = fit(unit * R, risk_measure=risk_measure, risk_aversion=1 / unit)
         np.testing.assert_allclose(scaled.weights_, of_one.weights_, rtol=1e-4)
 
@@ -298,7 +299,7 @@ def test_converged_is_true_whatever_the_units_of_the_assets(name):
 
 @pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "scgd"])
 def test_long_only_weights_are_not_even_slightly_negative(solver):
-    for seed in range(20):
+    for seed in range(8):
         for total in (1.0, 2.5):
             portfolio = CompositionalPortfolio(
                 solver, constraint="long_only", budget=total, max_iter=100, random_state=seed
@@ -400,7 +401,7 @@ def test_float32_returns_give_float32_weights(solver, params):
     converging = solver in ("storm-c", "lbfgs")
     for n in (SMALL, LARGE):
         R = make_returns(n)
-        budget = {} if converging else {"max_iter": 200}
+        budget = {} if converging else {"max_iter": 60}
         single = fit(R.astype(np.float32), solver, tol=1e-4, **budget, **params)
         assert single.weights_.dtype == np.float32
         assert single.predict(R.astype(np.float32)).dtype == np.float32
@@ -491,7 +492,7 @@ SWEEPING = [name for name in SOLVERS if name != "storm-c-paper"]
 
 
 @pytest.mark.parametrize("risk_measure", MEASURES)
-@pytest.mark.parametrize("solver", SWEEPING)
+@pytest.mark.parametrize("solver", slow_but(SWEEPING, "storm-c", "lbfgs", "sarah-c", "asc-pg"))
 def test_weighting_a_period_k_times_is_repeating_it(solver, risk_measure):
     R = make_returns(200) + 0.1
     k = np.random.default_rng(0).integers(0, 4, 200)

@@ -9,8 +9,8 @@ from sk_stormc import CompositionalPortfolio
 from sk_stormc.portfolio.risk_measures import ByRiskMeasure
 known = sorted(ByRiskMeasure.classes)  # before any fit, which could import what was missing
 X = np.random.default_rng(0).standard_normal((60, 3))
-for measure in ["variance", "semivariance", *known]:
-    fitted = CompositionalPortfolio(risk_measure=measure, constraint="long_only").fit(X)
+for measure in ["variance", *known]:
+    fitted = CompositionalPortfolio(risk_measure=measure, constraint="long_only", tol=0.1).fit(X)
     assert abs(fitted.weights_.sum() - 1) < 1e-6, measure
 print(*known)
 """

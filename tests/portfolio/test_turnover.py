@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import slow_but
 from scipy import optimize
 
 from sk_stormc import CompositionalPortfolio
@@ -101,7 +102,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("n", [300, 3000])
+@pytest.mark.parametrize("n", slow_but([300, 3000], 300))
 @pytest.mark.parametrize("cost", [0.01, 0.1, np.array([0.0, 0.02, 0.5, 0.02, 0.1, 0.01])], ids=["1", "2", "each"])
 @pytest.mark.parametrize("name", CASES)
 def test_the_weights_are_those_of_a_quadratic_program(name, cost, n):

@@ -157,6 +157,8 @@ def test_missing_values(code, capsys):
     assert found.dates[0] == DAYS[1] and found.notes == ("2 periods with missing values dropped",)
     args = ["reproduce", "portfolio", "--data", "a.csv", "--ifo", "300", "--seeds", "1", "--methods", "lbfgs"]
     assert main(args) == 2
+    if code:
+        return  # the command shows the same for all
     assert main([*args, "--drop-missing"]) == 0
     assert "a.csv: 28 periods, 3 assets, 2020-02-01 to 2020-02-29, unit: " in capsys.readouterr().out
 

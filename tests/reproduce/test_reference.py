@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc import minimize
 from sk_stormc.problems import PortfolioProblem
@@ -55,7 +56,7 @@ def gaps(R, solver, ifo, seeds, **params):
     ]
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", slow_but(BASELINES, "gaussian_cov_4"))
 @pytest.mark.parametrize("solver", ["scgd", "asc-pg", "vrsc-pg", "sarah-c"])
 def test_baselines(name, solver):
     params = {k: v for k, v in METHODS[solver].items() if k != "tol"}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
@@ -16,7 +17,7 @@ FRENCH = [
     for region in ("Europe", "Japan", "Global", "Global_ex_US", "North_America", "Asia_Pacific_ex_Japan")
 ]
 SETS = ["generated", "generated, small", "gaussian_cov_4", "gaussian_cov_20", *FRENCH]
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 def load(name):
@@ -132,7 +133,7 @@ def test_no_closed_form(name, measure):
         assert passes(problem, best, (1e-4,), seed)[0] <= 40
 
 
-@pytest.mark.parametrize("lam", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("lam", slow_but([1.0, 2.0, 5.0], 2.0))
 def test_few_periods_that_weigh_all(lam):
     """Entropic risk of heavy tails: batches are enlarged where most of them miss what counts."""
     R = np.random.default_rng(0).standard_t(2.5, size=(3000, 2)) + 0.1

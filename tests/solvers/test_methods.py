@@ -374,7 +374,7 @@ def test_linear_rates(portfolio, curved, name, params, which):
     best = optimum(portfolio)[0] if which == "portfolio" else curved.x_star
     a_pass = 2 * problem.n_inner + problem.n_outer
     curves = []
-    for seed in range(6):
+    for seed in range(4):
         curve = []
         minimize(
             problem, name, np.zeros(len(best)), random_state=seed, tol=1e-9, max_ifo=80 * a_pass,

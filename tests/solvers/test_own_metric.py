@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.checks import check_solver
@@ -84,12 +85,12 @@ def off(method, penalty):
     return abs(found.x - best.x).max()
 
 
-@pytest.mark.parametrize("name", PENALTIES)
+@pytest.mark.parametrize("name", slow_but(PENALTIES, "simplex", "box"))
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["l1", "simplex", "box and budget"])
+@pytest.mark.parametrize("name", slow_but(["l1", "simplex", "box and budget"], "simplex"))
 def test_in_the_problems_norm_it_ends_elsewhere(name):
     assert off(ScaledGradient, PENALTIES[name]) > 0.01
 

@@ -1,5 +1,6 @@
 """The benchmarks run, and the pages show what they stored."""
 
+import functools
 import json
 import math
 import shutil
@@ -24,6 +25,7 @@ STORED = sorted(path.stem for path in _tables.RESULTS.glob("*.json"))
 # the pages
 
 
+@functools.cache
 def tables():
     of_benchmarks = (_tables.tables_of(module_of(stem), _tables.load(stem)) for stem in STORED)
     return {name: text for texts in (*of_benchmarks, _choices.tables()) for name, text in texts.items()}
@@ -63,7 +65,8 @@ def test_results_name_no_place_of_the_machine():
 # running and rendering
 
 
-SLOW = ("maps", "bellman", "values", "streams", "mutants")
+SLOW = ("maps", "large_maps", "bellman", "values", "streams", "mutants", "methods", "newer", "rates", "desk")
+SLOW += ("desk_cases",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])
@@ -249,6 +252,7 @@ def test_the_comparison_discovers_and_tunes():
     assert "50/L" not in setting  # the highest rate diverges
 
 
+@pytest.mark.slow
 def test_the_gallery_measures_and_tunes():
     case = GALLERY["maml"]()
     missing, passes, warned = gallery.measure(case, "lbfgs", 0, gallery.LIMIT)

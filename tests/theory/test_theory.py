@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -262,7 +263,7 @@ def is_at_most(samples, bound=0.0):
     return samples.mean() - bound <= 6 * samples.std(ddof=1) / math.sqrt(len(samples))
 
 
-@pytest.mark.parametrize("a", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("a", slow_but([0.05, 0.3, 0.9], 0.3))
 def test_lemma_a1(a):
     problem, B, S, T = Quadratics(np.random.default_rng(0)), 3, 8, 25
     # on [-1, 1]: E|q_i(x) - q_i(y)|^2 <= L^2 |x - y|^2 and E|q_i(x) - q(x)|^2 <= sigma^2

@@ -60,7 +60,7 @@ def fed(value, size, **parts):
 
 @pytest.mark.parametrize("decay", [0.0, 0.5, 1.0])
 def test_against_the_recursion(decay):
-    parts, _ = walk(30)
+    parts, _ = walk(10)
     weights = np.random.default_rng(1).random(len(parts["y"])) + 0.5
     expected = by_hand(parts, decay, weights)
     parts["sample_weight"] = weights
@@ -74,17 +74,17 @@ def test_against_the_recursion(decay):
 
 
 def test_traces_have_the_best_values_of_the_target():
-    parts, s = walk(20_000)
+    parts, s = walk(6000)
     weights = np.bincount(s, minlength=N)
     best = [np.average(exact()[rows], weights=weights[rows]) for rows in (slice(0, 4), slice(4, 7))]
-    np.testing.assert_allclose(lstd().fit(**parts).coef_, best, atol=0.03)
+    np.testing.assert_allclose(lstd().fit(**parts).coef_, best, atol=0.05)
     weighted = {("sample_weight" if name == "importance_ratio" else name): part for name, part in parts.items()}
     assert abs(lstd().fit(**weighted).coef_ - best).max() > 0.06  # traces know nothing of weights
 
 
 @pytest.mark.parametrize("decay", [0.5, 1.0])
 def test_no_trace_goes_on_behind_a_ratio_of_0(decay):
-    parts, _ = walk(60)
+    parts, _ = walk(20)
     parts["importance_ratio"] = np.where(np.random.default_rng(2).random(len(parts["y"])) < 0.3, 0.0, 1.3)
     expected = by_hand(parts, decay, np.ones(len(parts["y"])))
     for value in (lstd(decay).fit(**parts), *(fed(lstd(decay), size, **parts) for size in (1, 37))):

@@ -220,7 +220,7 @@ def test_acrobot_with_splines():
 @pytest.mark.parametrize("size", [1, 7, 100, 1500])
 @pytest.mark.parametrize("params", [{}, {"alpha": 1e-2}, {"fit_intercept": False}], ids=str)
 def test_stream_is_fit(size, params):
-    parts = data(300 if size == 1 else 1500)
+    parts = data(100 if size == 1 else 1500)
     stream, batch = fed(lstd(**params), size, **parts), lstd(**params).fit(**parts)
     np.testing.assert_allclose(stream.coef_, batch.coef_, rtol=1e-9)
     assert stream.intercept_ == pytest.approx(batch.intercept_, rel=1e-9)

@@ -32,6 +32,7 @@ def error(logs, gamma, alpha):
     return np.sqrt(np.mean((value.predict(X) - best) ** 2))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The features are nearly collinear")
 def test_a_ridge_holds_near_one(logs):
     """As a weight in the mean square projected error, 1e-5 had an error of 10 times that without."""

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.preprocessing import OneHotEncoder
 
 from sk_stormc import BellmanValueEstimator
@@ -60,7 +61,10 @@ def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
     np.testing.assert_allclose(np.sqrt(np.mean(np.square(said), axis=0)), np.std(found, axis=0, ddof=1), rtol=0.3)
 
 
-@pytest.mark.parametrize("params", [{}, {"fit_intercept": True}, {"objective": "bellman"}, {"alpha": 1e-3}])
+WAYS = [{}, {"fit_intercept": True}, {"objective": "bellman"}, {"alpha": 1e-3}]
+
+
+@pytest.mark.parametrize("params", slow_but(WAYS, {}))
 def test_deviations_are_those_of_a_bootstrap(params):
     parts, ratio = draw(80, 3)
     value = lstd(**params).fit(**featured(parts), importance_ratio=ratio)
