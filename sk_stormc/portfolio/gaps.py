@@ -24,7 +24,10 @@ def slope_gap(problem, penalty, w):
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
         # in the returns' own precision: products of a block of a file with other numbers would copy it
-        deviation = float(np.std(problem.returns @ w.astype(problem.returns.dtype)))
+        y = problem.returns @ w.astype(problem.returns.dtype)
+        deviation, size = float(np.std(y)), float(np.abs(y).max())
+        if not deviation > 1e-9 * size:  # of a riskless portfolio
+            deviation = size or 1.0
         best, finite = lowest(penalty, w, c, scale, deviation)
         if best is None:
             return np.nan

@@ -34,3 +34,12 @@ def test_a_point_that_misses_a_constraint_by_a_billionth_is_put_on_it():
     beside = held + 5e-10 * np.array([1.0, 0.0, -1.0])
     assert 0 < penalty.missed(beside) <= KEPT and (penalty.project(beside) == penalty.nearly(beside)).all()
     assert penalty.missed(penalty.project(beside, kept=0.0)) < 1e-14
+
+
+def test_the_bound_of_a_riskless_portfolio():
+    """Its return does not vary, so that it is no measure of how far weights may go."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        portfolio = CompositionalPortfolio(risk_measure="entropic", risk_aversion=0.01, random_state=0)
+        portfolio.fit(np.full((2000, 1), 0.0003))
+    assert not portfolio.dual_gap_ < 0  # the objective has no minimum
