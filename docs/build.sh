@@ -7,4 +7,6 @@ options=()
 if [ "${1:-}" = pages ]; then
     options=(-D plot_gallery=0 -D nb_execution_mode=off)
 fi
-OMP_NUM_THREADS=1 python -m sphinx -W --keep-going -b html "${options[@]}" . _build/html
+# pages import the benchmarks, which are not installed; their processes run in other folders
+export PYTHONPATH="${PWD%/docs}${PYTHONPATH:+:$PYTHONPATH}" OMP_NUM_THREADS=1
+python -m sphinx -W --keep-going -b html "${options[@]}" . _build/html
