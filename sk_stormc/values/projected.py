@@ -194,5 +194,6 @@ class ProjectedBellmanProblem(LinearValue):
     @cached_property
     def advice(self):
         """Full batches where the metric is a full matrix: J is known then, and a step costs as much as a few rows."""
-        size = None if self.n_variables <= LARGEST_METRIC else "auto"
+        has_metric = self._automatic or self._metric is not None
+        size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
         return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)

@@ -599,3 +599,12 @@ def test_environments(name, options, start, n_transitions):
     assert errors[0] <= 1.05 * errors[1]
     if y.any():  # 1000 steps do not reach the goal of the larger lake
         assert errors[1] < np.sqrt(np.mean(exact[seen] ** 2))
+
+
+def test_without_a_metric_the_projected_objective_is_sampled():
+    # on full batches plain steps are those of gradient descent, which the features' condition number slows
+    model = make_bellman_problem(n_states=30, n_features=8, gamma=0.9, random_state=0)
+    log = model.transitions(500, random_state=0)
+    for metric, size in (("auto", None), (None, "auto")):
+        problem = ProjectedBellmanProblem(log.X, log.next_X, log.y, 0.9, metric=metric)
+        assert problem.advice.batch_size == size
