@@ -28,7 +28,7 @@ TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
 ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
 COVERAGES = ("states", "mean", "stream", "fading", "numpy", "drawn")
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
-SIZES = ((5000, 20), (20_000, 50), (20_000, 100), (100_000, 100))
+SIZES = ((5000, 20), (20_000, 10), (20_000, 50), (20_000, 100), (100_000, 100))
 
 
 def lstd(**params):

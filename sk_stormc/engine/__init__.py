@@ -1,4 +1,10 @@
-"""What every method shares: the loop, the oracle, the estimates and the steps. All that a solver's author needs."""
+"""One run of a method, and what methods are made of.
+
+A run draws batches through the oracle, which charges every component that is evaluated and knows where u, J and F are
+exact. `run.py` has a run from its start to its result, and what is done between two iterations: records, budgets, the
+stopping rule and Ctrl-C. `base.py` has what a method declares, `estimates.py` what it keeps of g, of its Jacobian and
+of F, and `steps.py` how it moves. The names here are all that a solver's author needs.
+"""
 
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.base import CompositionalSolver

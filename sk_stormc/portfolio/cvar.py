@@ -51,21 +51,7 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
 
     first_width = 0.4
 
-    def outer_batch(self, draws, weights=None):
-        """The rows, and the weight of each."""
-        if draws is None:
-            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
-        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
-
-    # g, dg, f and its gradient
-
-    def inner(self, x, batch):
-        """u = <mean r, w>, of shape (1,)."""
-        return batch.dot(x[:-1])
-
-    def jacobian(self, x, batch):
-        """(mean r, 0), of shape (1, n_assets + 1)."""
-        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+    # f and its gradient
 
     def outer_gradient(self, x, u, batch):
         """With q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence): f_x = lambda (-sum q_i r_i, 1 - sum q_i)."""

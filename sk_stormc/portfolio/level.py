@@ -181,6 +181,22 @@ class LevelProblem(PortfolioProblem):
         """Of the assets, and 1 for the level, which acts as an asset that always returns -1."""
         return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
 
+    # the mean return as u, and f over periods
+
+    def inner(self, x, batch):
+        """u = <mean r, w>, of shape (1,)."""
+        return batch.dot(x[:-1])
+
+    def jacobian(self, x, batch):
+        """(mean r, 0), of shape (1, n_assets + 1)."""
+        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+
+    def outer_batch(self, draws, weights=None):
+        """The rows, and the weight of each."""
+        if draws is None:
+            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
+        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
+
     # the risk, from the losses of all periods in float64
 
     @abstractmethod

@@ -96,21 +96,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         """The width."""
         return self.width
 
-    def outer_batch(self, draws, weights=None):
-        """The rows, and the weight of each."""
-        if draws is None:
-            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
-        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
-
-    # g, dg, f and its gradient
-
-    def inner(self, x, batch):
-        """u = <mean r, w>, of shape (1,)."""
-        return batch.dot(x[:-1])
-
-    def jacobian(self, x, batch):
-        """(mean r, 0), of shape (1, n_assets + 1)."""
-        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+    # f and its gradient
 
     def outer_gradient(self, x, u, batch):
         """With b_i = a_i / s and t_i = b_i^(p - 1) a_i': f_w = -lambda mean t_i r_i and f_u = -1 + lambda mean t_i.

@@ -35,8 +35,6 @@ FAR = 1e-4  # of what can be gained: a larger gap of the weights on the sums the
 def streams_returns(portfolio):
     """As `streams`. "newton" and a ratio need all periods at once; a tail risk is known by moments only."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
-    if name == "newton":
-        raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
@@ -45,6 +43,8 @@ def streams_returns(portfolio):
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {known}"
         )
+    if name == "newton":
+        raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
     if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='storm-c' and 'moments' only, which "

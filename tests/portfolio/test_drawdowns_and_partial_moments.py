@@ -258,10 +258,11 @@ def test_what_cannot_be_is_said(params, words):
         fit(returns(), **params)
 
 
+@pytest.mark.parametrize("solver", ["storm-c", "newton"])  # of the second no other solver must be advised
 @pytest.mark.parametrize("measure", ["semideviation", "downside", "cdar"])
-def test_streams_are_refused_with_the_reason(measure):
+def test_streams_are_refused_with_the_reason(measure, solver):
     with pytest.raises(AttributeError, match=f"{measure}.*needs all periods at once.*'evar'"):
-        CompositionalPortfolio(risk_measure=measure, constraint="long_only").partial_fit(returns())
+        CompositionalPortfolio(solver, risk_measure=measure, constraint="long_only").partial_fit(returns())
 
 
 def test_a_path_has_no_batches():

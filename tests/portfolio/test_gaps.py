@@ -43,3 +43,11 @@ def test_the_bound_of_a_riskless_portfolio():
         portfolio = CompositionalPortfolio(risk_measure="entropic", risk_aversion=0.01, random_state=0)
         portfolio.fit(np.full((2000, 1), 0.0003))
     assert not portfolio.dual_gap_ < 0  # the objective has no minimum
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gap_of_an_exact_minimum_is_not_negative(seed):
+    R = 0.01 * np.random.default_rng(seed).normal(size=(1000, 1)) + 0.0005
+    costs = {"constraint": (-1.0, 1.0), "previous_weights": np.array([0.5]), "transaction_cost": 1e-4}
+    portfolio = CompositionalPortfolio(risk_measure="entropic", risk_aversion=3.0, random_state=0, **costs).fit(R)
+    assert 0 <= portfolio.dual_gap_ < 1e-9 and portfolio.stop_reason_ == "converged"

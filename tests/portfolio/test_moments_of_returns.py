@@ -17,7 +17,11 @@ WAYS = {
     "bounds": {"constraint": (-0.2, 0.6), "budget": 1.0},
     "l1": {"l1": 0.02},
     "trades": {"constraint": "long_only", "previous_weights": np.full(5, 0.2), "transaction_cost": 0.01},
-}
+    "limits": {
+        "constraint": "long_only", "linear_constraints": ([1.0, 1.0, 0.0, 0.0, 0.0], -np.inf, 0.3),
+        "previous_weights": np.full(5, 0.2), "max_turnover": 0.5,
+    },
+}  # fmt: skip
 RETURNS = make_gaussian_returns(6000, 5, mean=0.1, condition_number=50, random_state=3)
 
 

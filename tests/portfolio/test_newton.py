@@ -194,6 +194,15 @@ def test_forced_answers(measure):
         assert quiet(solver="newton", risk_measure=measure, budget=0.0)(R[:8, :1]).weights_ == 0
 
 
+@pytest.mark.parametrize("measure", MEASURES)
+def test_forced_answers_of_many_periods_are_not_looked_for(measure):
+    """One asset and a budget took 2,000 iterations on 2,500 periods of changing volatility."""
+    rng = np.random.default_rng(1)
+    R = 0.01 * rng.normal(size=(2500, 1)) * rng.lognormal(0, 1, (2500, 1))
+    portfolio = quiet(risk_measure=measure, constraint=(-1.0, 1.0), budget=0.5)(R)
+    assert portfolio.weights_ == 0.5 and portfolio.n_iter_ <= 1 and portfolio.stop_reason_ == "converged"
+
+
 def test_a_budget_of_the_users_is_kept_and_said():
     R = ugly()["near copies"]
     with pytest.warns(UserWarning, match="has not converged"):

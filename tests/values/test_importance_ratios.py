@@ -113,3 +113,13 @@ def test_errors(method, ratios, message):
     parts["importance_ratio"] = np.full(len(parts["y"]), ratios) if np.isscalar(ratios) else ratios
     with pytest.raises(ValueError, match=f"importance_ratio must be .*{message}"):
         getattr(value, method)(**parts)
+
+
+def test_a_score_is_that_under_the_other_policy():
+    parts, _ = walk(200)
+    ratio = parts.pop("importance_ratio")
+    value = lstd(0.0).fit(**parts, importance_ratio=ratio)
+    errors = value.td_error(**parts)
+    score = value.score(**parts, importance_ratio=ratio, sample_weight=np.full(len(ratio), 3.0))
+    assert score == pytest.approx(-np.average(errors**2, weights=ratio))
+    assert score != pytest.approx(value.score(**parts))

@@ -89,3 +89,16 @@ def test_errors_that_say_what_to_do():
     time = np.arange(len(parts["y"])) % 7
     with pytest.raises(ValueError, match="begins anew in each episode, give episode=, or let it go on"):
         BellmanValueEstimator(0.9).fit(parts["X"], parts["y"], time=time)
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "lstd"])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_states_of_three_dimensions(solver, method):
+    parts = walk(50)
+    n = len(parts["y"]) // 2
+    pairs = {name: parts[name][: 2 * n].reshape(n, 2, N) for name in ("X", "next_X")}
+    value = BellmanValueEstimator(0.9, solver)
+    with pytest.raises(ValueError, match="X: Found array with dim 3, while dim <= 2"):
+        getattr(value, method)(pairs["X"], parts["y"][:n], next_X=pairs["next_X"])
+    with pytest.raises(ValueError, match="next_X must have the columns of X: Found array with dim 3"):
+        getattr(value, method)(parts["X"][:n], parts["y"][:n], next_X=pairs["next_X"])
