@@ -157,7 +157,8 @@ def pairs():
             default = way == ("storm-c", "auto")
             quick = (default and first) or (i + j) % 17 == 0
             if quick or default or first or (i + j) % 3 == 0:
-                found.append(pytest.param(*example, *way, marks=[] if quick else [pytest.mark.slow]))
+                length, marks = (12, []) if quick else (24, [pytest.mark.slow])  # of a run, in iterations
+                found.append(pytest.param(*example, *way, length, marks=marks))
     return found
 
 
@@ -201,14 +202,14 @@ def refusal(solver, problem):
     raise AssertionError("ran without the problem")
 
 
-@pytest.mark.parametrize(("name", "label", "solver", "batch_size"), pairs())
-def test_pair(name, label, solver, batch_size):
+@pytest.mark.parametrize(("name", "label", "solver", "batch_size", "max_iter"), pairs())
+def test_pair(name, label, solver, batch_size, max_iter):
     method = SOLVERS[solver]() if batch_size == "auto" else SOLVERS[solver](batch_size=batch_size)
     if batch_size == 32 and name.startswith(("CVaR", "EVaR")):
         method.set_params(batch_size=256)  # of 32 periods one or two are in the tail
     problem = EXAMPLES[name][label]()
     if refusal(method, problem) is None:
-        check_solver(method, problem, max_iter=12)
+        check_solver(method, problem, max_iter=max_iter)
     else:
         special = problem.jacobian_kind == "operator" or problem.advice.normalization is not None
         expected = label in MAY_BE_REFUSED or (solver in PLAIN_STEPS and special)

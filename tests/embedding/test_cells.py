@@ -187,7 +187,7 @@ def test_bad_ways_to_search(neighbors):
 
 
 def test_a_map():
-    shared = {"perplexity": 10, "max_iter": 30, "random_state": 0}
+    shared = {"perplexity": 10, "max_iter": 80, "random_state": 0}
     model = SNEEmbedding(neighbors="approximate", **shared).fit(DIGITS[:1100])
     exact = SNEEmbedding(**shared).fit(DIGITS[:1100])
     assert exact.neighbor_recall_ == 1 > model.neighbor_recall_ > 0.98
