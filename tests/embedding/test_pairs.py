@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.spatial import procrustes
+from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
 
-from sk_stormc import minimize
+from sk_stormc import SNEEmbedding, minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.pairs import Edges, column_sums, columns
@@ -142,3 +144,21 @@ def test_mesh_of_odd_maps():
     with np.errstate(all="raise"):
         total, forces = Mesh()(np.array([[0.0, 0.0], [np.nan, 1.0]]))
     assert np.isnan(total) and np.isnan(forces).all() and np.isnan(Mesh().total(np.array([[np.inf, 0.0]])))
+
+
+def test_wide_maps_of_few_points_are_exact():
+    # forces of the mesh are wrong by a fifth there, and maps of permuted rows then differed
+    x = points(1800, 2)
+    assert [Mesh().pays(width * x / np.ptp(x)) for width in (100, 160)] == [True, False]
+
+
+@pytest.mark.slow
+def test_permuted_rows_give_the_same_map():
+    X = load_digits().data[:1500]
+    places = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(len(X))
+        place = np.empty((len(X), 2))
+        place[order] = SNEEmbedding(random_state=0).fit_transform(X[order])
+        places.append(place)
+    assert max(procrustes(places[0], other)[2] for other in places[1:]) < 0.02
