@@ -1,6 +1,7 @@
 """What weights are allowed, and what they cost, as numbers for the second-order method."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -66,7 +67,7 @@ class Limits:
         if (self.low == self.high).all():
             return self.low.copy()
         if self.limited:
-            *_, E, e = self.constraints(1.0, 0)
+            *_, E, e = self._of_weights
             if len(E) == E.shape[1]:
                 return np.linalg.solve(E, e)[: self.n]
         if self.budget is None:
@@ -123,6 +124,11 @@ class Limits:
             upper = np.r_[upper, at, -at, self.max_turnover / size]
         found = low, high, A, lower, upper, E, e
         return with_room(*found) if self.limited else found
+
+    @cached_property
+    def _of_weights(self):
+        """The constraints in the weights' own unit, which a linear program may have to be solved for."""
+        return self.constraints(1.0, 0)
 
     def lifted(self, v, size):
         """The point (w / size, |w - previous| / size) for v = w / size."""
@@ -203,17 +209,21 @@ class Limited(Penalty):
         trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
         return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
 
+    @cached_property
+    def _limits(self):
+        return Limits.of(self, self.n_assets + self.active)
+
     def project(self, x, kept=KEPT):
         """The nearest feasible point, by the interior-point method; x itself where it misses nothing by more."""
         x = np.asarray(x, float)
         missed = self.missed(self.nearly(x))
         if missed <= kept:
             return self.nearly(x)
-        limits = Limits.of(self, len(x))
+        limits = self._limits
         forced = limits.forced()
         if forced is not None:
             return self.nearly(forced)
-        low, high, A, lower, upper, E, e = limits.constraints(1.0, 0)
+        low, high, A, lower, upper, E, e = limits._of_weights
         m, unit = len(low), min(missed, 1.0)  # distances are measured by what is missed
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
         target = np.r_[x, np.zeros(m - len(x))]
