@@ -9,13 +9,13 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import _sne_fits, _sne_panel, _sne_quality
 from benchmarks._tables import ROOT, plain
+from sk_stormc.utils.atomic import atomically
 
 FOLDER = "BENCHMARK_MAPS"  # the variable that names the folder of kept maps
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -40,6 +40,8 @@ class Bench:
         self.quick, self.images = quick, images
         kept = os.environ.get(FOLDER)
         self.kept = Path(kept) if kept and not quick else None
+        if self.kept:
+            self.kept.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self):
         self._temporary = tempfile.TemporaryDirectory()
@@ -123,8 +125,8 @@ class Bench:
                 return found
         found = self.fit(method, X, seed, **params)
         if path:
-            with replaced(path) as unfinished:
-                np.savez(unfinished, **found, rows=X[-LOOKED_AT:])
+            with atomically(path) as file:
+                np.savez(file, **found, rows=X[-LOOKED_AT:])
         return found
 
     def kept_measures(self, method, name, n, seed, measure):
@@ -149,8 +151,8 @@ class Bench:
         path = path.with_suffix(".json")
         if not path.exists():
             measured = measure()
-            with replaced(path) as unfinished:
-                unfinished.write_text(json.dumps(plain(measured)), encoding="utf-8")
+            with atomically(path) as file:
+                file.write(json.dumps(plain(measured)).encode())
         return json.loads(path.read_text(encoding="utf-8"))
 
     def place(self, method, name, n, seed, **params):
@@ -160,15 +162,6 @@ class Bench:
         parts = [name, n, f"seed {seed}", method, importlib.metadata.version(PACKAGES[method])]
         parts += [f"{key} {value}" for key, value in sorted(params.items())]
         return self.kept / (re.sub(r"[^\w.]+", "_", "-".join(map(str, parts))) + ".npz")
-
-
-@contextmanager
-def replaced(path):
-    """A file that is there as a whole or not at all: the name to write to, which takes its place at the end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"unfinished-{os.getpid()}{path.suffix}")
-    yield unfinished
-    unfinished.replace(path)
 
 
 def read(path):

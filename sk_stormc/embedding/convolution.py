@@ -8,7 +8,6 @@ axis, twice as long as the map. Cubic B-splines on the coarser mesh are sums of 
 is lost on the way there and back.
 """
 
-
 import numpy as np
 from scipy import fft, sparse, special
 

@@ -7,6 +7,7 @@ from sk_stormc.portfolio.limits import Limits, implied
 from sk_stormc.portfolio.linear_bound import lowest
 from sk_stormc.portfolio.measures import MEASURES
 from sk_stormc.portfolio.newton import can_solve
+from sk_stormc.portfolio.problem import typical_size
 from sk_stormc.portfolio.scaled import Scaled
 
 __all__ = ["dual_gap", "slope_gap"]
@@ -25,10 +26,7 @@ def slope_gap(problem, penalty, w):
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
         # in the returns' own precision: products of a block of a file with other numbers would copy it
         y = problem.returns @ w.astype(problem.returns.dtype)
-        deviation, size = float(np.std(y)), float(np.abs(y).max())
-        if not deviation > 1e-9 * size:  # of a riskless portfolio
-            deviation = size or 1.0
-        best, finite = lowest(penalty, w, c, scale, deviation)
+        best, finite = lowest(penalty, w, c, scale, typical_size(y))
         if best is None:
             return np.nan
         value = 0.0 if penalty is None else penalty.value(w)

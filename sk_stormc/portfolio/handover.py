@@ -8,6 +8,7 @@ from sk_stormc.portfolio.collinear import flat_direction
 from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.newton import can_solve, solve_portfolio
+from sk_stormc.portfolio.problem import deviation_of
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.sums import Sums
@@ -78,7 +79,7 @@ def spread(problem, penalty, w):
     if penalty is not None:
         equal = penalty.project(equal)
     y = np.asarray(problem.returns @ w, float)
-    deviation = float(np.sqrt(np.average((y - np.average(y, weights=problem.weights)) ** 2, weights=problem.weights)))
+    deviation = deviation_of(y, problem.weights)
     if isinstance(penalty, Limited) and penalty.active:  # where the benchmark itself is best there is no risk
         deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
     risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation

@@ -10,7 +10,7 @@ import numpy as np
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.linear_bound import lowest
-from sk_stormc.portfolio.problem import PortfolioProblem, combine
+from sk_stormc.portfolio.problem import PortfolioProblem, combine, typical_size
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 
@@ -119,10 +119,7 @@ class LevelProblem(PortfolioProblem):
 
     def deviation(self, weights):
         """The standard deviation of the portfolio's return; where it does not vary its size, or 1."""
-        y, p = self._losses(weights), self.weights
-        deviation = float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
-        size = float(np.abs(y).max())
-        return deviation if deviation > 1e-9 * size else size or 1.0
+        return typical_size(self._losses(weights), self.weights)
 
     def empty(self):
         """The objective of the empty portfolio, and its x; infinite and None where it is not feasible."""

@@ -70,6 +70,17 @@ def combine(c, rows):
     return total.astype(rows.dtype)
 
 
+def deviation_of(y, p=None):
+    """The standard deviation of what a portfolio returns or loses, with weights p of the periods."""
+    return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
+
+
+def typical_size(y, p=None):
+    """That deviation; where it is nothing the largest value, or 1."""
+    deviation, size = deviation_of(y, p), float(np.abs(y).max())
+    return deviation if deviation > 1e-9 * size else size or 1.0
+
+
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     r"""Minimise a risk minus the mean return, over portfolios x.
 

@@ -9,6 +9,7 @@ from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
 from sk_stormc.values.forgetting import fading
+from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.proximal_newton import CURVATURE, ProximalNewton
 
@@ -84,7 +85,7 @@ class TransitionSource(StreamSource):
 
     def _plus(self, newton, start, stop):
         Z, next_Z, y, weights = self.rows.between(start, stop)
-        return newton.plus(Z, Z - self._make.gamma * next_Z, y, weights)
+        return newton.plus(Z, minus_scaled(Z, self._make.gamma, next_Z), y, weights)
 
     def look_at(self, positions):
         """Take the objective from where a run is."""

@@ -194,7 +194,7 @@ class Groups:
             traced = traces.over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
-        difference, weighted = Z - self.gamma * next_Z, scale_rows(weights, eligible)
+        difference, weighted = minus_scaled(Z, self.gamma, next_Z), scale_rows(weights, eligible)
         A, b, rows, groups = left * self.A, left * self.b, self.rows.copy(), groups_of(labels)
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
