@@ -47,6 +47,7 @@ def test_a_map_of_a_small_perplexity_goes_on(gone_on):
     assert len(gone_on.loss_curve_) == len(gone_on.ifo_) == len(gone_on.record_iterations_)
 
 
+@pytest.mark.slow
 def test_a_map_that_goes_on_has_the_same_bits(gone_on):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the map was still spreading", ConvergenceWarning)

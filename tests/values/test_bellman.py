@@ -161,7 +161,7 @@ def test_singular_features_have_a_metric():
 # defaults, no tuning
 
 
-@pytest.mark.parametrize("n", [50, 400, 2000])
+@pytest.mark.parametrize("n", slow_but([50, 400, 2000], 50, 400))
 @pytest.mark.parametrize("gamma", [0.9, 0.95, 0.99])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_features", [None, 40])

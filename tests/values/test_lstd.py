@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -217,7 +218,7 @@ def test_acrobot_with_splines():
 # streams
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 1500])
+@pytest.mark.parametrize("size", slow_but([1, 7, 100, 1500], 7))
 @pytest.mark.parametrize("params", [{}, {"alpha": 1e-2}, {"fit_intercept": False}], ids=str)
 def test_stream_is_fit(size, params):
     parts = data(100 if size == 1 else 1500)

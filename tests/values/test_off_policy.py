@@ -97,7 +97,7 @@ def test_the_policy_that_acted_has_the_mean_of_its_returns():
         assert found.effective_size == pytest.approx(60)
 
 
-@pytest.mark.parametrize("method", slow_but(METHODS, "wis", "pdis", "wdr"))
+@pytest.mark.parametrize("method", slow_but(METHODS, "wis", "pdis"))
 def test_standard_errors_are_those_over_other_logs(method):
     found = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
     spread = np.std([value.value for value in found], ddof=1)
