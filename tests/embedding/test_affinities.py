@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few_of
 from scipy import sparse
 from scipy.special import entr
 from sklearn.base import clone
@@ -143,7 +144,7 @@ def test_few_points_with_defaults():
 
 @pytest.mark.filterwarnings("ignore:perplexity")
 @pytest.mark.parametrize("kernel", ["gaussian", "student-t"])
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 11, 31])
+@pytest.mark.parametrize("n", few_of([2, 3, 4, 5, 11, 31], 0, 1, 3, 5))
 def test_few_points_are_embedded(n, kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -354,13 +355,13 @@ def check_search(X, k, monkeypatch, least=500):
 
 
 def test_quick_search_is_exact(monkeypatch):
-    X = make_augmented_digits(2000, random_state=0)[0] + 0.1 * points(2000, 64)  # without ties
+    X = make_augmented_digits(1200, random_state=0)[0] + 0.1 * points(1200, 64)  # without ties
     found, distances, neighbors = check_search(X, 31, monkeypatch)
     clear = np.diff(distances, axis=1).min(axis=1) > 1e-9
-    assert clear.sum() > 500
+    assert clear.sum() > 300
     np.testing.assert_array_equal(found[1][clear], neighbors[clear])
     check_search(np.round(X / 4), 31, monkeypatch)  # many ties
-    check_search(np.vstack([X[:1000]] * 2), 20, monkeypatch)  # copies
+    check_search(np.vstack([X[:600]] * 2), 20, monkeypatch)  # copies
     check_search(np.tile(X[:100], (10, 1)), 5, monkeypatch)  # more copies than neighbours
     check_search(np.vstack([X, np.full((1, 64), 1e4)]), 31, monkeypatch)  # a point far out
     check_search(X + 1e5, 31, monkeypatch)

@@ -37,6 +37,7 @@ def test_a_point_that_misses_a_constraint_by_a_billionth_is_put_on_it():
     assert penalty.missed(penalty.project(beside, kept=0.0)) < 1e-14
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_riskless_portfolio():
     """Its return does not vary, so that it is no measure of how far weights may go."""
     with warnings.catch_warnings():

@@ -137,6 +137,7 @@ def test_the_sharpe_ratio_with_costs():
     assert net(best) >= max(net(other) for other in near) - 1e-7
 
 
+@pytest.mark.slow
 def test_as_many_assets_as_newton_takes():
     R = 0.01 * np.random.default_rng(0).normal(size=(700, 500)) + 0.001
     portfolio = fit(R)

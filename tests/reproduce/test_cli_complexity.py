@@ -110,6 +110,7 @@ def test_what_is_not_reached_is_left_out():
     assert all(1 <= len(m.ifo) < 3 and m.ifo.max() <= 1000 for m in both)
 
 
+@pytest.mark.slow
 def test_the_table_and_the_picture(capsys, tmp_path):
     options = ["--ifo", "8000", "--seeds", "3", "--repetition", "2", "--out", "c.png"]
     assert main(["reproduce", "complexity", *options]) == 0

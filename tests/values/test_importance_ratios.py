@@ -74,6 +74,7 @@ def test_against_the_recursion(decay):
         np.testing.assert_allclose(value.coef_, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_traces_have_the_best_values_of_the_target():
     parts, s = walk(6000)
     weights = np.bincount(s, minlength=N)

@@ -73,6 +73,7 @@ def test_against_loops():
         assert value_of(named | {"time": None}, method).std_error == pytest.approx(found.std_error)
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_the_values_leaves_only_the_noise():
     """Doubly robust: unbiased with any model of values, and with a good one less noisy than per decision."""
     truth, plain, robust, useless = exact(), [], [], []

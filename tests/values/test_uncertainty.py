@@ -91,6 +91,7 @@ def test_a_stream_says_about_the_same_as_fit(solver):
     np.testing.assert_array_equal(again.predict(FEATURES, return_std=True)[1], std)
 
 
+@pytest.mark.slow
 def test_deviations_of_values_that_forget_are_those_of_values_from_other_episodes():
     """In `fit`, and in a stream of four chunks."""
     found, said = [], []
