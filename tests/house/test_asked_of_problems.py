@@ -44,5 +44,5 @@ def test_methods_ask_for_nothing_else(room):
     files = sorted((PACKAGE / room).glob("*.py"))
     found = {(path.name, name) for path in files for name in asked(ast.parse(path.read_text(encoding="utf-8")))}
     undeclared = {(path, name) for path, name in found if name not in declared(CompositionalProblem)}
-    # what differences took the place of, after isinstance; and the state that a stream, a problem of its own class, keeps
+    # one is asked of a FiniteSumComposition, after isinstance, and one is set on the problem of a stream
     assert found and undeclared <= {("problem.py", "by_differences"), ("watch.py", "state")}
