@@ -25,6 +25,10 @@ class CompositionalProblem(ABC):
     compositional gradient is F = f_x + J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the gradients of f.
     Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
 
+    Every problem has nine members: n_inner, n_outer, n_variables, `inner_batch`, `outer_batch`, `inner`, `jacobian`,
+    `outer_gradient` and `outer`. What else a problem can have is declared here with a default, which a problem without
+    it keeps. No method asks a problem for anything that is not declared here. `objective` and `gradient` are for users.
+
     Attributes
     ----------
     n_inner, n_outer, n_variables : int

@@ -20,7 +20,7 @@ from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.ratio import by_ratio, ratio_at
-from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.semideviation import check_order
@@ -226,12 +226,15 @@ class CompositionalPortfolio(CompositionalEstimator):
         -----
         ConvergenceWarning
             Where the budget ended before tol was met, and as `minimize` does.
+        UserWarning
+            Where X looks like prices.
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
         penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
+        warn_of_prices(returns)
         returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32

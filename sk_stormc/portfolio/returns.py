@@ -10,8 +10,11 @@ from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, is_table
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import naming
+from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_returns"]
+__all__ = ["check_returns", "warn_of_prices"]
+
+FEWEST, MOST = 60, 1000  # periods that prices are told by
 
 
 def check_returns(X, **kwargs):
@@ -57,6 +60,25 @@ def check_returns(X, **kwargs):
             f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
         )
     return returns
+
+
+def warn_of_prices(returns):
+    """Warn of numbers that are all positive and, in most columns, differ little from those of the period before.
+
+    Prices do. Returns differ from one period to the next by more than from their mean, also where 1 has been
+    added to them.
+    """
+    first = np.asarray(returns[:MOST], dtype=float)
+    if len(first) < FEWEST or not (first > 0).all():
+        return
+    largest = first.max(axis=0)  # so that no square leaves the range of floats
+    steps, spread = np.square(np.diff(first / largest, axis=0)).mean(axis=0), (first / largest).var(axis=0)
+    if np.median(np.where(spread > 0, steps / np.where(spread > 0, spread, 1.0), 2.0)) < 0.5:
+        warn(
+            "X looks like prices, not returns: all numbers are positive, and most differ little from those of the "
+            "period before. Of prices p, returns are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If these "
+            "are returns, such as rates of interest, there is nothing to change"
+        )
 
 
 def _check_columns(X, names):

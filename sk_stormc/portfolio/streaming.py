@@ -14,7 +14,7 @@ from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.newton import LARGEST
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.returns import check_returns
+from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
@@ -77,6 +77,7 @@ def go_on(portfolio, X, sample_weight):
     )
     problem(returns[:1])  # checks the parameters
     if vars(portfolio).get("_stream") is None:
+        warn_of_prices(returns)
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
         raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
