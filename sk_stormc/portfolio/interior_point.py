@@ -13,7 +13,8 @@ SHORTER = 0.95  # of the way to the boundary
 ITERATIONS = 100
 EXACT = 1e-9  # complementarity and residuals, relative to the size of the objective, that end the iterations
 STUCK = 1e-10  # steps that are shorter lead nowhere
-PATIENCE = 30  # iterations without a smaller error, after which rounding is all that is left
+PATIENCE = 15  # iterations without a smaller error, after which rounding is all that is left
+SMALL, SOON = 1e-8, 4  # an error below which it is sooner
 
 
 @dataclass
@@ -126,7 +127,7 @@ def interior_point(program, x, most=ITERATIONS):
             since = k
             slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
             best = error, Solution(x, slopes, *duals(program, sides), kinks, nu)
-        if error <= EXACT or k - since > PATIENCE:
+        if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
             done = error <= EXACT
             break
         K = H0.copy()
@@ -245,12 +246,14 @@ def _factor(K, E):
     if not len(E):
         return lambda a, b: (apply(a), np.zeros(0))
     KE = apply(E.T)
-    S = E @ KE
+    values, vectors = np.linalg.eigh(E @ KE)
+    kept = values > 1e-13 * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
 
     def solve(a, b):
         a = a + weight * E.T @ b
         first = apply(a)
-        dnu = np.linalg.lstsq(S, E @ first - b, rcond=1e-13)[0]
+        dnu = vectors @ ((E @ first - b) @ vectors / values)
         return first - KE @ dnu, dnu
 
     return solve

@@ -147,6 +147,11 @@ class Limits:
             held[there[at]] = kink[there[at]]
         return held
 
+    def among(self, there):
+        """The limits of some coordinates alone, where there are neither linear constraints nor a limit on trades."""
+        parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "counted")}
+        return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
+
     def with_held(self, held):
         """The same limits, with some weights fixed."""
         there = np.isfinite(held)
@@ -178,6 +183,7 @@ class Limited(Penalty):
         self.penalty, self.linear, self.active = penalty, linear, active
         self.previous, self.max_turnover = np.asarray(previous, float), max_turnover
         self.n_assets = linear.A.shape[1]
+        self._projected = None  # the last point and where it came to
 
     def __repr__(self):
         return f"Limited({self.penalty!r}, {len(self.linear.A)} linear constraints, max_turnover={self.max_turnover})"
@@ -216,6 +222,12 @@ class Limited(Penalty):
     def project(self, x, kept=KEPT):
         """The nearest feasible point, by the interior-point method; x itself where it misses nothing by more."""
         x = np.asarray(x, float)
+        asked, known = (x.tobytes(), kept), self._projected
+        if known is None or known[0] != asked:  # a fit asks for that of equal weights three times
+            self._projected = known = asked, self._nearest(x, kept)
+        return known[1].copy()
+
+    def _nearest(self, x, kept):
         missed = self.missed(self.nearly(x))
         if missed <= kept:
             return self.nearly(x)

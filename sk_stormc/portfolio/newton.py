@@ -21,6 +21,8 @@ __all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
 
 LARGEST = 500  # assets, beyond which Hessians are dear
 MEMORY = 2**26  # entries of the returns, half a gigabyte
+ROUNDS = 5  # of taking in assets that the first ones leave out
+ENOUGH = 1e-9  # of the objective's size: what a missing asset may add to the gap
 
 
 @dataclass
@@ -71,38 +73,85 @@ def solve_portfolio(problem, penalty, start):
     if forced is not None:
         return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
     scaled = Scaled.of(problem, limits)
-    program, found, measure = _solved(problem, scaled, start)
-    if found is None:
+    of = _Assets(problem, scaled, _held(limits, start))
+    for round in range(ROUNDS):
+        missing = of.solved(start)
+        if not missing.any() or of.found is None:
+            break
+        there = of.there | missing
+        of.there = there if 2 * there.sum() <= limits.n and round < ROUNDS - 2 else np.ones(limits.n, dtype=bool)
+    if of.found is None:
         return NewtonFit(start, problem.value_at(start), np.inf, 0)
-    linear = problem.ordered
-    inside = found.x[: limits.n] * scaled.size
-    w, n_iter = inside, found.n_iter
-    held = limits.held(found, scaled.size, len(program.hinges))
-    if np.isfinite(held).any() and not linear:  # a linear program ends at a corner
-        # the method stays inside: what is at a bound or a kink is put there, and the other weights follow
-        w = np.where(np.isfinite(held), held, w)
-        if np.isnan(held).any():
-            inner = replace(scaled, limits=limits.with_held(held))
-            again = interior_point(*inner.program(w, measure))
-            w, n_iter = np.where(np.isfinite(held), held, again.x[: limits.n] * scaled.size), n_iter + again.n_iter
     # the start is kept where nothing is better but for rounding: what it has at 0 stays there
-    candidates = [start, *(nearly(penalty, v) for v in (w, inside))]
+    candidates = [start, *(nearly(penalty, v) for v in of.exact())]
     missed = [penalty.missed(v) if isinstance(penalty, Limited) else 0.0 for v in candidates]
     kept = [miss <= max(KEPT, missed[-1]) for miss in missed]
     values = [problem.value_at(v) if allowed else np.nan for v, allowed in zip(candidates, kept, strict=True)]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
-    return NewtonFit(w, value, scaled.gap(program, found, w, value), n_iter)
+    return NewtonFit(w, value, scaled.gap(of.program_of_all, of.found_of_all, w, value), of.n_iter)
 
 
-def _solved(problem, scaled, start):
+def _held(limits, start):
+    """The assets that are held, where the others may only be bought or only be sold; all where most are held."""
+    there = (start != 0) | ((limits.low != 0) & (limits.high != 0)) | (limits.low == limits.high)
+    kinks = limits.limited or limits.l1 or limits.cost.any()  # which keep an asset at 0 by a slope of their own
+    few = there.any() and 2 * there.sum() <= limits.n and not kinks
+    return there if few else np.ones(limits.n, dtype=bool)
+
+
+class _Assets:
+    """A problem with some of the assets, which is solved much faster than that with all, and what the others say."""
+
+    def __init__(self, problem, scaled, there):
+        self.problem, self.scaled, self.there, self.n_iter = problem, scaled, there, 0
+
+    def solved(self, start):
+        """Solve it, and tell which of the other assets are missing: those that may lower the bound of the objective."""
+        n, few = len(start), self.there.sum()
+        self.of = self.scaled if few == n else self.scaled.among(self.there)
+        self.program, self.found, self.measure = _solved(self.problem, self.of, start[self.there], self._value_at)
+        self.program_of_all, self.found_of_all = self.program, self.found
+        if self.found is None or few == n:
+            self.n_iter += 0 if self.found is None else self.found.n_iter
+            return np.zeros(n, dtype=bool)
+        self.n_iter += self.found.n_iter
+        v = self._of_all(self.found.x[:few])
+        self.program_of_all, _ = self.scaled.program(v * self.scaled.size, self.measure)
+        self.found_of_all = replace(self.found, x=np.r_[v, self.found.x[few:]])
+        added = self.scaled.bound(self.program_of_all, self.found_of_all)[1][:n]
+        return ~self.there & ~(added >= -ENOUGH)
+
+    def exact(self):
+        """The solution with what it has at a bound or a kink put there and the other weights after it; and as it is."""
+        found, limits, size = self.found, self.of.limits, self.of.size
+        inside = w = found.x[: limits.n] * size
+        held = limits.held(found, size, len(self.program.hinges))
+        if np.isfinite(held).any() and not self.problem.ordered:  # a linear program ends at a corner
+            w = np.where(np.isfinite(held), held, w)
+            if np.isnan(held).any():
+                again = interior_point(*replace(self.of, limits=limits.with_held(held)).program(w, self.measure))
+                w = np.where(np.isfinite(held), held, again.x[: limits.n] * size)
+                self.n_iter += again.n_iter
+        return self._of_all(w), self._of_all(inside)
+
+    def _of_all(self, v):
+        w = np.zeros(len(self.there))
+        w[self.there] = v
+        return w
+
+    def _value_at(self, w):
+        return self.problem.value_at(self._of_all(w))
+
+
+def _solved(problem, scaled, start, value_at):
     """The program of a problem, its solution, and the measure by which it was written."""
     measure = MEASURES[problem.risk_measure]
     if problem.ordered:
         program, _ = scaled.program(start, measure)
         return program, solve_linear_program(program), measure
-    if problem.risk_measure == "evar":
+    if problem.risk_measure == "evar" and not _spreads(scaled.p, len(start), problem.allowed):
         program, x = scaled.program(start, largest_loss)
         found = interior_point(program, x)
         if is_allowed(found.of_A[: len(scaled.p)], scaled.p, problem.allowed):
@@ -117,9 +166,15 @@ def _solved(problem, scaled, start):
 
     def gap(program, found):
         w = found.x[: len(start)] * scaled.size
-        return scaled.gap(program, found, w, problem.value_at(w))
+        return scaled.gap(program, found, w, value_at(w))
 
     return (other, again, nothing_lost) if gap(other, again) < gap(program, found) else (program, found, measure)
+
+
+def _spreads(p, n_assets, allowed):
+    """Whether a corner of the largest loss, which weighs one period more than there are assets, is never allowed."""
+    most = min(n_assets + 1, len(p))
+    return float(np.log(np.partition(p, -most)[-most:].sum())) < -allowed
 
 
 def nearly(penalty, w):

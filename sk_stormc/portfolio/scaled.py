@@ -1,6 +1,6 @@
 """A portfolio's objective in units of its own, as a program of the interior-point method."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -112,8 +112,20 @@ class Scaled:
         low[n:] = np.minimum(low[n:], 0.0)  # a level that is kept away from 0 may go there
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
+    def among(self, there):
+        """The same objective of some assets alone, where the others have the weight 0."""
+        return replace(self, Q=self.Q[:, there], drift=self.drift[there], limits=self.limits.among(there))
+
     def gap(self, program, found, w, value):
         """An upper bound of value - minimum, from the multipliers that were found."""
+        bound, parts = self.bound(program, found)
+        bound += parts.sum()
+        # of |v - at| = 2 max(v - at, 0) - (v - at)
+        constant = float(self.limits.cost @ self.limits.previous)
+        return value - (bound * self.unit_of_value + constant + self.offset)
+
+    def bound(self, program, found):
+        """A lower bound of the minimum in the program's unit: a number, and what each variable adds to it."""
         x = found.x
         f, g, _ = program.smooth(x)
         bound, c = f - g @ x, g + program.E.T @ found.of_E
@@ -124,7 +136,4 @@ class Scaled:
             constant, linear = hinge.bound(slope, len(x))
             bound, c = bound + constant, c + linear
         low, high = self._within(x, program)
-        bound += np.minimum(c * low, c * high).sum()
-        # of |v - at| = 2 max(v - at, 0) - (v - at)
-        constant = float(self.limits.cost @ self.limits.previous)
-        return value - (bound * self.unit_of_value + constant + self.offset)
+        return bound, np.minimum(c * low, c * high)

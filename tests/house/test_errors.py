@@ -555,7 +555,7 @@ def test_a_bounded_objective_is_not_called_unbounded(name, case):
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("rate", [1e-9, 1e-6, 1e-3])
+@pytest.mark.parametrize("rate", slow_but([1e-9, 1e-6, 1e-3], 1e-9))
 def test_steps_far_too_short_are_not_called_unbounded(name, rate):
     for case in ("small", "large", "two nearly identical assets"):
         assert honest(*fit(SOLVERS[name](rate, max_iter=300), BOUNDED[case]), case == "two nearly identical assets")

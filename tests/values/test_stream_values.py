@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few_of, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import RBFSampler
@@ -59,7 +60,7 @@ def off(values, exact):
     return np.sqrt(np.mean((values - exact) ** 2)) / exact.std()
 
 
-@pytest.mark.parametrize("gamma", [0.95, 0.999])
+@pytest.mark.parametrize("gamma", slow_but([0.95, 0.999], 0.999))
 @pytest.mark.parametrize("indicators", [False, True])
 def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(gamma, indicators):
     data = walk(10_000, indicators=indicators)
@@ -73,7 +74,7 @@ def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(gamma, in
     assert off(value.predict(data[0]), exact) < 0.02
 
 
-@pytest.mark.parametrize("solver", ["scgd", "acc-scgd", "asc-pg"])
+@pytest.mark.parametrize("solver", slow_but(["scgd", "acc-scgd", "asc-pg"], "asc-pg"))
 def test_other_methods_hold_too(solver):
     data = walk(10_000)
     value = fed(BellmanValueEstimator(0.99, solver, random_state=0), data, 1000)
@@ -89,7 +90,7 @@ def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
         assert off(value.predict(data[0]), lstd(*data, 0.99)) > 0.02
 
 
-@pytest.mark.parametrize("n", [1, 3, 40, 300])
+@pytest.mark.parametrize("n", few_of([1, 3, 40, 300], 0, 1, 2))
 def test_a_short_stream_has_the_values_of_its_moments(n):
     data = walk(n, n_states=6, drift=0.7)
     values = [fed(BellmanValueEstimator(0.9, random_state=0), data, size).predict(data[0]) for size in (1, 7, n)]
@@ -137,7 +138,7 @@ def test_weights_go_with_the_row_that_waits_for_its_successor():
         assert (timed.coef_ == explicit.coef_).all() and timed.intercept_ == explicit.intercept_
 
 
-@pytest.mark.parametrize("risk", ["variance", "semivariance", "entropic"])
+@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "semivariance"))
 def test_a_portfolio_with_weights(risk):
     X = make_gaussian_returns(6000, 4, mean=0.1, random_state=0)
     weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
 
@@ -89,7 +90,7 @@ def test_a_trace_ends_where_the_next_row_is_not_the_successor():
         np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 2000])
+@pytest.mark.parametrize("size", slow_but([1, 7, 100, 2000], 7))
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_stream_is_fit(size, fit_intercept):
     parts = episodes(LENGTHS if size > 1 else [50, 1, 30])
