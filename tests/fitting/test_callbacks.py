@@ -127,7 +127,7 @@ def test_a_time_limit_is_of_each_fit():
     for _ in range(2):
         began = time.monotonic()
         assert model.fit(RETURNS).stop_reason_ == "callback"
-        assert 0.1 <= time.monotonic() - began < 20
+        assert time.monotonic() - began >= 0.1
 
 
 def test_threads_share_callbacks_and_keep_their_own_state(tmp_path):
