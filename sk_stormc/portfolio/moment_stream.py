@@ -66,7 +66,7 @@ class MomentStream:
     gained : float
         How far the objective of equal weights is above that of ``fit``, or the risk of these weights if that is more.
     shift : float
-        How far ``fit`` is from the weights around which rows became sums: mean square, over that of the weights.
+        How far ``fit`` is from the weights around which rows became sums: mean square, over the moments' ``size``.
     records : tuple
         Of (row, objective) at the renewals.
     around : Sums or None
@@ -261,7 +261,7 @@ class MomentStream:
         if not w.any():
             return math.inf
         square = np.vdot(matrix, self.around.scatter) / self.around.weight + way @ matrix @ way
-        return float(square / (w @ matrix @ w))
+        return float(square / known.size(w))
 
     def _renewed(self, stop):
         fit = self._settled(stop)
