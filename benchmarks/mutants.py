@@ -139,6 +139,7 @@ class Collected:
 
     def pytest_runtestloop(self, session):
         """In place of a run of all."""
+        gc.unfreeze()  # what tests/conftest.py has frozen is not among the objects that the collector knows
         items, functions = {item.nodeid: item for item in session.items}, functions_in(self.tree)
         gc.collect()
         gc.freeze()  # or each fork would copy all that its collector looks at

@@ -17,6 +17,7 @@ def pytest_collection(session):
     """All of the thousands of tests are kept: to look for garbage among them takes seconds of each worker."""
     gc.disable()
     yield
+    gc.freeze()
     gc.enable()
 
 

@@ -14,6 +14,12 @@ def slow_but(values, *quick):
     return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
+def few_of(rows, *quick):
+    """Cases of a parametrisation, all but those at a few places of which are slow; a tuple has several arguments."""
+    rows = [row if isinstance(row, tuple) else (row,) for row in rows]
+    return [pytest.param(*row, marks=() if k in quick else pytest.mark.slow) for k, row in enumerate(rows)]
+
+
 def draws_of(problem, seed=SEED):
     """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
     return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))

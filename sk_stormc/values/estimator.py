@@ -14,6 +14,7 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
+from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
@@ -220,7 +221,8 @@ class BellmanValueEstimator(FittedValues):
             If none of next_X, terminal, time and episode is given, since each row is then an episode of one step. If
             only terminal is given, since all rows that are not terminal are then dropped. If most successors are far
             outside the range of X in a column, or are scaled as X is not. If X is one column of integers that repeat,
-            which look like numbers of states. If successors have features that no left state has. If importance ratios
+            which look like numbers of states. If successors have features that no left state has. If the values do not
+            exist, since features grow from step to step by more than ``gamma`` takes off. If importance ratios
             are far from 1 on average, or leave only a few rows. If ``trace_decay`` is set and hardly any row follows
             the one before it.
         """
@@ -275,6 +277,8 @@ class BellmanValueEstimator(FittedValues):
             self._keep(solver, result, fit)
             fit.end()
             self._conclude(solver, result)
+            if problem.is_endless(result.x):
+                warn_of_endless_values()
         return self
 
     @only_if(streams)

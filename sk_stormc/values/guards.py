@@ -1,6 +1,7 @@
 """What of logged transitions looks like a mistake, though nothing in it is out of range."""
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
 
@@ -143,6 +144,16 @@ def warn_of_unknown_successors(next_Z, known):
             "indicator of a state in which every episode was cut off. Its coefficient is 0, whatever it is worth. If "
             "episodes end there, say so by terminal."
         )
+
+
+def warn_of_endless_values():
+    """Warn of transitions along which features grow by more than the discount takes off."""
+    warn(
+        "The values do not exist: by these transitions, something that is linear in the features is multiplied by more "
+        "than 1 / gamma in each step, so that the sum of its discounted rewards has no end, and coef_ means nothing. "
+        "Lower gamma, say by terminal where episodes end, or take features that stay bounded.",
+        ConvergenceWarning,
+    )
 
 
 def warn_of_state_numbers(features, states):

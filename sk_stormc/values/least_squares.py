@@ -7,10 +7,12 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-__all__ = ["NEGLIGIBLE", "Solution", "check_ends", "root_of_inverse", "solve_moments", "solve_rows"]
+__all__ = ["NEGLIGIBLE", "Solution", "check_ends", "is_endless", "root_of_inverse", "solve_moments", "solve_rows"]
 
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
 ENDLESS = 1e-11  # of the largest singular value: episodes that end so seldom are taken never to end
+ROUNDING = 1e-9  # of an eigenvalue
+LITTLE = 0.01  # of the values' root mean square
 BLOCK = 4096  # rows that are factorised together
 INCONSISTENT = 1e-5  # residual, relative to the right-hand side, that rounding and cut directions cannot explain
 
@@ -30,12 +32,15 @@ class Solution:
         the data is multiplied by it. 1 for an empty system.
     vanishes : bool, default=False
         Whether the residual of the equations is 0 there, but for rounding.
+    endless : bool, default=False
+        Whether the values that the equations describe do not exist, as `is_endless` says.
     """
 
     x: np.ndarray
     rank: int
     condition: float
     vanishes: bool = False
+    endless: bool = False
 
 
 def solve_rows(A, b, alpha, unit):
@@ -92,10 +97,11 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
         found = _ridge(scaled, target, alpha, scale, unit)
         residual = np.linalg.norm(scaled @ (found.x / scale) - target)
         if found.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
-            return replace(found, vanishes=True)
+            return replace(found, vanishes=True, endless=is_endless(A, C, found.x))
     root, spread = root_of_inverse(C)
     found = _ridge(root.T @ A * scale, root.T @ b, alpha, scale, unit)
-    return replace(found, condition=found.condition * spread)  # the root has the rounding of C, this much larger
+    condition = found.condition * spread  # the root has the rounding of C, this much larger
+    return replace(found, condition=condition, endless=is_endless(A, C, found.x))
 
 
 def root_of_inverse(C):
@@ -118,6 +124,38 @@ def root_of_inverse(C):
     found = values > NEGLIGIBLE * max(values[-1], 0.0)
     values = np.sqrt(values[found])
     return scale[:, None] * vectors[:, found] / values, values[-1] / values[0] if len(values) else 1.0
+
+
+def is_endless(A, C, x):
+    """Whether a part of the values is multiplied by more than 1 / gamma from one step to the next.
+
+    C^+ A is the identity minus gamma times the mean step of the features. Where it has a real eigenvalue below 0, the
+    sum of the discounted rewards along the eigenvector has no end, but the equations have a solution, of the wrong
+    sign. Transitions of long episodes under the policy itself have no such eigenvalue.
+
+    Parameters
+    ----------
+    A, C : ndarrays of shape (d, d)
+        As for `solve_moments`.
+    x : ndarray of shape (d,)
+        The solution. A direction in which it has nothing does not matter.
+
+    Returns
+    -------
+    bool
+    """
+    scale = _inverse(np.sqrt(C.diagonal()))
+    scaled = scale[:, None] * A * scale
+    try:
+        linalg.cholesky(scaled + scaled.T + ROUNDING * np.eye(len(A)), check_finite=False)
+        return False  # the real parts of all eigenvalues are then positive
+    except linalg.LinAlgError:
+        root = root_of_inverse(C)[0]
+        values, vectors = linalg.eig(root.T @ A @ root, check_finite=False)
+        of_values = root.T @ C @ x
+        parts = np.abs(linalg.lstsq(vectors, of_values, check_finite=False)[0])
+        growing = (values.imag == 0) & (values.real < -ROUNDING)
+        return bool((parts[growing] > LITTLE * np.linalg.norm(of_values)).any())
 
 
 def check_ends(A, C):

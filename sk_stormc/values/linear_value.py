@@ -11,6 +11,7 @@ from sk_stormc.values.markov import check_discount, dense, largest_values, norma
 
 __all__ = ["LinearValue", "inverse", "ridge"]
 
+ENOUGH_ROWS = 10  # for each feature, before growth is told from chance
 LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
 
 
@@ -81,6 +82,20 @@ class LinearValue(CompositionalProblem):
         ndarray of shape (n_variables,)
         """
         return self.solution().x
+
+    def is_endless(self, x):
+        """Whether the values that the transitions describe are known not to exist.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+            What was found.
+
+        Returns
+        -------
+        bool
+        """
+        return False
 
     def _unit(self):
         """The largest absolute value of each feature, 1 where it is 0."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc.problems import FiniteSumComposition, check_problem
 
@@ -41,7 +42,7 @@ def test_rounding_is_no_mistake(scale, n, seed, x_0, random_state):
     check_problem(ratio(1.0, scale, n, seed, np.full(4, x_0)), random_state=random_state, n_draws=100)
 
 
-@pytest.mark.parametrize("scale", [0.01, 0.001])
+@pytest.mark.parametrize("scale", slow_but([0.01, 0.001], 0.001))
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_an_error_of_one_per_cent_is_found(scale, factor):
     for factors in ((factor, 1), (1, factor), (factor, factor)):

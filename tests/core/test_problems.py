@@ -129,7 +129,7 @@ class Sparse(CompositionalProblem):
 # check_problem passes what is right
 
 
-@pytest.mark.parametrize("unit", slow_but([1e-4, 1.0, 1e4], 1e-4, 1e4))
+@pytest.mark.parametrize("unit", slow_but([1e-4, 1.0, 1e4], 1e-4))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("measure", MEASURES)

@@ -198,6 +198,7 @@ def test_a_stage_that_was_ended_is_resumed(tmp_path):
     assert part.set_params(max_iter=45).resume(X).n_iter_ == 75  # what fit has, and the stage
 
 
+@pytest.mark.slow
 def test_all_that_is_new_has_the_same_bits_in_two_threads():
     points = make_augmented_digits(1500, random_state=0)[0]
     model = SNEEmbedding(max_iter=5, dof=0.7, perplexity=[10, 30], exaggeration=2, random_state=0)
@@ -214,6 +215,7 @@ def test_stages_that_are_refused_leave_the_map(wrong):
     assert model.embedding_ is before
 
 
+@pytest.mark.slow
 def test_a_search_over_them():
     pipe = make_pipeline(SNEEmbedding(max_iter=20, random_state=0), KNeighborsClassifier())
     grid = {"sneembedding__perplexity": [10, [5, 15]], "sneembedding__dof": [0.8, 1], "sneembedding__exaggeration": [2]}

@@ -71,6 +71,7 @@ def test_a_map_that_grows_a_little_has_the_same_kernel(width, most):
         np.testing.assert_array_equal(again[1], forces)
 
 
+@pytest.mark.slow
 def test_few_points_that_lie_far_apart_are_taken_pair_by_pair(digits, monkeypatch):
     problem = SNEProblem(digits, 2, kernel="student-t")
     near, far = wide(1797, 30).ravel(), wide(1797, 900).ravel()

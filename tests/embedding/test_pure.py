@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from helpers import composition, regression
+from helpers import composition, few_of, regression, slow_but
 from scipy.optimize import minimize as scipy_minimize
 
 from sk_stormc import minimize
@@ -41,7 +41,7 @@ EVALUATIONS = {
 }
 
 
-@pytest.mark.parametrize("kernel, d, n", CASES)
+@pytest.mark.parametrize("kernel, d, n", few_of(CASES, 1, 2, 4))
 @pytest.mark.parametrize("what", EVALUATIONS)
 def test_a_point_may_be_written_into(what, kernel, d, n):
     problem, evaluate = make_problem(kernel, d, n), EVALUATIONS[what]
@@ -82,7 +82,7 @@ def test_a_jacobian_of_callables_is_that_of_the_point_where_it_was_taken():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("d", slow_but([2, 3], 2))
 def test_an_optimiser_that_works_in_place_finds_what_others_find(kernel, d):
     problem, own = make_problem(kernel, d), np.empty(60 * d)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few_of
 from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
@@ -29,13 +30,13 @@ def small_parts(monkeypatch):
 
 @pytest.mark.parametrize(
     "params",
-    [
+    few_of([
         {"neighbors": "approximate"},
         {"neighbors": "exact", "init": "spectral"},
         {"kernel": "gaussian", "n_components": 3},
         {"n_components": 1, "metric": "manhattan"},
         {"perplexity": 2},  # pair by pair, where that costs less than a mesh
-    ],
+    ], 0, 4),
     ids=str,
 )
 def test_same_bits_for_any_number_of_threads(params):
@@ -57,6 +58,7 @@ def test_affinities_have_the_same_bits(neighbors):
     np.testing.assert_array_equal(one.data, four.data)
 
 
+@pytest.mark.slow
 def test_a_resumed_map_may_have_another_number_of_threads():
     whole = SNEEmbedding(perplexity=10, max_iter=30, random_state=0).fit(DIGITS)
     stopped = SNEEmbedding(perplexity=10, max_iter=30, random_state=0, n_jobs=2)

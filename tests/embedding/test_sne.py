@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import slow_but
+from helpers import few_of, slow_but
 from scipy import sparse
 from scipy.spatial import procrustes
 from scipy.special import logsumexp
@@ -379,7 +379,7 @@ def test_student_in_five_dimensions():
     assert trustworthiness(X, Z, n_neighbors=5) >= 0.9975
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", few_of(KERNELS, 1))
 def test_few_points(kernel):
     X = load_iris().data
     model = SNEEmbedding(kernel=kernel, random_state=0).fit(X)
@@ -511,7 +511,7 @@ def test_check_estimator_with_every_solver(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", few_of(KERNELS, 1))
 def test_float32(kernel):
     X = DIGITS[:1100]
     model = SNEEmbedding(kernel=kernel, max_iter=8, random_state=0)
@@ -534,7 +534,7 @@ def test_data_frames():
 
 def test_in_a_pipeline_and_searched():
     X, y = DIGITS[:300], LABELS[:300]
-    pipe = make_pipeline(SNEEmbedding(5, perplexity=10, max_iter=50, random_state=0), LogisticRegression())
+    pipe = make_pipeline(SNEEmbedding(5, perplexity=10, max_iter=30, random_state=0), LogisticRegression())
     grid = {
         "sneembedding__solver__batch_size": [50, None],
         "sneembedding__perplexity": [5, 10],
@@ -548,7 +548,7 @@ def test_same_seed_same_bits():
     X, _ = make_augmented_digits(1100, random_state=0)
     for kernel in KERNELS:
         one, two, other = (
-            SNEEmbedding(kernel=kernel, max_iter=15, random_state=seed, n_jobs=jobs).fit_transform(X)
+            SNEEmbedding(kernel=kernel, max_iter=6, random_state=seed, n_jobs=jobs).fit_transform(X)
             for seed, jobs in ((0, 1), (0, 2), (1, 1))
         )
         np.testing.assert_array_equal(one, two)
@@ -556,7 +556,7 @@ def test_same_seed_same_bits():
         assert np.array_equal(one, other) == (kernel == "student-t")
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix])
+@pytest.mark.parametrize("layout", few_of([sparse.csr_array, sparse.csc_array, sparse.csr_matrix], 0))
 def test_sparse_data(layout):
     X = DIGITS[:200]
     model = SNEEmbedding(perplexity=10, max_iter=20, random_state=0)
@@ -568,6 +568,7 @@ def test_sparse_data(layout):
     assert again.transform(layout(DIGITS[200:205])).shape == dense.shape and Z.shape == again.embedding_.shape
 
 
+@pytest.mark.slow
 def test_precomputed():
     X = DIGITS[:300]
     start = PCA(2, random_state=0).fit_transform(X)
@@ -659,6 +660,7 @@ def cases(rng):
     yield S.tocsc()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", slow_but(range(8), 0))
 def test_safety(seed):
     with warnings.catch_warnings():

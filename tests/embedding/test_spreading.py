@@ -35,6 +35,7 @@ def test_iterations_by_default(n, meshed, expected):
     assert advice("gaussian", n, 5, False, None, 0, False).max_iter <= 120
 
 
+@pytest.mark.slow
 def test_a_map_of_a_small_perplexity_goes_on(gone_on):
     first = SNEEmbedding(perplexity=2, max_iter=70, random_state=0)
     with pytest.warns(ConvergenceWarning, match="still (moving|spreading) after 70 iterations"):
@@ -47,6 +48,7 @@ def test_a_map_of_a_small_perplexity_goes_on(gone_on):
     assert len(gone_on.loss_curve_) == len(gone_on.ifo_) == len(gone_on.record_iterations_)
 
 
+@pytest.mark.slow
 def test_a_map_that_goes_on_has_the_same_bits(gone_on):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the map was still spreading", ConvergenceWarning)

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from helpers import few_of
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -65,7 +66,7 @@ def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
     assert last == [pytest.approx(r2_score(data[1], fitted.predict(data[0])))]
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("n_jobs", few_of([1, 2], 0))
 def test_within_a_search(n_jobs, tmp_path):
     monitor = callback.ScoringMonitor(scoring="r2")
     model = CompositionalPortfolio(STEPS, max_iter=500, tol=0, random_state=0)
@@ -193,6 +194,7 @@ print(model.stop_reason_, [str(w.message) for w in caught])
 """
 
 
+@pytest.mark.slow
 def test_without_the_experimental_module_fits_go_on_and_say_so_once():
     done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("converged ['callbacks are off: ")

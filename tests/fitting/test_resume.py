@@ -160,7 +160,7 @@ def test_ctrl_c_and_then_on():
 
     model = SNEEmbedding(perplexity=10, random_state=0)
     whole = clone(model).fit(DIGITS)
-    for passes in (1, 5, 6, 8):  # the fifth is the end of the early stage, between two runs
+    for passes in (1, 5):  # the fifth is the end of the early stage, between two runs
         part = clone(model).set_callbacks(PressCtrlC(passes))
         with pytest.raises(KeyboardInterrupt):
             part.fit(DIGITS)
@@ -196,6 +196,7 @@ STAGED = [
         RETURNS[:150],
         (1, 2),
         id="cvar",
+        marks=pytest.mark.slow,
     ),
     pytest.param(
         CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, max_iter=4000, random_state=0),

@@ -22,7 +22,8 @@ def skip_without_what_it_imports(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "gallery", "write_a_problem")  # they take seconds
+LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")  # they take seconds
+LONG += ("gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
 LONG = [f"docs/{name}.md" for name in LONG]
 
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from fire_table import CASES, INSIDE, MODULES
+from helpers import slow_but
 from matplotlib import pyplot as plt
 
 WRONG = {
@@ -42,7 +43,10 @@ def test_every_public_name_has_a_case():
     assert not INSIDE.keys() & known
 
 
-@pytest.mark.parametrize("name", CASES)
+DEAR = ("EmbeddingDisplay.from_estimator", "FrontierDisplay.from_estimator", "SNEEmbedding.fit", "check_solver")
+
+
+@pytest.mark.parametrize("name", slow_but(CASES, *(name for name in CASES if name not in DEAR)))
 @pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:sklearn.exceptions.ConvergenceWarning")
 def test_wrong_arguments_are_named(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import few_of, slow_but
 from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
@@ -67,10 +68,10 @@ def entropic_optimum(R, lam):
     return min(result.fun for result in found)
 
 
-@pytest.mark.parametrize(
-    ("unit", "dtype", "lam"),
-    [(1, float, 1), (100, float, 1), (1, np.float32, 5), (100, np.float32, 1), (1e-4, float, 1e4), (1, float, 50)],
-)
+UNITS = [(1, float, 1), (100, float, 1), (1, np.float32, 5), (100, np.float32, 1), (1e-4, float, 1e4), (1, float, 50)]
+
+
+@pytest.mark.parametrize(("unit", "dtype", "lam"), few_of(UNITS, 1, 2, 5))
 def test_entropic_risk_in_any_unit(unit, dtype, lam):
     """Exponents of 300 and more were clipped: the objective rose, or a worse point was called converged."""
     R = (unit * heavy_tails()).astype(dtype)
@@ -412,7 +413,7 @@ def test_a_search_stops():
 # verbose
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "scgd", "lbfgs"])
+@pytest.mark.parametrize("solver", slow_but(["storm-c", "scgd", "lbfgs"], "storm-c", "lbfgs"))
 def test_a_line_a_record(solver, capsys):
     R = make_gaussian_returns(1500, 5, mean=0.5, random_state=0)
     portfolio, _ = said(lambda: CompositionalPortfolio(solver, verbose=1, random_state=0).fit(R))

@@ -7,6 +7,7 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+from helpers import slow_but
 from matplotlib import image
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
@@ -262,7 +263,7 @@ def axes_of(d):
 
 @pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 @pytest.mark.parametrize("d, panels", [(1, 1), (2, 1), (3, 1), (4, 6), pytest.param(6, 10, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["none", "classes", "numbers"])
+@pytest.mark.parametrize("kind", slow_but(["none", "classes", "numbers"], "classes"))
 def test_dimensions(d, panels, kind):
     y = {"none": None, "classes": np.arange(200) % 3, "numbers": POINTS[:, 0]}[kind]
     display = EmbeddingDisplay(POINTS[:, :d], y=y).plot(axes_of(d))

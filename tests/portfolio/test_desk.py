@@ -236,6 +236,7 @@ def test_a_run_that_overflowed_does_not_win():
         assert search.cv_results_["rank_test_score"][2] == 3
 
 
+@pytest.mark.slow
 def test_skfolio_beside_it():
     skfolio = pytest.importorskip("skfolio", exc_type=ImportError)
     model_selection = pytest.importorskip("skfolio.model_selection")

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few_of
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.portfolio.limits import KEPT
@@ -12,7 +13,7 @@ MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviati
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("params", [{"constraint": "long_only"}, {"constraint": (-0.4, 0.4), "l1": 1e-5}])
+@pytest.mark.parametrize("params", few_of([{"constraint": "long_only"}, {"constraint": (-0.4, 0.4), "l1": 1e-5}], 1))
 def test_a_fit_that_ends_early_knows_how_far_it_is(measure, params):
     rng = np.random.default_rng(7)
     R = 0.01 * rng.normal(size=(1200, 10)) @ (np.eye(10) + 0.5 * rng.normal(size=(10, 10))) + rng.normal(0, 4e-4, 10)
@@ -36,6 +37,7 @@ def test_a_point_that_misses_a_constraint_by_a_billionth_is_put_on_it():
     assert penalty.missed(penalty.project(beside, kept=0.0)) < 1e-14
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_riskless_portfolio():
     """Its return does not vary, so that it is no measure of how far weights may go."""
     with warnings.catch_warnings():

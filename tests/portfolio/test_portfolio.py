@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import slow_but
+from helpers import few_of, slow_but
 from joblib import Parallel, delayed
 from scipy import optimize
 from scipy.special import logsumexp
@@ -206,7 +206,7 @@ def test_the_constrained_cases_have_something_to_be_exact_about():
         assert 2 <= len(np.unique(np.round(x, 6))) < 8, name
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], LARGE))
 @pytest.mark.parametrize("risk_measure", ["semivariance", "entropic"])
 def test_other_risk_measures_reach_the_minimum(risk_measure, n):
     R = make_returns(n) / 3
@@ -220,7 +220,7 @@ def test_other_risk_measures_reach_the_minimum(risk_measure, n):
     np.testing.assert_allclose(by_storm.weights_ / by_lbfgs.weights_, 1, atol=1e-4)
 
 
-@pytest.mark.parametrize("risk_measure", ["semivariance", "entropic"])
+@pytest.mark.parametrize("risk_measure", slow_but(["semivariance", "entropic"], "semivariance"))
 @pytest.mark.parametrize("constraint, budget", [("long_only", 1.0), ((-0.1, 0.2), None), ((-0.1, 0.2), 0.5)])
 def test_other_risk_measures_under_constraints(risk_measure, constraint, budget):
     R = make_returns(LARGE)
@@ -246,7 +246,7 @@ def test_other_risk_measures_under_constraints(risk_measure, constraint, budget)
     assert budget is None or abs(portfolio.weights_.sum() - budget) <= 1e-10
 
 
-@pytest.mark.parametrize("risk_measure", MEASURES)
+@pytest.mark.parametrize("risk_measure", slow_but(MEASURES, "semivariance"))
 def test_weights_do_not_depend_on_the_unit(risk_measure):
     R = make_returns(LARGE)
     of_one = fit(R, risk_measure=risk_measure)
@@ -267,7 +267,7 @@ def test_a_constant_asset_takes_part(solver):
     assert not exact or portfolio.weights_[3] == pytest.approx(x[3], abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], SMALL))
 @pytest.mark.parametrize("name", ["long_only", "budget", "box", "box and budget"])
 def test_cash_among_assets_of_very_different_units(name, n):
     params, program = CONSTRAINED[name]
@@ -285,7 +285,7 @@ def test_cash_between_bounds_at_a_high_risk_aversion():
     assert portfolio.weights_[4] == pytest.approx(0.5, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["long_only", "budget", "box and budget"])
+@pytest.mark.parametrize("name", slow_but(["long_only", "budget", "box and budget"], "long_only", "box and budget"))
 def test_converged_is_true_whatever_the_units_of_the_assets(name):
     params, program = CONSTRAINED[name]
     for seed in range(6):
@@ -297,7 +297,7 @@ def test_converged_is_true_whatever_the_units_of_the_assets(name):
         assert objective(portfolio.weights_, R) - least <= 1e-3 * abs(least), seed
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "scgd"])
+@pytest.mark.parametrize("solver", slow_but(["storm-c", "sarah-c", "scgd"], "storm-c", "sarah-c"))
 def test_long_only_weights_are_not_even_slightly_negative(solver):
     for seed in range(8):
         for total in (1.0, 2.5):
@@ -310,7 +310,7 @@ def test_long_only_weights_are_not_even_slightly_negative(solver):
 
 
 def test_bounds_of_lbfgs_hold_exactly():
-    for seed in range(40):
+    for seed in range(12):
         weights = fit(make_returns(300, 8, seed), "lbfgs", constraint=(-0.1, 0.3)).weights_
         assert (weights >= -0.1).all(), seed
         assert (weights <= 0.3).all(), seed
@@ -330,7 +330,7 @@ def test_two_identical_assets_share_what_one_would_hold(n):
     np.testing.assert_allclose(np.append(twins[[0, 1, 2, 3]] + [0, twins[4], 0, 0], []), alone, rtol=1e-5)
 
 
-@pytest.mark.parametrize("l1", [1e3, 1e200])
+@pytest.mark.parametrize("l1", slow_but([1e3, 1e200], 1e3))
 def test_an_l1_norm_so_large_that_all_weights_are_zero(l1):
     for n in (SMALL, LARGE):
         portfolio = fit(make_returns(n), l1=l1)
@@ -339,7 +339,7 @@ def test_an_l1_norm_so_large_that_all_weights_are_zero(l1):
 
 
 @pytest.mark.parametrize(
-    "params", [{"constraint": "long_only"}, {"budget": 1.0}, {"constraint": (0, 0.5), "budget": 1}]
+    "params", few_of([{"constraint": "long_only"}, {"budget": 1.0}, {"constraint": (0, 0.5), "budget": 1}], 0, 2)
 )
 @pytest.mark.parametrize("n", [SMALL, LARGE])
 def test_assets_that_are_all_the_same_constant(n, params):
@@ -393,7 +393,7 @@ def test_a_refit_without_names_forgets_the_names():
     assert not hasattr(portfolio.fit(R), "feature_names_in_")
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
 @pytest.mark.parametrize("params", [{}, {"constraint": (-0.1, 0.2), "l1": 0.01}, {"constraint": "long_only"}])
 def test_float32_returns_give_float32_weights(solver, params):
     if solver == "lbfgs" and params.get("constraint") == "long_only":
@@ -508,7 +508,7 @@ def test_weighting_a_period_k_times_is_repeating_it(solver, risk_measure):
     assert np.abs(unweighted.weights_ - weighted.weights_).max() > 1e-3
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "sarah-c", "scgd"))
 @pytest.mark.parametrize("n", [SMALL, LARGE])
 def test_a_period_of_weight_zero_is_not_there(solver, n):
     R = make_returns(n)
@@ -550,7 +550,7 @@ def test_a_few_heavy_periods():
 # --- warm_start ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "sarah-c", "scgd"))
 def test_warm_start_goes_on_from_the_weights(solver):
     R = make_returns(LARGE)
     R /= R.std(0)  # "storm-c-paper" has no scales of its own
@@ -700,7 +700,7 @@ def test_max_iter_and_tol_of_none_are_the_solvers_own():
 # --- scikit-learn's tools ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", ["storm-c", "sarah-c", STORMCompositional()], ids=str)
+@pytest.mark.parametrize("given", slow_but(["storm-c", "sarah-c", STORMCompositional()], "storm-c"), ids=str)
 def test_grid_search_over_the_solver_and_the_problem(given):
     R = make_returns(1500, 4)
     grid = {
@@ -713,7 +713,6 @@ def test_grid_search_over_the_solver_and_the_problem(given):
         grid,
         scoring=sharpe_ratio,
         cv=TimeSeriesSplit(2),
-        n_jobs=2,
         error_score="raise",
     ).fit(R)
     scores = search.cv_results_["mean_test_score"]
@@ -752,7 +751,7 @@ def test_pipeline():
     same_bits(weighted, clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "sarah-c", "scgd"))
 def test_pickle(solver):
     R = make_returns(20_000, 4).astype(np.float64)
     portfolio = CompositionalPortfolio(solver, constraint=(-1, 1), max_iter=20, random_state=0)
@@ -777,6 +776,7 @@ def weights_of(solver, params, R):
     return CompositionalPortfolio(solver, **params).fit(R).weights_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("risk_measure", MEASURES)
 def test_the_same_seed_gives_the_same_bits_at_any_n_jobs(risk_measure):
     R = make_returns(LARGE, 4)

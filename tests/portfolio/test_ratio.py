@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import slow_but
 from scipy.optimize import minimize
 
 from sk_stormc import CompositionalPortfolio, sharpe_ratio
@@ -106,7 +107,7 @@ COSTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("measure", ["cvar", "semideviation", "downside", "cdar"])
+@pytest.mark.parametrize("measure", slow_but(["cvar", "semideviation", "downside", "cdar"], "cvar", "downside"))
 @pytest.mark.parametrize("case", COSTS)
 def test_costs_and_limits_on_trades(case, measure):
     """By Dinkelbach: at the largest ratio of the mean return less costs to the risk, the best utility is 0."""
@@ -136,6 +137,7 @@ def test_the_sharpe_ratio_with_costs():
     assert net(best) >= max(net(other) for other in near) - 1e-7
 
 
+@pytest.mark.slow
 def test_as_many_assets_as_newton_takes():
     R = 0.01 * np.random.default_rng(0).normal(size=(700, 500)) + 0.001
     portfolio = fit(R)

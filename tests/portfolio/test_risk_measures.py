@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 FIT = """
 import numpy as np
 from sk_stormc import CompositionalPortfolio
@@ -16,6 +18,7 @@ print(*known)
 """
 
 
+@pytest.mark.slow
 def test_a_fresh_process_knows_all_measures():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FIT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

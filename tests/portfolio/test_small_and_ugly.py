@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 
 from sk_stormc import CompositionalPortfolio
 
@@ -40,7 +41,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", slow_but(CASES, *(c for c in CASES if c != "evar, l1 and bounds")))
 def test_found_in_few_iterations(case):
     R, risk_measure, params = CASES[case]
     portfolio = CompositionalPortfolio(risk_measure=risk_measure, random_state=0, **params)

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import slow_but
+from helpers import few_of, slow_but
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 from scipy.special import logsumexp
@@ -164,7 +164,7 @@ def right_or_said_so(R, risk_measure, least, confidence=0.95, risk_aversion=1.0,
 
 
 @pytest.mark.parametrize("confidence", [pytest.param(0.9, marks=pytest.mark.slow), 0.95])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", slow_but(CASES, "long only", "l1, box and budget", "box"))
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_every_constraint(risk_measure, name, confidence):
     params, program = CASES[name]
@@ -181,7 +181,7 @@ def test_every_constraint(risk_measure, name, confidence):
 
 
 @pytest.mark.parametrize("unit", slow_but([1e-4, 1.0, 100.0, 1e4], 1e-4, 1e4))
-@pytest.mark.parametrize("df", [3, 30])
+@pytest.mark.parametrize("df", slow_but([3, 30], 3))
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_units_and_tails(risk_measure, df, unit):
     R = make_returns(df=df)
@@ -194,7 +194,7 @@ def test_units_and_tails(risk_measure, df, unit):
 
 
 @pytest.mark.parametrize("n", [20, 100, pytest.param(1500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("confidence", [0.5, 0.99, 0.999])
+@pytest.mark.parametrize("confidence", few_of([0.5, 0.99, 0.999], 0, 2))
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_confidences_up_to_the_largest_loss(risk_measure, confidence, n):
     # with fewer periods than 1 / (1 - confidence) both risks are the largest loss
@@ -203,7 +203,7 @@ def test_confidences_up_to_the_largest_loss(risk_measure, confidence, n):
     right_or_said_so(R, risk_measure, least, confidence, **LONG)
 
 
-@pytest.mark.parametrize("risk_aversion", [0.01, 0.3, 10.0, INF])
+@pytest.mark.parametrize("risk_aversion", slow_but([0.01, 0.3, 10.0, INF], 0.01, INF))
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_risk_aversions(risk_measure, risk_aversion):
     R = make_returns()
@@ -215,7 +215,7 @@ def test_risk_aversions(risk_measure, risk_aversion):
     assert -portfolio.score(R) == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.parametrize("risk_measure", BOTH)
+@pytest.mark.parametrize("risk_measure", few_of(BOTH, 1))
 def test_costs_of_trades(risk_measure):
     R, held = make_returns(), np.array([0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
     least = LEAST[risk_measure](R, 0.95, 1.0, low=0.0, high=1.0, budget=1.0, held=held, cost=0.002)
@@ -311,7 +311,7 @@ def test_what_a_fit_leaves(risk_measure):
     assert 0 <= portfolio.dual_gap_ <= 1e-4 * portfolio.loss_curve_[-1]
 
 
-@pytest.mark.parametrize("risk_measure", BOTH)
+@pytest.mark.parametrize("risk_measure", slow_but(BOTH, "evar"))
 def test_float32_warm_starts_and_labels(risk_measure):
     R = make_returns()
     single = fit(R.astype(np.float32), risk_measure=risk_measure, **LONG)
@@ -328,7 +328,7 @@ def test_float32_warm_starts_and_labels(risk_measure):
         assert (named <= caps[named.index] + 1e-12).all()
 
 
-@pytest.mark.parametrize("risk_measure", BOTH)
+@pytest.mark.parametrize("risk_measure", few_of(BOTH, 1))
 def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measure):
     R = make_returns(150)
     asked = {"risk_measure": risk_measure, "confidence": 0.99, "constraint": (0.0, 0.4), "budget": 1.0}
@@ -390,7 +390,7 @@ def test_the_stream_and_what_has_no_size_are_refused():
 
 
 def test_a_memmap(tmp_path):
-    R = make_returns()
+    R = make_returns(150)
     np.save(tmp_path / "returns.npy", R)
     mapped = np.load(tmp_path / "returns.npy", mmap_mode="r")
     for risk_measure in BOTH:
@@ -407,7 +407,7 @@ PENALTIES = [
 
 
 @pytest.mark.parametrize(("risk_aversion", "weighted"), [(1.0, True), pytest.param(INF, False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize("penalty", few_of(PENALTIES, 0, 3, 5), ids=repr)
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_the_contract_of_a_problem(risk_measure, penalty, risk_aversion, weighted):
     R, rng = 100 * make_returns(80, 4), np.random.default_rng(0)
@@ -427,7 +427,7 @@ def test_the_contract_of_a_problem(risk_measure, penalty, risk_aversion, weighte
     assert value == exact and bound <= value
 
 
-@pytest.mark.parametrize("confidence", [0.01, 0.5, 0.9, 0.99, 0.999])
+@pytest.mark.parametrize("confidence", slow_but([0.01, 0.5, 0.9, 0.99, 0.999], 0.01, 0.99))
 @pytest.mark.parametrize("n", [1, 2, 37, 500])
 def test_the_risks_are_those_of_their_definitions(n, confidence):
     R, rng = 100 * make_returns(n, 3), np.random.default_rng(n)

@@ -32,7 +32,7 @@ def one_sided(z, x, step, previous, cost, alpha):
 
 
 @pytest.mark.parametrize("budget", [None, 0.0, 0.8])
-@pytest.mark.parametrize("alpha", [0.0, 0.3])
+@pytest.mark.parametrize("alpha", slow_but([0.0, 0.3], 0.3))
 @pytest.mark.parametrize("bounds", [(-INF, INF), (-0.5, 0.7), (0.0, INF)])
 def test_no_exchange_makes_the_proximal_point_better(bounds, alpha, budget):
     rng = np.random.default_rng(0)
@@ -173,7 +173,7 @@ def test_costs_out_of_range(params, message):
 # --- the least risk -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [300, 3000])
+@pytest.mark.parametrize("n", slow_but([300, 3000], 300))
 @pytest.mark.parametrize("params, program", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("cost", [0.0, 0.05])
 def test_the_least_variance(params, program, cost, n):

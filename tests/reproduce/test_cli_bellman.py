@@ -48,6 +48,7 @@ def test_one_method():
         run_bellman(methods=["adam"])
 
 
+@pytest.mark.slow
 def test_the_picture_can_be_read():
     """Curves that lie on one another hid each other, rows were "checkpoint f 1", axes had one or two ticks."""
     runs = run_bellman(make_bellman_problem(40, 10, random_state=0), max_ifo=9000, n_seeds=1)

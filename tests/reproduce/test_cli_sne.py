@@ -98,6 +98,7 @@ def test_bad_arrays():
         read_points("a.npz")
 
 
+@pytest.mark.slow
 def test_plot_embeddings():
     figure = plot_embeddings({"one": X[:, :2], "two": X[:, 2:], "three": X, "four": X, "five": X}, Y)
     assert [ax.get_title() for ax in figure.axes] == ["one", "two", "three", "four", "five"]

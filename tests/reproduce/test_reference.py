@@ -57,7 +57,7 @@ def gaps(R, solver, ifo, seeds, **params):
 
 
 @pytest.mark.parametrize("name", slow_but(BASELINES, "gaussian_cov_4"))
-@pytest.mark.parametrize("solver", ["scgd", "asc-pg", "vrsc-pg", "sarah-c"])
+@pytest.mark.parametrize("solver", slow_but(["scgd", "asc-pg", "vrsc-pg", "sarah-c"], "scgd", "sarah-c"))
 def test_baselines(name, solver):
     params = {k: v for k, v in METHODS[solver].items() if k != "tol"}
     for ifo, expected in zip(IFO, BASELINES[name][solver], strict=True):

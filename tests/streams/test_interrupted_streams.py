@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import few_of
 from sklearn.preprocessing import FunctionTransformer
 
 import sk_stormc
@@ -86,7 +87,7 @@ class Pressed:
 
 
 # a second Ctrl-C does not wait for the end of an iteration
-@pytest.mark.parametrize(("size", "twice"), [(700, False), (700, True), (4000, True)])
+@pytest.mark.parametrize(("size", "twice"), few_of([(700, False), (700, True), (4000, True)], 1))
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twice):
     make, feed, n = KINDS[kind]
@@ -141,7 +142,7 @@ def test_ctrl_c_within_the_iterator(solver, k):
     assert result_bits(result) == result_bits(minimize(stream_of(chunks()), solver, random_state=0))
 
 
-@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("twice", few_of([False, True], 1))
 @pytest.mark.parametrize("entropic", [False, True])
 def test_ctrl_c_at_any_time_in_minimize(entropic, twice):
     make = partial(PortfolioProblem, metric="variance", risk_measure="entropic" if entropic else "variance")
@@ -176,7 +177,7 @@ class Unreliable:
         return chunks()[self.at - 1]
 
 
-@pytest.mark.parametrize("k", [6, 7, 30, 31, 100])
+@pytest.mark.parametrize("k", few_of([6, 7, 30, 31, 100], 0, 3))
 @pytest.mark.parametrize("solver", ["storm-c", "asc-pg"])
 def test_an_error_of_the_iterator_propagates_and_the_run_goes_on(solver, k):
     stream = stream_of(Unreliable(k, OSError("no connection")))

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import composition, regression, slow_but
+from helpers import composition, few_of, regression, slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -116,7 +116,7 @@ def test_bits_do_not_depend_on_chunks(solver, risk):
     assert result.n_iter > 0 and np.any(result.x)
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "vrsc-pg", "scgd"])
+@pytest.mark.parametrize("solver", slow_but(["storm-c", "vrsc-pg", "scgd"], "storm-c", "scgd"))
 def test_bits_of_single_rows(solver):
     assert bits(fed(portfolio(solver), RETURNS[:300], 1)) == bits(fed(portfolio(solver), RETURNS[:300], 300))
 
@@ -155,7 +155,7 @@ def cloned_in_between(estimator):
 
 
 @pytest.mark.parametrize(
-    "way", [lambda e: pickle.loads(pickle.dumps(e)), through_a_file, copy.deepcopy, cloned_in_between]
+    "way", few_of([lambda e: pickle.loads(pickle.dumps(e)), through_a_file, copy.deepcopy, cloned_in_between], 1, 2)
 )
 @pytest.mark.parametrize("solver", ["storm-c", "vrsc-pg", "asc-pg"])
 def test_pickles_between_chunks_change_nothing(solver, way):
@@ -370,7 +370,7 @@ def gap(X, weights):
     return (objective(weights) - objective(best)) / abs(objective(best))
 
 
-@pytest.mark.parametrize("n_assets", [5, 20])
+@pytest.mark.parametrize("n_assets", slow_but([5, 20], 5))
 def test_one_pass_ends_near_the_closed_form(n_assets):
     gaps = {}
     for n in (2000, 10_000, 50_000):
@@ -389,7 +389,7 @@ def test_gaps_of_chunks_of_1_37_and_10000():
     assert gap(X, fed(portfolio(), X, 1).weights_) == gap(X, fed(portfolio(), X, 10_000).weights_)
 
 
-@pytest.mark.parametrize("risk", ["semivariance", "entropic"])
+@pytest.mark.parametrize("risk", slow_but(["semivariance", "entropic"], "semivariance"))
 def test_one_pass_ends_near_the_optimum_of_fit(risk):
     X = make_gaussian_returns(20_000, 5, mean=0.1, random_state=0)
     best = portfolio(risk_measure=risk, tol=1e-8).fit(X)
@@ -656,7 +656,7 @@ def test_rows_are_read_as_they_are_needed():
 
 
 @pytest.mark.parametrize("way", slow_but(["jacobian", "vjp", "differences"], "vjp"))
-@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "sarah-c", "scgd", "asc-pg"))
+@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "scgd"))
 def test_a_problem_of_the_users_own(solver, way):
     A, b = regression(2000)
     make = partial(composition, way=way, penalty=L1(1e-4))
@@ -725,7 +725,7 @@ def off_lstd(estimator, X, terminal=None):
     return np.sqrt(np.mean((estimator.predict(X) - values) ** 2)) / values.std()
 
 
-@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "vrsc-pg", "scgd"))
+@pytest.mark.parametrize("solver", slow_but(STREAMING, "storm-c", "scgd"))
 def test_bellman_bits(solver):
     one = bits(fed_transitions(value(solver), 1500, 1500))
     for size in (37, "mixed"):
@@ -748,7 +748,7 @@ def trajectory(n, gap=()):
     return X, y, np.arange(n) + np.isin(np.arange(n), np.array(gap, dtype=int) + 1).cumsum()
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("fit_intercept", few_of([True, False], 0))
 def test_bellman_time_is_next_X_whatever_the_chunks(fit_intercept):
     gaps = [10, 36, 37, 700, 701, 1100]
     X, y, time = trajectory(1500, gaps)
@@ -817,7 +817,7 @@ def test_bellman_a_first_row_without_successor():
     assert bits(estimator.partial_fit(X[1:], y[1:], time=time[1:])) == bits(value().partial_fit(X, y, time=time))
 
 
-@pytest.mark.parametrize(("sparse_output", "fit_intercept"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("sparse_output", "fit_intercept"), few_of([(True, True), (False, False)], 1))
 def test_bellman_features(sparse_output, fit_intercept):
     encoder = OneHotEncoder(categories=[np.arange(12)], sparse_output=sparse_output)
     numbers, follow = states[:, None].astype(float), LOG.next_X.argmax(1)[:, None].astype(float)

@@ -25,6 +25,7 @@ def test_a_rollout_begins_where_it_should(name):
         np.testing.assert_allclose(found, observation, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rollouts_are_discounted():
     """The uniform policy's exact value, where MountainCar cannot reach its goal, and a hand that loses or wins."""
     gammas = np.array([0.5, 0.9])

@@ -19,6 +19,7 @@ def test_losses_of_a_chain_and_the_policy_that_has_none():
     assert chain.judge(q.policy) == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_losses_of_the_lake():
     lake = control.Lake()
     q = control.ours(lake, lake.log(0))

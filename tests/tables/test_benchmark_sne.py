@@ -67,6 +67,7 @@ def test_a_fit_in_a_process_of_its_own_is_as_good():
     assert 0 < apart["peak"] < 1 and apart["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_what_is_missing_has_a_reason(monkeypatch):
     monkeypatch.setattr(_sne_bench.importlib.util, "find_spec", lambda name: None if name == "openTSNE" else name)
     with Bench(True, None) as bench:

@@ -294,6 +294,7 @@ def test_lemma_a1(a):
 # estimate_constants
 
 
+@pytest.mark.slow
 def test_estimated_constants():
     R = np.random.default_rng(3).normal(0.5, 1, size=(60, 2))
     radius, mean = 1.5, R.mean(0)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import slow_but
+from helpers import few_of, slow_but
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
@@ -50,7 +50,7 @@ def test_contract_with_a_state_that_no_draw_contains():
     check_problem(BellmanProblem(P, np.arange(6.0), gamma=0.9, sample_weight=[1, 1, 1, 1, 1, 1e-5], alpha=0.5))
 
 
-@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("as_matrix", few_of([np.asarray, sparse.csr_matrix], 1))
 def test_check_with_own_successors(as_matrix):
     """Successors that are no states, the end of an episode among them."""
     rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def test_check_with_own_successors(as_matrix):
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", few_of([False, True], 1))
 def test_check_projected_problem(as_matrix, weighted):
     X, y, next_X, _ = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(40, random_state=0)
     given = {"sample_weight": np.arange(40) % 3, "alpha": np.arange(5)} if weighted else {}
@@ -161,7 +161,7 @@ def test_singular_features_have_a_metric():
 # defaults, no tuning
 
 
-@pytest.mark.parametrize("n", [50, 400, 2000])
+@pytest.mark.parametrize("n", slow_but([50, 400, 2000], 50, 400))
 @pytest.mark.parametrize("gamma", [0.9, 0.95, 0.99])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_features", [None, 40])

@@ -80,6 +80,7 @@ def test_time_alone_tells_what_follows(limit):
     np.testing.assert_allclose(timed.predict(np.eye(5)), given.predict(np.eye(5)), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_values_from_a_log_are_those_of_the_model():
     log = collect_transitions("FrozenLake-v1", n_transitions=50_000, seed=0)
     value = BellmanValueEstimator(0.9, random_state=0).fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.base import clone
 
 from sk_stormc import BellmanValueEstimator
@@ -94,7 +95,7 @@ def test_a_row_without_weight_has_passed_all_the_same(solver):
     assert moments.weight == pytest.approx(expected, rel=0.2 if solver == "storm-c" else 1e-9)  # some rows may wait
 
 
-@pytest.mark.parametrize("solver", ["lstd", "storm-c"])
+@pytest.mark.parametrize("solver", slow_but(["lstd", "storm-c"], "lstd"))
 def test_a_drift_from_0_to_197_is_followed(solver):
     """Rewards begin after half of the rows; without forgetting the value is between the two."""
     rng, n = np.random.default_rng(0), 10_000

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few_of
 
 from sk_stormc import BellmanValueEstimator
 
@@ -58,7 +59,7 @@ def fed(value, size, **parts):
     return value
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 1))
 def test_against_the_recursion(decay):
     parts, _ = walk(10)
     weights = np.random.default_rng(1).random(len(parts["y"])) + 0.5
@@ -73,6 +74,7 @@ def test_against_the_recursion(decay):
         np.testing.assert_allclose(value.coef_, expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_traces_have_the_best_values_of_the_target():
     parts, s = walk(6000)
     weights = np.bincount(s, minlength=N)

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -217,7 +218,7 @@ def test_acrobot_with_splines():
 # streams
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 1500])
+@pytest.mark.parametrize("size", slow_but([1, 7, 100, 1500], 7))
 @pytest.mark.parametrize("params", [{}, {"alpha": 1e-2}, {"fit_intercept": False}], ids=str)
 def test_stream_is_fit(size, params):
     parts = data(100 if size == 1 else 1500)
@@ -260,6 +261,7 @@ def test_weighted_moments():
     assert weighted.moments.n_rows == np.count_nonzero(k)
 
 
+@pytest.mark.slow
 def test_sums_over_many_small_chunks_lose_nothing():
     """A sum of 50,000 that is added up row by row would have lost its last digits."""
     rng = np.random.default_rng(0)
@@ -275,7 +277,7 @@ def test_time_in_chunks():
     X, y, _, terminal = walk(600)
     time = np.arange(600) + np.isin(np.arange(600), [11, 300]).cumsum()
     batch = lstd().fit(X, y, time=time, terminal=terminal)
-    for size in (1, 50):
+    for size in (7, 50):
         stream = fed(lstd(), size, X=X, y=y, time=time, terminal=terminal)
         np.testing.assert_allclose(stream.coef_, batch.coef_, rtol=1e-8)
 

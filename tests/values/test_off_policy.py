@@ -73,6 +73,7 @@ def test_against_loops():
         assert value_of(named | {"time": None}, method).std_error == pytest.approx(found.std_error)
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_the_values_leaves_only_the_noise():
     """Doubly robust: unbiased with any model of values, and with a good one less noisy than per decision."""
     truth, plain, robust, useless = exact(), [], [], []
@@ -97,7 +98,7 @@ def test_the_policy_that_acted_has_the_mean_of_its_returns():
         assert found.effective_size == pytest.approx(60)
 
 
-@pytest.mark.parametrize("method", slow_but(METHODS, "wis", "pdis", "wdr"))
+@pytest.mark.parametrize("method", slow_but(METHODS, "wis", "pdis"))
 def test_standard_errors_are_those_over_other_logs(method):
     found = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
     spread = np.std([value.value for value in found], ddof=1)

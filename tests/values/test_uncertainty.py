@@ -47,7 +47,7 @@ def featured(parts):
     return parts | {"X": parts["X"] @ FEATURES, "next_X": parts["next_X"] @ FEATURES}
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.8])
+@pytest.mark.parametrize("decay", slow_but([0.0, 0.8], 0.8))
 @pytest.mark.parametrize("off_policy", [False, True])
 def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
     found, said = [], []
@@ -91,6 +91,7 @@ def test_a_stream_says_about_the_same_as_fit(solver):
     np.testing.assert_array_equal(again.predict(FEATURES, return_std=True)[1], std)
 
 
+@pytest.mark.slow
 def test_deviations_of_values_that_forget_are_those_of_values_from_other_episodes():
     """In `fit`, and in a stream of four chunks."""
     found, said = [], []

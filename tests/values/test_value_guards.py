@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
+from helpers import few_of
 from scipy.linalg import eigh
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -304,7 +305,7 @@ EARLY = [  # full batches, which are advised, would converge
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("solver", EARLY)
+@pytest.mark.parametrize("solver", few_of(EARLY, 1, 3))
 def test_budgets_that_end_too_early_warn(solver):
     X, y, next_X, terminal = balancing()
     value = BellmanValueEstimator(0.99, solver, objective="projected", random_state=0)
