@@ -11,7 +11,7 @@ from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.runs import Fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.gaps import dual_gap, slope_gap
-from sk_stormc.portfolio.handover import PATIENCE, finish_by_newton, hands_over, warn_of_newton
+from sk_stormc.portfolio.handover import PATIENCE, finish_by_newton, hands_over, passes_before, warn_of_newton
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.limits import Limits
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
@@ -59,7 +59,11 @@ def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
     handing = hands_over(solver, problem, penalty)
     few = handing and (staged or problem.n_inner <= SMALL)  # periods, so that batches are all of them
     forced = handing and Limits.of(penalty, n_assets).forced() is not None  # nothing is left to look for
-    running = clone(solver).set_params(max_iter=1 if forced else PATIENCE) if few or forced else solver
+    running = clone(solver) if handing else solver
+    if few or forced:
+        running.set_params(max_iter=1 if forced else PATIENCE)
+    elif handing:
+        running.set_params(max_ifo=passes_before(n_assets) * (2 * problem.n_inner + problem.n_outer))
     with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
         if staged:
             result, gap = run_in_stages(run, running, problem, x0)
