@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
@@ -55,7 +56,7 @@ def recall(X, metric="euclidean", k=61):
 # --- the search ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "minkowski"])
+@pytest.mark.parametrize("metric", slow_but(["euclidean", "sqeuclidean", "minkowski"], "euclidean"))
 @pytest.mark.parametrize("data", [with_times, far_clusters, one_far_out])
 def test_neighbours_of_data_far_from_zero(data, metric):
     part, error = recall(data(), metric)
@@ -68,6 +69,7 @@ def test_digits_far_from_zero():
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_the_quick_search_far_from_zero(monkeypatch):
     monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
     assert brute_force.nearest_by_products(with_times(2000), 20) is not None

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import few_of
+from helpers import few_of, slow_but
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 from sklearn.base import clone
@@ -126,7 +126,7 @@ def test_every_measure_with_all_limits_is_exact(measure, seed):
     assert portfolio.score(R) == pytest.approx(-value, abs=1e-6 * size)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", slow_but(MEASURES, "variance", "evar"))
 def test_a_benchmark_is_a_shift_of_each_period(measure):
     R = returns(seed=2)
     b = R @ np.array([0.5, 0, 0.2, 0.3, 0, 0])
@@ -279,7 +279,7 @@ def test_streams_and_large_returns_are_refused(tmp_path):
         fit(returns(6), benchmark=HELD)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", slow_but(MEASURES, "semivariance", "cvar"))
 def test_limits_without_an_interior(measure):
     """A cap that only one portfolio of a sector meets, a weight that is forced, and no trades at all."""
     R = returns(seed=4)

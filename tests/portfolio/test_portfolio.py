@@ -206,7 +206,7 @@ def test_the_constrained_cases_have_something_to_be_exact_about():
         assert 2 <= len(np.unique(np.round(x, 6))) < 8, name
 
 
-@pytest.mark.parametrize("n", [SMALL, LARGE])
+@pytest.mark.parametrize("n", slow_but([SMALL, LARGE], LARGE))
 @pytest.mark.parametrize("risk_measure", ["semivariance", "entropic"])
 def test_other_risk_measures_reach_the_minimum(risk_measure, n):
     R = make_returns(n) / 3
@@ -713,7 +713,6 @@ def test_grid_search_over_the_solver_and_the_problem(given):
         grid,
         scoring=sharpe_ratio,
         cv=TimeSeriesSplit(2),
-        n_jobs=2,
         error_score="raise",
     ).fit(R)
     scores = search.cv_results_["mean_test_score"]
@@ -777,10 +776,11 @@ def weights_of(solver, params, R):
     return CompositionalPortfolio(solver, **params).fit(R).weights_
 
 
-@pytest.mark.parametrize("risk_measure", slow_but(MEASURES, "semivariance"))
+@pytest.mark.slow
+@pytest.mark.parametrize("risk_measure", MEASURES)
 def test_the_same_seed_gives_the_same_bits_at_any_n_jobs(risk_measure):
     R = make_returns(LARGE, 4)
-    params = {"random_state": 3, "risk_measure": risk_measure, "max_iter": 60, "constraint": (-1, 1)}
+    params = {"random_state": 3, "risk_measure": risk_measure, "max_iter": 200, "constraint": (-1, 1)}
     stochastic = [name for name in SOLVERS if name != "lbfgs"]
     here = [weights_of(solver, params, R) for solver in stochastic]
     there = Parallel(n_jobs=2)(delayed(weights_of)(solver, params, R) for solver in stochastic)

@@ -194,7 +194,7 @@ def test_units_and_tails(risk_measure, df, unit):
 
 
 @pytest.mark.parametrize("n", [20, 100, pytest.param(1500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("confidence", [0.5, 0.99, 0.999])
+@pytest.mark.parametrize("confidence", few_of([0.5, 0.99, 0.999], 0, 2))
 @pytest.mark.parametrize("risk_measure", BOTH)
 def test_confidences_up_to_the_largest_loss(risk_measure, confidence, n):
     # with fewer periods than 1 / (1 - confidence) both risks are the largest loss
@@ -215,7 +215,7 @@ def test_risk_aversions(risk_measure, risk_aversion):
     assert -portfolio.score(R) == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.parametrize("risk_measure", BOTH)
+@pytest.mark.parametrize("risk_measure", few_of(BOTH, 1))
 def test_costs_of_trades(risk_measure):
     R, held = make_returns(), np.array([0.3, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
     least = LEAST[risk_measure](R, 0.95, 1.0, low=0.0, high=1.0, budget=1.0, held=held, cost=0.002)

@@ -371,7 +371,7 @@ def test_random_output_is_uniform(problem):
         "learning_rate": 0.01,
     }
     counts = np.zeros(4)
-    for seed in range(400):
+    for seed in range(200):
         points = []
         keep = points.append
         result = minimize(
@@ -383,7 +383,7 @@ def test_random_output_is_uniform(problem):
             **settings,
         )
         counts[next(k for k, x in enumerate(points[1:5]) if (x == result.x).all())] += 1
-    assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
+    assert ((counts - 50) ** 2 / 50).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
 
 
 # parameters

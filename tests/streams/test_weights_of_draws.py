@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, minimize
@@ -63,7 +64,7 @@ def test_a_weight_is_a_repetition(problem):
             assert part.dtype == same.dtype == x.dtype
 
 
-@pytest.mark.parametrize("risk", RISKS)
+@pytest.mark.parametrize("risk", slow_but(RISKS, "variance alone", "semivariance", "entropic", "evar"))
 def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
     X = make_gaussian_returns(6000, 4, mean=0.3, random_state=0)
     counts = np.random.default_rng(3).integers(1, 4, size=len(X))

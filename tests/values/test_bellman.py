@@ -66,7 +66,7 @@ def test_check_with_own_successors(as_matrix):
 
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", few_of([False, True], 1))
 def test_check_projected_problem(as_matrix, weighted):
     X, y, next_X, _ = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(40, random_state=0)
     given = {"sample_weight": np.arange(40) % 3, "alpha": np.arange(5)} if weighted else {}

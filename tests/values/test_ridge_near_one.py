@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few_of
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -42,7 +43,7 @@ def test_a_ridge_holds_near_one(logs):
     assert error(logs, 0.95, 1e-5) < 3  # of values of 19
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.7])
+@pytest.mark.parametrize("decay", few_of([0.0, 0.7], 1))
 @pytest.mark.parametrize("n_columns", [3, 400])
 def test_it_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
     rng = np.random.default_rng(0)
