@@ -195,7 +195,7 @@ def run_regimes(quick):
     X = np.concatenate([make_gaussian_returns(n, d, mean=0.1, random_state=i) for i in range(3 if quick else 30)])
     ways = {"moments": by_moments, "moments, each": lambda **kwargs: CompositionalPortfolio("moments", **kwargs)}
     rows = []
-    for risk_measure, constraint in KINDS[1:6:2]:
+    for risk_measure, constraint in KINDS[1:6:2] + KINDS[6:]:
         kwargs = {"risk_measure": risk_measure, "constraint": constraint}
         rows.append({"rows": len(X), "assets": d, **kwargs, **gaps(X, None, kwargs, ways)})
     return rows

@@ -14,12 +14,12 @@ from sk_stormc.fitting.runs import with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
 from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
 from sk_stormc.portfolio.feasible import limited
-from sk_stormc.portfolio.fit_by_run import fit_by_run
-from sk_stormc.portfolio.handover import by_moments, by_newton, warn_of_newton
+from sk_stormc.portfolio.fit_by_run import fit_at_once, fit_by_run
+from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.ratio import by_ratio, ratio_at
+from sk_stormc.portfolio.ratio import ratio_at
 from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
@@ -31,8 +31,6 @@ from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 
 __all__ = ["CompositionalPortfolio"]
-
-TOL = 1e-4  # of these, as of the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -240,15 +238,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
-        ratio = self.objective == "ratio"
-        if ratio or problem.ordered or solver in self.own_solvers or isinstance(penalty, Limited):
-            tol = (TOL if self.tol is None else self.tol) if solver in self.own_solvers else solver.tol
-            by = by_ratio if ratio else by_moments if solver == "moments" else by_newton
-            result, gap = by(problem, penalty, tol, solver)
-            validate_data(self, X, skip_check_array=True)
-            self.weights_, self.dual_gap_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False), gap
-            self._keep(solver, result)
-            warn_of_newton(result, gap, tol)
+        at_once = self.objective == "ratio" or problem.ordered or isinstance(penalty, Limited)
+        if at_once or solver in self.own_solvers:
+            fit_at_once(self, solver, problem, penalty, X, n_assets, dtype)
             return self
         fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
         return self
@@ -372,16 +364,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             Without pandas.
         """
         check_is_fitted(self)
-        if not hasattr(self, "feature_names_in_"):
-            raise ValueError(
-                "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
-                "of the last fit had none. weights_ has the weights in the order of the columns"
-            )
-        try:
-            from pandas import Series
-        except ImportError as error:
-            raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
-        return Series(self.weights_, index=self.feature_names_in_, name="weight")
+        return series_of(self)
 
     def _new_returns(self, X):
         returns = check_returns(X)

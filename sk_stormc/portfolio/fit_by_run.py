@@ -1,4 +1,4 @@
-"""`CompositionalPortfolio.fit` by a run of a solver, or by several of falling widths, and what follows the run."""
+"""`CompositionalPortfolio.fit`: at once, or by a run of a solver or several of falling widths and what follows."""
 
 import warnings
 from contextlib import nullcontext
@@ -11,14 +11,48 @@ from sk_stormc.engine.tools import SMALL
 from sk_stormc.fitting.runs import Fit
 from sk_stormc.portfolio.collinear import warn_of_a_flat_direction
 from sk_stormc.portfolio.gaps import dual_gap, slope_gap
-from sk_stormc.portfolio.handover import PATIENCE, finish_by_newton, hands_over, warn_of_newton
+from sk_stormc.portfolio.handover import (
+    PATIENCE,
+    by_moments,
+    by_newton,
+    finish_by_newton,
+    hands_over,
+    passes_before,
+    warn_of_newton,
+)
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.ratio import by_ratio
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["fit_by_run"]
+__all__ = ["fit_at_once", "fit_by_run"]
+
+TOL = 1e-4  # of "newton" and "moments", as of the other solvers
+
+
+def fit_at_once(portfolio, solver, problem, penalty, X, n_assets, dtype):
+    """Fit by Newton's method, a linear program or moments, or the best ratio, and store what was found.
+
+    Parameters
+    ----------
+    portfolio : CompositionalPortfolio
+    solver : {"newton", "moments"} or CompositionalSolver
+    problem, penalty, X, dtype : object
+        As for `fit_by_run`.
+    n_assets : int
+        Of X; the problem may have the benchmark as one more.
+    """
+    own = isinstance(solver, str)
+    tol = (TOL if portfolio.tol is None else portfolio.tol) if own else solver.tol
+    by = by_ratio if portfolio.objective == "ratio" else by_moments if solver == "moments" else by_newton
+    result, gap = by(problem, penalty, tol, solver)
+    validate_data(portfolio, X, skip_check_array=True)
+    portfolio.weights_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False)
+    portfolio.dual_gap_ = gap
+    portfolio._keep(solver, result)
+    warn_of_newton(result, gap, tol)
 
 
 def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
@@ -59,7 +93,11 @@ def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
     handing = hands_over(solver, problem, penalty)
     few = handing and (staged or problem.n_inner <= SMALL)  # periods, so that batches are all of them
     forced = handing and Limits.of(penalty, n_assets).forced() is not None  # nothing is left to look for
-    running = clone(solver).set_params(max_iter=1 if forced else PATIENCE) if few or forced else solver
+    running = clone(solver) if handing else solver
+    if few or forced:
+        running.set_params(max_iter=1 if forced else PATIENCE)
+    elif handing:
+        running.set_params(max_ifo=passes_before(n_assets) * (2 * problem.n_inner + problem.n_outer))
     with warnings.catch_warnings(record=True) if handing else nullcontext([]) as said:
         if staged:
             result, gap = run_in_stages(run, running, problem, x0)

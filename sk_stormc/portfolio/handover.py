@@ -21,12 +21,14 @@ __all__ = [
     "by_newton",
     "finish_by_newton",
     "hands_over",
+    "passes_before",
     "solved",
     "spread",
     "warn_of_newton",
 ]
 
 PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
+FEWEST = 10  # passes of it over more periods than are few
 CAREFUL = 0.01  # part of the spread that the gap of a tail risk is compared with
 TRACKING = 0.01  # of a benchmark's deviation: less need not be told from 0
 ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
@@ -42,6 +44,14 @@ def hands_over(solver, problem, penalty):
     """
     unbroken = is_free(solver) and solver.max_iter is None and solver.max_ifo is None and solver.tol
     return bool(unbroken) and can_solve(problem.returns, penalty) and not problem.unbounded_below()
+
+
+def passes_before(n_assets):
+    """Passes of "storm-c" over many periods before a fit goes on by Newton's method.
+
+    They take about as long as the iterations of that: a pass grows with the number of assets, these with its square.
+    """
+    return max(FEWEST, n_assets // 6)
 
 
 def is_free(solver):

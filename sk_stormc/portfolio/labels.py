@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.utils.frames import is_series, is_table
 
-__all__ = ["aligned", "is_labelled"]
+__all__ = ["aligned", "is_labelled", "series_of"]
 
 SHOWN = 10  # labels that an error names
 
@@ -75,3 +75,17 @@ def _labels_and_values(value):
 def _some(labels):
     more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
     return ", ".join(map(repr, labels[:SHOWN])) + more
+
+
+def series_of(portfolio):
+    """The weights of a fitted portfolio as a pandas Series with the names of the columns."""
+    if not hasattr(portfolio, "feature_names_in_"):
+        raise ValueError(
+            "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
+            "of the last fit had none. weights_ has the weights in the order of the columns"
+        )
+    try:
+        from pandas import Series
+    except ImportError as error:
+        raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
+    return Series(portfolio.weights_, index=portfolio.feature_names_in_, name="weight")

@@ -66,7 +66,7 @@ class MomentStream:
     gained : float
         How far the objective of equal weights is above that of ``fit``, or the risk of these weights if that is more.
     shift : float
-        How far ``fit`` is from the weights around which rows became sums: mean square, over that of the weights.
+        How far ``fit`` is from the weights around which rows became sums: mean square, over the moments' ``size``.
     records : tuple
         Of (row, objective) at the renewals.
     around : Sums or None
@@ -204,7 +204,7 @@ class MomentStream:
                 now = self._value(known, w)
                 far = endless and self._count(known, stop, w) < len(w)  # to a portfolio that hardly ever loses
             before, value = w, now
-            fit = known.minimised(self._solve, w)
+            fit = known.minimised(self._solver(w), w)
             w, way = fit.weights, fit.weights - before
             if known.exact or way @ known.matrix() @ way <= near * (w @ known.matrix() @ w):
                 break
@@ -212,9 +212,17 @@ class MomentStream:
             fit, w = replace(fit, weights=before, gap=math.inf), before
         return replace(fit, value=self._value(known, w))
 
-    def _solve(self, drift, matrix):
-        start = self.weights if self.penalty is None else self.penalty.project(self.weights)
-        return solve_quadratic(drift + self.moments.earned * self.origin, matrix, self.penalty, start)
+    def _solver(self, w):
+        """A function that solves one quadratic program after another, each from the weights of the one before."""
+
+        def solve(drift, matrix):
+            nonlocal w
+            start = w if self.penalty is None else self.penalty.project(w)
+            fit = solve_quadratic(drift + self.moments.earned * self.origin, matrix, self.penalty, start)
+            w = fit.weights
+            return fit
+
+        return solve
 
     def _value_of(self, stop, w):
         value = self._value(self._known(stop, w), w)
@@ -253,7 +261,7 @@ class MomentStream:
         if not w.any():
             return math.inf
         square = np.vdot(matrix, self.around.scatter) / self.around.weight + way @ matrix @ way
-        return float(square / (w @ matrix @ w))
+        return float(square / known.size(w))
 
     def _renewed(self, stop):
         fit = self._settled(stop)

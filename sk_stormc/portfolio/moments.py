@@ -30,8 +30,16 @@ def moments_of(risk_measure, n_assets, risk_aversion, confidence):
     return MOMENTS[risk_measure](n_assets, gain, price, confidence)
 
 
+class _Moments:
+    """What the classes below share."""
+
+    def size(self, w):
+        """What the square of a change of the weights in `matrix` is compared with: that of the weights."""
+        return float(w @ self.matrix() @ w)
+
+
 @dataclass(frozen=True, eq=False)
-class VarianceMoments:
+class VarianceMoments(_Moments):
     """-gain <mean, w> + price w^T covariance w."""
 
     gain: float
@@ -71,7 +79,7 @@ class VarianceMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class SemivarianceMoments:
+class SemivarianceMoments(_Moments):
     """-gain <mean, w> + price mean min(<r_i - mean, w>, 0)^2: of the rows below the mean there are moments."""
 
     gain: float
@@ -126,7 +134,7 @@ class SemivarianceMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class EntropicMoments:
+class EntropicMoments(_Moments):
     """(1/lambda) log mean exp(-lambda <r_i, w>)."""
 
     price: float
@@ -159,6 +167,10 @@ class EntropicMoments:
         """Half of lambda times the covariance of the tilted rows, per unit of lambda."""
         return self.tilted.covariance / 2
 
+    def size(self, w):
+        """What makes the exponents change by 1: a logarithm of a sum is known to second order for less only."""
+        return 1 / (2 * self.price**2)
+
     def minimised(self, solve, w):
         """The minimiser that ``solve(drift, matrix)`` finds, a `NewtonFit`."""
         tilted = self.tilted
@@ -174,7 +186,7 @@ class EntropicMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class CVaRMoments:
+class CVaRMoments(_Moments):
     """min_s s + mean max(z_i, 0) / tail with z_i = -<r_i, w> - s, smoothed as in `CVaRPortfolioProblem`.
 
     Each row is a parabola in z_i around the w and s that it came to, of the slope q_i and the second derivative k_i
@@ -270,7 +282,7 @@ class CVaRMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class EVaRMoments:
+class EVaRMoments(_Moments):
     """min_t t log mean exp(-<r_i, w> / t) + t allowed: what entropic risk has, around w / t."""
 
     gain: float

@@ -46,8 +46,11 @@ def check_returns(X, **kwargs):
         refuse_no_numbers("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    finite, nan = True, False
+    finite, nan = np.ones(1, dtype=bool), False
     for _, block in blocks(returns):
+        with np.errstate(all="ignore"):
+            if np.isfinite(block.sum()):  # then all are, which is seen in a third of the time
+                continue
         good = np.isfinite(block)
         finite = finite & good.all(axis=0)
         nan |= not good.all() and np.isnan(block).any()

@@ -27,8 +27,8 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["faded", "go_on", "streams_returns"]
 
 MOST = 2000  # assets, of which sums of products are kept if asked for
-# distance from the weights around which rows became sums, squared and relative, that is worth a warning
-SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.75, "cvar": 0.75, "evar": 0.1}
+# distance from the weights around which rows became sums, squared and in the moments' own size, that is worth a warning
+SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.02, "cvar": 0.75, "evar": 0.1}
 FAR = 1e-4  # of what can be gained: a larger gap of the weights on the sums themselves is worth a warning
 
 

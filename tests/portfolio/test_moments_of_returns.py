@@ -135,6 +135,16 @@ def test_a_market_that_changes_is_warned_of_where_moments_do_not_say_all():
             portfolio.partial_fit(chunk)
 
 
+def test_what_weights_that_move_mean_for_entropic_risk_depends_on_its_exponents():
+    """The weights move by a quarter; at lambda = 3 the objective is then a sixth of the spread above its minimum."""
+    chunks = [make_gaussian_returns(5000, 10, mean=0.1, random_state=1000 + i) for i in range(12)]
+    portfolio = CompositionalPortfolio(risk_measure="entropic", constraint="long_only", risk_aversion=3.0)
+    for chunk in chunks[:-1]:
+        portfolio.partial_fit(chunk)
+    with pytest.warns(ConvergenceWarning, match="the weights have moved far since many rows came"):
+        portfolio.partial_fit(chunks[-1])
+
+
 @pytest.mark.parametrize("risk_measure", ["variance", "semivariance", SLOW[0]])
 def test_half_life(risk_measure):
     first, last = correlated(6000, 6, seed=3, spread=0.3), correlated(4000, 6, seed=4, spread=0.3)
