@@ -40,7 +40,12 @@ def divergence_from(P, points, per_point, log_sum, dof=1.0):
     if per_point:
         p = P.data[P.data > 0]
         return (attraction + float(p @ np.log(p)) + log_sum) / n
-    mass = float(P.sum())
-    joint = ((P + P.T) / (2 * mass)).data
-    joint = joint[joint > 0]
-    return attraction / mass + float(joint @ np.log(joint)) + log_sum
+    mass, other = float(P.sum()), P.T.tocsr()
+
+    def entropy(rows):
+        joint = (P[rows] + other[rows]).data / (2 * mass)
+        joint = joint[joint > 0]
+        return float(joint @ np.log(joint))
+
+    entropies = each(entropy, parts(n, max(1, TILE * n // max(P.nnz, 1))))
+    return attraction / mass + sum(entropies) + log_sum

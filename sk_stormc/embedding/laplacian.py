@@ -18,7 +18,7 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-FEW, AGGREGATE, MOST = 300, 40, 1500  # aggregates where they cost nothing, points of one, aggregates at most
+FEW, AGGREGATE, MOST = 300, 40, 1200  # aggregates where they cost nothing, points of one, aggregates at most
 EDGES = 2**18  # of a thread at a time
 
 

@@ -87,12 +87,16 @@ class Edges:
             tasks = [
                 pair for x in X for rows, by_row, by_column in blocks for pair in ((by_row, x), (by_column, x[rows]))
             ]
-            sums = iter(each(lambda task: task[0] @ task[1], tasks, len(c)))
+            sums, count = each(lambda task: task[0] @ task[1], tasks, len(c)), 2 * len(blocks)
             out = np.zeros_like(X)
-            for row in out:
+
+            def add(k):
+                own = iter(sums[k * count : (k + 1) * count])
                 for rows, *_ in blocks:
-                    row[rows] += next(sums)
-                    row += next(sums)
+                    out[k, rows] += next(own)
+                    out[k] += next(own)
+
+            each(add, range(len(X)), len(c))
             return out
 
         return product
