@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.portfolio.limits import Limits
-from sk_stormc.portfolio.newton import NewtonFit
+from sk_stormc.portfolio.newton import LARGEST, NewtonFit, solve_portfolio
+from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.sums import Sums
 
@@ -172,23 +173,30 @@ class MomentStream:
 
     def _known(self, stop, w):
         """The moments of all rows up to a number, those that are still there around w."""
+        (rows, p), moments = self._there(stop), self.moments
+        if self.half_life < math.inf:
+            moments = moments.times(0.5 ** ((stop - self._gone()) / self.half_life))
+        return moments.plus(rows, p, w) if len(rows) else moments
+
+    def _there(self, stop):
+        """The rows that are still there up to a number, and their weights."""
         count = stop - self._gone()
         rows, p = self.rows[:count], self.p[:count]
-        moments = self.moments
         if self.half_life < math.inf:
             p = p * 0.5 ** (np.arange(count)[::-1] / self.half_life)
-            moments = moments.times(0.5 ** (count / self.half_life))
         elif (p == 1).all():
             p = None
         if p is not None and not p.all():
             rows, p = rows[p > 0], p[p > 0]
-        return moments.plus(rows, p, w) if len(rows) else moments
+        return rows, p
 
     def _settled(self, stop):
         """The weights that are best for all rows up to a number; None while there are too few."""
         counted = self.counted + np.count_nonzero(self.p[: stop - self._gone()])
         if counted < self.enough():
             return None
+        if self._is_whole():
+            return self._exact(stop)
         near = ROUGH if self._gone() else NEAR
         w, value = self.weights, math.inf
         if not self._gone() and not self.moments.exact:  # few rows may have led far away
@@ -211,6 +219,21 @@ class MomentStream:
         else:
             fit, w = replace(fit, weights=before, gap=math.inf), before
         return replace(fit, value=self._value(known, w))
+
+    def _is_whole(self):
+        """Whether the rows are all there, for a tail risk of limited weights: turns of parabolas may not settle."""
+        few = len(self.weights) <= LARGEST and self.enough() == 2
+        return few and self.moments.measure is not None and not self._gone()
+
+    def _exact(self, stop):
+        """The best weights for all rows up to a number, by Newton's method."""
+        moments, (rows, p) = self.moments, self._there(stop)
+        confidence = 1 - moments.tail if moments.measure == "cvar" else -math.expm1(-moments.allowed)
+        options = {"confidence": confidence, "sample_weight": p, "penalty": self.penalty}
+        aversion = moments.price if moments.gain else math.inf
+        problem = PortfolioProblem(rows + self.origin, aversion, risk_measure=moments.measure, **options)
+        start = self.weights if self.penalty is None else self.penalty.project(self.weights)
+        return solve_portfolio(problem, self.penalty, start)
 
     def _solver(self, w):
         """A function that solves one quadratic program after another, each from the weights of the one before."""

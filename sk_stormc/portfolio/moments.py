@@ -33,6 +33,8 @@ def moments_of(risk_measure, n_assets, risk_aversion, confidence):
 class _Moments:
     """What the classes below share."""
 
+    measure = None  # the one whose problem is solved itself while all rows are there, by Newton's method
+
     def size(self, w):
         """What the square of a change of the weights in `matrix` is compared with: that of the weights."""
         return float(w @ self.matrix() @ w)
@@ -215,6 +217,7 @@ class CVaRMoments(_Moments):
     of_rows: np.ndarray
     constant: float
     exact = False
+    measure = "cvar"
 
     @property
     def earned(self):
@@ -293,6 +296,7 @@ class EVaRMoments(_Moments):
     tilted: Tilted | None = None
     t: float = 1.0
     exact = False
+    measure = "evar"
 
     @property
     def earned(self):

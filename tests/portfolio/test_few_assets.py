@@ -1,5 +1,7 @@
 """Newton's method begins with the assets that are held, and takes in those that the bound of the gap asks for."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -66,3 +68,17 @@ def test_a_fit_of_many_periods_goes_on_by_newton_before_its_whole_budget():
     assert portfolio.stop_reason_ == "converged"
     np.testing.assert_allclose(portfolio.weights_, exact.weights_, atol=1e-6)
     assert portfolio.ifo_[-2] <= 11 * 3 * len(R)
+
+
+@pytest.mark.parametrize("measure", ["cvar", "evar"])
+@pytest.mark.parametrize("half_life", [None, 300])
+def test_a_stream_of_a_tail_risk_is_at_the_optimum_while_its_rows_are_there(measure, half_life):
+    rng = np.random.default_rng(3)
+    R = 0.01 * rng.standard_t(4, (600, 6)) @ (np.eye(6) + 0.3 * rng.normal(size=(6, 6))) + 0.0006
+    params = {"risk_measure": measure, "constraint": "long_only", "half_life": half_life}
+    stream, fit = CompositionalPortfolio(random_state=0, **params), CompositionalPortfolio("newton", **params).fit(R)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for chunk in np.split(R, 3):
+            stream.partial_fit(chunk)
+    np.testing.assert_allclose(stream.weights_, fit.weights_, atol=1e-6)
