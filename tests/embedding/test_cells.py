@@ -191,6 +191,7 @@ def test_bad_ways_to_search(neighbors):
         SNEEmbedding(neighbors=neighbors).fit(DIGITS[:100])
 
 
+@pytest.mark.slow
 def test_a_map():
     shared = {"perplexity": 10, "max_iter": 80, "random_state": 0}
     model = SNEEmbedding(neighbors="approximate", **shared).fit(DIGITS[:1100])

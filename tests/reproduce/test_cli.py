@@ -79,6 +79,7 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     assert min(picture.shape[:2]) > 500 and picture.std() > 0.1
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_minimize(capsys):
     assert reproduce("--ifo", 30_000, "--seeds", 1, "--methods", "storm-c-paper,sarah-c") == 0
     rows = table(capsys.readouterr().out)
