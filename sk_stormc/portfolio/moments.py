@@ -33,7 +33,7 @@ def moments_of(risk_measure, n_assets, risk_aversion, confidence):
 class _Moments:
     """What the classes below share."""
 
-    measure = None  # the one whose problem is solved itself while all rows are there, by Newton's method
+    measure: str | None = None  # the one whose problem is solved itself while all rows are there, by Newton's method
 
     def size(self, w):
         """What the square of a change of the weights in `matrix` is compared with: that of the weights."""

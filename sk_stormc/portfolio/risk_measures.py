@@ -1,5 +1,6 @@
 """The risk measures: what the rest of the wing has to know of each, and which has a class of its own."""
 
+import inspect
 from typing import NamedTuple
 
 from sk_stormc.utils.docstrings import inherit_parameters
@@ -54,10 +55,13 @@ class ByRiskMeasure:
 
     classes: dict[str, type] = {}  # by risk measure
     own_measure: str  # of a class that is declared for one
+    __signature__: inspect.Signature  # that of __init__; Python 3.11.2 shows that of __new__
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
+        of_init = inspect.signature(cls.__init__)
+        cls.__signature__ = of_init.replace(parameters=list(of_init.parameters.values())[1:])
         if risk_measure is not None:
             cls.classes[risk_measure], cls.own_measure = cls, risk_measure
 

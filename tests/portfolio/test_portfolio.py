@@ -841,7 +841,8 @@ def test_curves(solver, risk_measure, n):
     assert ifo[-1] <= sum(portfolio.n_evaluations_.values())
     a_pass = 2 * n + (1 if risk_measure == "entropic" else n)
     assert ifo[-1] <= 101 * a_pass
-    assert np.diff(ifo).max() <= 3 * a_pass  # the first with the probe of the step size
+    by_run = ifo[:-1] if solver == "storm-c" else ifo  # which may hand over to another method before the last record
+    assert np.diff(by_run).max() <= 3 * a_pass  # the first with the probe of the step size
 
 
 def test_counts_of_algorithm_1():
