@@ -272,3 +272,19 @@ def test_a_signal_from_another_process():
         process.send_signal(signal.SIGINT)
         lines = process.stdout.read().splitlines()
     assert lines[0] == "again" and lines[-1] == "1 True True"
+
+
+def test_ctrl_c_at_the_moment_at_which_the_rows_end_is_not_lost(monkeypatch):
+    from sk_stormc.engine.oracle import Oracle
+
+    lasts = Oracle.lasts
+
+    def pressed_at_the_end(oracle, ifo):
+        if lasts(oracle, ifo):
+            return True
+        os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    stream = StreamingProblem([RETURNS[:3000]], partial(PortfolioProblem, metric="variance"))
+    monkeypatch.setattr(Oracle, "lasts", pressed_at_the_end)
+    assert minimize(stream, random_state=0).stop_reason == "interrupted"
