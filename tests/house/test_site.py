@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = re.compile(r"(<!-- (?:not run|picture): [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
-REFERENCE = ROOT / "docs" / "api" / "index.rst"
+REFERENCE = sorted((ROOT / "docs" / "api").glob("*.rst"))  # a page for each wing
 MODULES = (
     "sk_stormc",
     *(
@@ -27,12 +27,14 @@ MODULES = (
 
 def documented():
     """What the reference has pages for, by its full name."""
-    module, names = None, []
-    for line in REFERENCE.read_text(encoding="utf-8").splitlines():
-        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
-            module = found[1]
-        elif found := re.match(r"(?:   |\.\. py:data:: )(\w+)$", line):
-            names.append(f"{module}.{found[1]}")
+    names = []
+    for page in REFERENCE:
+        module = None
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+                module = found[1]
+            elif module and (found := re.match(r"(?:   |\.\. py:data:: )(\w+)$", line)):
+                names.append(f"{module}.{found[1]}")
     return {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names}
 
 
