@@ -1,9 +1,10 @@
 """The start of a large map: a map of some of its points, and the others among them."""
 
+import warnings
+
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.embedding.settled import quiet
 from sk_stormc.embedding.starts import FEATURELESS
 from sk_stormc.solvers import StopReason
 
@@ -65,7 +66,8 @@ def coarse_start(model, X, P, rng, needed=True):
     drawn = np.random.default_rng(seed)
     chosen = np.sort(drawn.choice(n, n // SHARE, replace=False))
     fewer = type(model)(random_state=seed, **{name: getattr(model, name) for name in KEPT})
-    with quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they would be about a map that nobody asked for
         fewer.fit(X[chosen])
     if fewer.stop_reason_ == StopReason.INTERRUPTED:
         raise KeyboardInterrupt

@@ -1,5 +1,7 @@
 """Large maps begin from a map of some of their points."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -52,6 +54,13 @@ def test_the_start_is_the_map_of_some_samples_and_means_of_neighbours(data, monk
     other = np.random.RandomState(0)
     other.randint(coarse.DRAWN)
     assert not skipped.any() and rng.randint(100) == other.randint(100) and len(fitted) == 1
+
+
+def test_the_map_of_some_samples_does_not_warn(data):
+    P = Neighborhoods(data, False, 40, "euclidean").to_optimise()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        coarse_start(SNEEmbedding(perplexity=40), data, P, np.random.RandomState(0))  # too large for 57 samples
 
 
 def test_places_reach_points_that_are_not_next_to_a_sample():
