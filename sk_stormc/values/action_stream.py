@@ -7,7 +7,7 @@ from sk_stormc.solvers import StopReason
 from sk_stormc.utils.validation import is_word, row_weights, short
 from sk_stormc.values.action_data import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.action_sums import charged, of_actions
-from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, check_stream_size, settled
+from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, check_stream_size
 from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
 
 __all__ = ["go_on_with_actions", "streams_actions"]
@@ -61,7 +61,7 @@ def go_on_with_actions(estimator, X, y, action, given, actions):
     x, found, fun = sums.solution(np.tile(estimator._alphas(d), m))
     n, known = sums.moments.n_rows, sums.moments.largest.reshape(m, d) > 0
     vars(estimator).update(
-        attributes_of(settled(found, n), fun, {}, StopReason.EXHAUSTED, told_before) | charged([fun], n),
+        attributes_of(found, fun, {}, StopReason.EXHAUSTED, told_before) | charged([fun], n),
         _stream=sums, _held=held, _given=told, _known=known[:, : d - estimator.fit_intercept],
         features_=features, actions_=labels, **of_columns(x.reshape(m, d), estimator.fit_intercept),
     )  # fmt: skip

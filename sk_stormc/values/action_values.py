@@ -27,7 +27,7 @@ from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, 
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.log import Given, read_log
-from sk_stormc.values.lstd import attributes_of, check_products, forget, settled
+from sk_stormc.values.lstd import attributes_of, check_products, forget
 
 __all__ = ["ActionValueEstimator"]
 
@@ -247,8 +247,7 @@ class ActionValueEstimator(FittedActionValues):
         if isinstance(policy, str):
             found = iterate_policies(sums, going, self.max_iter or POLICIES)
             w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
-            last = settled(found.found, sums.n_rows)
-            fitted = attributes_of(last, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
+            fitted = attributes_of(found.found, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
         else:
             chances = np.zeros((len(log.y), len(actions)))
             chances[going] = policy_chances(policy, log.source, log.follows[going], log.at[going], actions)
@@ -257,7 +256,6 @@ class ActionValueEstimator(FittedActionValues):
                 warn_of_unknown(float((chances * unknown).sum() / max(1, len(going))))
         if changes is None and solver == "lstd":
             w, found, fun = sums.solution(chances)
-            found = settled(found, sums.n_rows)
             fitted = attributes_of(found, fun, {}, StopReason.CONVERGED) | charged([fun], sums.n_rows)
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)

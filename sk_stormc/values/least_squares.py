@@ -7,8 +7,18 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-__all__ = ["NEGLIGIBLE", "Solution", "check_ends", "is_endless", "root_of_inverse", "solve_moments", "solve_rows"]
+__all__ = [
+    "ENOUGH_ROWS",
+    "NEGLIGIBLE",
+    "Solution",
+    "check_ends",
+    "is_endless",
+    "root_of_inverse",
+    "solve_moments",
+    "solve_rows",
+]
 
+ENOUGH_ROWS = 10  # for each feature, before growth is told from chance
 NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
 ENDLESS = 1e-11  # of the largest singular value: episodes that end so seldom are taken never to end
 ROUNDING = 1e-9  # of an eigenvalue
@@ -33,7 +43,7 @@ class Solution:
     vanishes : bool, default=False
         Whether the residual of the equations is 0 there, but for rounding.
     endless : bool, default=False
-        Whether the values that the equations describe do not exist, as `is_endless` says.
+        Whether the values that the equations describe do not exist, as `is_endless` says, where it has been asked.
     """
 
     x: np.ndarray
@@ -97,11 +107,10 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
         found = _ridge(scaled, target, alpha, scale, unit)
         residual = np.linalg.norm(scaled @ (found.x / scale) - target)
         if found.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
-            return replace(found, vanishes=True, endless=is_endless(A, C, found.x))
+            return replace(found, vanishes=True)
     root, spread = root_of_inverse(C)
     found = _ridge(root.T @ A * scale, root.T @ b, alpha, scale, unit)
-    condition = found.condition * spread  # the root has the rounding of C, this much larger
-    return replace(found, condition=condition, endless=is_endless(A, C, found.x))
+    return replace(found, condition=found.condition * spread)  # the root has the rounding of C, this much larger
 
 
 def root_of_inverse(C):
@@ -126,7 +135,7 @@ def root_of_inverse(C):
     return scale[:, None] * vectors[:, found] / values, values[-1] / values[0] if len(values) else 1.0
 
 
-def is_endless(A, C, x):
+def is_endless(A, C, x, n_rows):
     """Whether a part of the values is multiplied by more than 1 / gamma from one step to the next.
 
     C^+ A is the identity minus gamma times the mean step of the features. Where it has a real eigenvalue below 0, the
@@ -139,11 +148,15 @@ def is_endless(A, C, x):
         As for `solve_moments`.
     x : ndarray of shape (d,)
         The solution. A direction in which it has nothing does not matter.
+    n_rows : int
+        Of how many transitions these are; few say nothing of what grows without end.
 
     Returns
     -------
     bool
     """
+    if n_rows < ENOUGH_ROWS * len(x):
+        return False
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled = scale[:, None] * A * scale
     try:

@@ -11,7 +11,6 @@ from sk_stormc.values.markov import check_discount, dense, largest_values, norma
 
 __all__ = ["LinearValue", "inverse", "ridge"]
 
-ENOUGH_ROWS = 10  # for each feature, before growth is told from chance
 LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
 
 

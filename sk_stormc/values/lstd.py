@@ -9,7 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_endless_values
-from sk_stormc.values.linear_value import ENOUGH_ROWS, ridge
+from sk_stormc.values.least_squares import ENOUGH_ROWS
+from sk_stormc.values.linear_value import ridge
 from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
@@ -23,7 +24,6 @@ __all__ = [
     "check_stays",
     "check_stream_size",
     "forget",
-    "settled",
     "solve_exactly",
     "solve_traced",
     "stream_moments",
@@ -99,10 +99,12 @@ def check_products(*parts):
 def solve_exactly(problem, n_rows):
     """The minimiser of a problem of so many transitions, and the fitted attributes that tell of it."""
     found = problem.solution()
+    if n_rows < ENOUGH_ROWS * len(found.x):  # the problem counts the rows of a ridge too
+        found = replace(found, endless=False)
     n_inner = min(problem.n_inner, n_rows)  # without the rows of a ridge
     n_evaluations = {"inner": n_inner, "jacobian": n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
-    return found.x, attributes_of(settled(found, n_rows), fun, n_evaluations, StopReason.CONVERGED)
+    return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def solve_traced(estimator, rows, order, keys, alpha):
@@ -111,7 +113,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
     collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
     x, found, fun = collected.solution(alpha)
     n_evaluations = _one_pass(collected.moments.n_rows)
-    return x, attributes_of(settled(found, collected.moments.n_rows), fun, n_evaluations, StopReason.CONVERGED)
+    return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows, keys, left=1.0):
@@ -151,18 +153,13 @@ def stream_moments(estimator, rows, keys, left=1.0):
     if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return attributes_of(settled(found, n), fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
+    return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
         "_stream": collected,
         "coef_": x[:-1] if estimator.fit_intercept else x,
         "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
         "objective_": "projected",
         "objective_reason_": UNGROUPED,
     }
-
-
-def settled(found, n_rows):
-    """A `Solution`, in which few rows say nothing of what grows without end."""
-    return replace(found, endless=found.endless and n_rows >= ENOUGH_ROWS * len(found.x))
 
 
 def check_stream_size(d):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sk_stormc.values.least_squares import check_ends, root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import check_ends, is_endless, root_of_inverse, solve_moments
 from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
@@ -186,6 +186,7 @@ class Moments:
         ridge = np.diag(alpha[known])
         A, C = A + ridge, C + ridge
         found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
+        found = replace(found, endless=is_endless(A, C, found.x, self.n_rows))
         x[known] = found.x
         if found.vanishes:
             return x, found, 0.0

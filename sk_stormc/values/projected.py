@@ -1,5 +1,6 @@
 """Policy evaluation from logged transitions: the mean squared projected Bellman error, which LSTD minimises."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,7 @@ from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.least_squares import is_endless, root_of_inverse, solve_moments
-from sk_stormc.values.linear_value import ENOUGH_ROWS, LARGEST_METRIC, LinearValue
+from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.noise import expected_smoothness
@@ -185,14 +186,16 @@ class ProjectedBellmanProblem(LinearValue):
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
         A, b, _ = self._moments.means()
-        return solve_moments(A, b, self.covariance, self.alpha, self._unit(), exact=self._covariance is None)
+        C, exact = self.covariance, self._covariance is None
+        found = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
+        return replace(found, endless=is_endless(A, C, found.x, self.n_inner))
 
     def is_endless(self, x):
         """As `least_squares.is_endless` says, with up to 2000 features and enough transitions."""
-        if self.n_variables > LARGEST_METRIC or self.n_inner < ENOUGH_ROWS * self.n_variables:
+        if self.n_variables > LARGEST_METRIC:
             return False
         A, _, C = self._moments.means()
-        return is_endless(A, C, x)
+        return is_endless(A, C, x, self.n_inner)
 
     def expected_smoothness(self, size, metric):
         """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
