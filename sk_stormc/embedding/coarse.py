@@ -3,10 +3,10 @@
 import warnings
 
 import numpy as np
-from scipy import sparse
 
 from sk_stormc.embedding.starts import FEATURELESS
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.validation import is_word
 
 __all__ = ["coarse_start", "is_coarse"]
 
@@ -30,7 +30,7 @@ def is_coarse(model, n_samples):
     bool
     """
     plain = model.n_components <= 2 and model._kernel() == "student-t" and model.metric not in FEATURELESS
-    return isinstance(model.init, str) and model.init == "auto" and plain and n_samples >= SHARE * FEWEST
+    return is_word(model.init, "auto") and plain and n_samples >= SHARE * FEWEST
 
 
 def coarse_start(model, X, P, rng, needed=True):
@@ -72,7 +72,6 @@ def coarse_start(model, X, P, rng, needed=True):
     if fewer.stop_reason_ == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     start[chosen] = fewer.embedding_
-    P = sparse.csr_array(P)
     left = _spread(start, chosen, P)
     start[left] = start[drawn.choice(chosen, len(left))]  # no path leads from them to a sample that was chosen
     return _means(start, P, np.setdiff1d(np.arange(n), chosen))  # few of a point's neighbours may be in the small map

@@ -113,10 +113,11 @@ class _Assets:
         self.of = self.scaled if few == n else self.scaled.among(self.there)
         self.program, self.found, self.measure = _solved(self.problem, self.of, start[self.there], self._value_at)
         self.program_of_all, self.found_of_all = self.program, self.found
-        if self.found is None or few == n:
-            self.n_iter += 0 if self.found is None else self.found.n_iter
+        if self.found is None:
             return np.zeros(n, dtype=bool)
         self.n_iter += self.found.n_iter
+        if few == n:
+            return np.zeros(n, dtype=bool)
         v = self._of_all(self.found.x[:few])
         self.program_of_all, _ = self.scaled.program(v * self.scaled.size, self.measure)
         self.found_of_all = replace(self.found, x=np.r_[v, self.found.x[few:]])

@@ -75,8 +75,9 @@ def warn_of_prices(returns):
     if len(first) < FEWEST or not (first > 0).all():
         return
     largest = first.max(axis=0)  # so that no square leaves the range of floats
-    steps, spread = np.square(np.diff(first / largest, axis=0)).mean(axis=0), (first / largest).var(axis=0)
-    if np.median(np.where(spread > 0, steps / np.where(spread > 0, spread, 1.0), 2.0)) < 0.5:
+    first = first / largest  # a copy: the data are the caller's
+    steps, spread = np.square(np.diff(first, axis=0)).mean(axis=0), first.var(axis=0)
+    if np.median(np.divide(steps, spread, out=np.full_like(spread, 2.0), where=spread > 0)) < 0.5:
         warn(
             "X looks like prices, not returns: all numbers are positive, and most differ little from those of the "
             "period before. Of prices p, returns are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If these "
