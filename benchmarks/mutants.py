@@ -45,7 +45,8 @@ ROOMS = {"core": "sk_stormc/core", "engine": "sk_stormc/engine", "solvers": "sk_
 PARTS = (*ROOMS, "fresh")
 TESTS = (
     *ROOMS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
-    "tests/fitting/test_resume.py", "tests/house/test_errors.py", "tests/house/test_silence.py",
+    "tests/values/test_stream_values.py", "tests/fitting/test_resume.py", "tests/house/test_errors.py",
+    "tests/house/test_silence.py",
 )  # fmt: skip
 NUMBER, SEED = 150, 0
 FRESH, FRESH_SEED = 100, 1
