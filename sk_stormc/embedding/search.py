@@ -25,7 +25,7 @@ class NeighborSearch(NearestNeighbors):
 
     Parameters
     ----------
-    n_neighbors, metric, metric_params, n_jobs
+    n_neighbors, metric, p, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of the data among themselves are found. "auto" is "approximate" for many.
@@ -38,8 +38,8 @@ class NeighborSearch(NearestNeighbors):
         What rounding to the data's own type may have changed a squared distance by.
     """
 
-    def __init__(self, *, n_neighbors=5, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-        super().__init__(n_neighbors=n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+    def __init__(self, *, n_neighbors=5, metric="euclidean", p=2, metric_params=None, n_jobs=None, neighbors="exact"):
+        super().__init__(n_neighbors=n_neighbors, metric=metric, p=p, metric_params=metric_params, n_jobs=n_jobs)
         self.neighbors = neighbors
 
     def fit(self, X, y=None):
