@@ -30,9 +30,12 @@ LARGE, METRIC_EDGES = 35_000, 10  # points from which the metric has fewer edges
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
+MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
+
+
 def check_degrees_of_freedom(dof, kernel):
-    """Raise a ValueError where they are no positive number, or not 1 for a kernel that has none."""
-    check_number("dof", dof, low=0, inclusive=False)
+    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
+    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(f"dof must be 1 for kernel='gaussian', as it is of kernel='student-t'; got {dof}")
 
