@@ -62,7 +62,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     dof : float, default=1.0
         Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
         (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) With less than 1, clusters fall
-        into finer ones.
+        into finer ones. At most 10,000, with which the kernel is all but Gaussian.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
@@ -99,8 +99,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         eight times the first number. ``n_iter_`` has the number of all. For "lbfgs", "auto" is at most 1000. `resume`
         with a larger number goes on from the finished map, with a rate that falls to 0 once more.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian",
-        but not less than ``exaggeration``.
+        Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
+        and 1 for "gaussian", but not less than ``exaggeration``.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger ones make clusters denser, and draw
         clusters that are connected closer together. Reported divergences are without it.
@@ -113,7 +113,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     record_every : int or "auto", default="auto"
         About how many iterations lie between two records, which ``loss_curve_`` has and callbacks see. 1 records every
         iteration. "auto" is about a twentieth of the iterations after the early ones; callbacks see some of the early
-        ones too.
+        ones too. With a larger number there are fewer early ones only, because the others show whether the map still
+        spreads.
     verbose : int, default=0
         1 and more print a line for each record, with the divergence.
     random_state : int, RandomState instance or None, default=None
