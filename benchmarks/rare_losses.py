@@ -46,9 +46,14 @@ def run(quick, data):
     return {"settings": {"seeds": seeds}, "results": rows}
 
 
-def span(values, form):
-    """The least and the largest."""
-    return " to ".join(dict.fromkeys([form.format(min(values)), form.format(max(values))]))
+def span(values, show):
+    """The least and the largest, once where they agree."""
+    return " to ".join(dict.fromkeys([show(min(values)), show(max(values))]))
+
+
+def gap(value):
+    """A gap, or that it is rounding."""
+    return f"{value:.0e}" if value > 1e-9 else "< 1e-9"
 
 
 def tables(stored):
@@ -57,7 +62,7 @@ def tables(stored):
     return {"entropic": markdown(header, [
         [
             row["unit"], str(row["risk_aversion"]), f"{row['largest exponent']:.0f}",
-            *(text for s in SOLVERS for text in (span(row[s]["gaps"], "{:.0e}"), span(row[s]["passes"], "{:.0f}"))),
+            *(text for s in SOLVERS for text in (span(row[s]["gaps"], gap), span(row[s]["passes"], "{:.0f}".format))),
         ]
         for row in stored["results"]
     ])}  # fmt: skip

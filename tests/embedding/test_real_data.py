@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 
-from sk_stormc import SNEEmbedding
+from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import affinities, perplexity_affinities
 
 DIGITS = load_digits().data
@@ -63,6 +64,7 @@ def test_a_metric_that_does_not_tell_samples_apart_warns(metric):
         (DIGITS[:300].astype(np.float32), "cosine"),
         (sparse.csr_array(np.repeat(DIGITS[:10], 30, axis=0)), "euclidean"),
         (DIGITS[:300] > 8, "hamming"),
+        (DIGITS[:300] > 8, "jaccard"),
         (np.eye(17), "euclidean"),  # all are neighbours
     ],
     ids=str,
@@ -142,6 +144,7 @@ def test_rows_that_are_too_small_to_have_a_direction(layout):
     ("params", "words"),
     [
         ({"exaggeration": 100}, "hardly left its start: .* Use a smaller exaggeration: 100 draws all points together"),
+        ({"solver": STORMCompositional(max_ifo=3000)}, "hardly left its start: .* a larger learning_rate or a larger"),
         ({"tol": 1e9}, r"hardly left its start: .* Use a smaller tol: with 1e\+09 the solver ended there"),
     ],
 )
@@ -216,3 +219,14 @@ def test_values_that_are_refused():
         SNEEmbedding(dof=1e10, **QUICK).fit(NORMAL)
     with pytest.raises(ValueError, match="X must have all its values, got 3 that are masked: fill them"):
         SNEEmbedding(**QUICK).fit(np.ma.masked_array(NORMAL, mask=np.arange(600).reshape(120, 5) < 3))
+
+
+@unfinished
+@pytest.mark.parametrize("frames", ["pandas", "polars"])
+def test_frames_that_all_transformers_are_to_give(frames):
+    pytest.importorskip(frames)
+    expected = SNEEmbedding(**QUICK).fit(DIGITS[:100])
+    with config_context(transform_output=frames):
+        model = SNEEmbedding(**QUICK).fit(DIGITS[:100])
+        assert type(model.transform(DIGITS[:3])).__name__ == "DataFrame"
+    np.testing.assert_array_equal(model.embedding_, expected.embedding_)
