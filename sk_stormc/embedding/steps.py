@@ -4,7 +4,6 @@ import math
 
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
-from sk_stormc.embedding.widening import FEWEST as WIDENED
 
 __all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
 
@@ -52,9 +51,8 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        # long steps misplace some of many points, unless these were drawn apart first
-        apart = n > 200_000 or (meshed and n >= WIDENED)
-        rate, inertia = 2 * (2.0 if on or (n > 20_000 and not apart) else 3.0), 0.8
+        # long steps misplace some of many points, but short ones do not reach the width of a very large map
+        rate, inertia = 2 * (2.0 if on or 20_000 < n <= 200_000 else 3.0), 0.8
         limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
     sampled += n_near if batch else 0
     # records are to take less than a twentieth of the time: of all pairs they have what an iteration needs, else they

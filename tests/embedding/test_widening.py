@@ -9,7 +9,6 @@ from sklearn.datasets import load_digits
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import stages, widening
-from sk_stormc.embedding.steps import advice
 from sk_stormc.embedding.widening import PART, ROOM, STEP, widened
 from sk_stormc.problems import SNEProblem
 
@@ -36,46 +35,60 @@ def crowded(P):
     return (middles[LABELS] + 0.1 * rng.standard_normal((N, 2)) + 3).astype(np.float32)
 
 
-def test_the_width_is_somewhat_below_the_best(P, crowded):
+def test_the_width_is_somewhat_below_the_best(P, crowded, monkeypatch):
+    monkeypatch.setattr(widening, "ENOUGH", 0.01)
     problem = SNEProblem(P, 2, kernel="student-t")
     points = widened(problem, crowded.ravel()).reshape(N, 2)
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-4)
     factor = points.std(axis=0) / crowded.std(axis=0)
     assert factor[0] == pytest.approx(factor[1], rel=1e-5) and factor[0] > 1
     at_best = points / PART
-    values = [problem.objective((at_best * by).ravel()) for by in (1 / STEP, 1, STEP)]
+    values = [problem.reported((at_best * by).ravel()) for by in (1 / STEP, 1, STEP)]
     assert values[1] < min(values[0], values[2])
 
 
-def test_a_wider_stage_of_more_attraction_is_narrower(P, crowded):
-    plain, exaggerated = (
-        np.ptp(widened(SNEProblem(P, 2, kernel="student-t", exaggeration=alpha), crowded.ravel())) for alpha in (1, 4)
-    )
-    assert exaggerated < 0.8 * plain
+@pytest.mark.parametrize("left, drawn", [(0.52, False), (0.48, True)])
+def test_a_map_is_drawn_out_if_that_halves_its_divergence(P, crowded, monkeypatch, left, drawn):
+    first = np.ptp(crowded, axis=0).max()
+    problem = SNEProblem(P, 2, kernel="student-t")
+
+    def divergence(self, x):
+        return 1.0 if np.ptp(x.reshape(N, 2), axis=0).max() < 1.1 * first else left
+
+    monkeypatch.setattr(SNEProblem, "reported", divergence)
+    monkeypatch.setattr(SNEProblem, "divergence_of", lambda self, fun: fun)
+    x = crowded.ravel()
+    assert (widened(problem, x) is not x) == drawn
 
 
 def test_there_is_a_widest_map(P, crowded, monkeypatch):
     problem = SNEProblem(P, 2, kernel="student-t")
-    monkeypatch.setattr(SNEProblem, "objective", lambda self, x: -np.ptp(x.reshape(N, 2), axis=0).max())
+    monkeypatch.setattr(SNEProblem, "reported", lambda self, x: 1 / np.ptp(x.reshape(N, 2), axis=0).max())
+    monkeypatch.setattr(SNEProblem, "divergence_of", lambda self, fun: fun)
     points = widened(problem, crowded.ravel()).reshape(N, 2) / PART
     assert ROOM * N**0.5 / STEP * 0.99 < np.ptp(points, axis=0).max() <= ROOM * N**0.5 * 1.01
 
 
 def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
-    wide = 100 * crowded.ravel()
-    assert widened(SNEProblem(P, 2, kernel="student-t"), wide) is wide
-    few = SNEProblem(P, 2, kernel="gaussian"), SNEProblem(P, 3, kernel="student-t")
-    for problem in few:
-        x = np.resize(crowded, problem.n_variables)
-        assert widened(problem, x) is x
-    broken = np.full(2 * N, np.nan, np.float32)
-    assert widened(SNEProblem(P, 2, kernel="student-t"), broken) is broken
-    monkeypatch.setattr(widening, "FEWEST", N + 1)
+    monkeypatch.setattr(widening, "ENOUGH", -1.0)
+    plain = SNEProblem(P, 2, kernel="student-t")
     x = crowded.ravel()
-    assert widened(SNEProblem(P, 2, kernel="student-t"), x) is x
-    monkeypatch.setattr(widening, "FEWEST", 1)
+    assert widened(plain, x) is not x
+    others = (
+        SNEProblem(P, 2, kernel="gaussian"),
+        SNEProblem(P, 3, kernel="student-t"),
+        SNEProblem(P, 2, kernel="student-t", exaggeration=4),
+    )
+    for problem in others:
+        same = np.resize(crowded, problem.n_variables)
+        assert widened(problem, same) is same
+    broken = np.full(2 * N, np.nan, np.float32)
+    assert widened(plain, broken) is broken
     monkeypatch.setattr(widening, "MOST", N - 1)
-    assert widened(SNEProblem(P, 2, kernel="student-t"), x) is x
+    assert widened(plain, x) is x
+    monkeypatch.setattr(widening, "MOST", N)
+    monkeypatch.setattr(widening, "FEWEST", N + 1)
+    assert widened(plain, x) is x
 
 
 def test_only_the_stage_behind_the_early_one_begins_so(monkeypatch):
@@ -96,7 +109,8 @@ def test_only_the_stage_behind_the_early_one_begins_so(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed():
+def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed(monkeypatch):
+    monkeypatch.setattr(widening, "ENOUGH", 0.0)
     maps = [SNEEmbedding(perplexity=8, max_iter=20, random_state=0, n_jobs=k).fit(DIGITS) for k in (None, 2)]
     np.testing.assert_array_equal(maps[0].embedding_, maps[1].embedding_)
     stopped = SNEEmbedding(perplexity=8, max_iter=20, random_state=0, solver="storm-c")
@@ -105,10 +119,3 @@ def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed():
     stopped.set_params(solver__max_ifo=None).resume(DIGITS)
     np.testing.assert_array_equal(stopped.embedding_, maps[0].embedding_)
     assert (np.diff(maps[0].record_iterations_) > 0).all()
-
-
-def test_steps_are_long_where_a_map_is_drawn_out():
-    rates = [advice("student-t", n, 2, True, None, 0, True).learning_rate for n in (20_000, 30_000, 70_000, 300_000)]
-    assert rates == [6.0, 4.0, 6.0, 6.0]
-    assert advice("student-t", 70_000, 3, True, None, 0, False).learning_rate == 4.0
-    assert advice("student-t", 70_000, 2, True, None, 0, True, on=True).learning_rate == 4.0
