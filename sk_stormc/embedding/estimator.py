@@ -135,7 +135,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records after the early iterations, and at the end. For "student-t" the
+        The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
+        "student-t" the
         optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs a little from
         ``kl_divergence_``. The loss curves of `minimize` have Phi instead. Up to a constant, Phi is the divergence for
         "student-t" and n times the divergence for "gaussian".
