@@ -1,7 +1,10 @@
 """A search for neighbours that does not lose them where the data are far from zero."""
 
+import warnings
+
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.offsets import grain, offsets
@@ -82,7 +85,10 @@ class NeighborSearch(NearestNeighbors):
 
     def _nearest(self, X, k):
         """The k nearest of moved samples; None are the data themselves, each without itself."""
-        distances, neighbors = super().kneighbors(X, k)
+        with warnings.catch_warnings():
+            if _is_binary(self._fit_X if X is None else X):  # metrics of yes and no take 0 and 1 as they are
+                warnings.simplefilter("ignore", DataConversionWarning)
+            distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
         if by_products and self.effective_metric_ in PRODUCTS:
             self._resolve(X, distances, neighbors)
@@ -108,6 +114,12 @@ class NeighborSearch(NearestNeighbors):
         else:
             found = self._tree.kneighbors(samples[rows], k)
         distances[rows], neighbors[rows] = np.square(found[0]) if squared else found[0], found[1]
+
+
+def _is_binary(X):
+    """Whether there are no other numbers than 0 and 1."""
+    values = X.data if sparse.issparse(X) else X
+    return bool((values[:1] <= 1).all() and ((values == 0) | (values == 1)).all())
 
 
 def without_own(distances, neighbors, rows):

@@ -13,7 +13,9 @@ __all__ = ["quiet", "warn_if_unsettled"]
 
 WORSE = 0.01  # of the start's divergence, by which the last map may be above the best; and must be below the start
 PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
-SPREADING = 0.03  # of the divergence, taken off by the second half of the last stage; twice that is still to gain then
+# of the divergence, taken off by the second half of the last stage, where so many iterations were asked for, and where
+# "auto" chose them, which of many points is a compromise with time; up to twice that is still to gain then
+SPREADING = 0.03, 0.06
 DOT = 0.01  # a width at which all distances in a map are the same to its kernel
 NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
 
@@ -35,7 +37,7 @@ def warn_if_unsettled(model, problem, result):
     said = _worse(model, problem)
     if said is None and result.stop_reason == StopReason.MAX_ITER and model.solver_.tol == 0:
         said = _spreading(model, problem, result) or _moving(model, problem, result)
-    if said is None and result.stop_reason in (StopReason.MAX_ITER, StopReason.CONVERGED):
+    if said is None and result.stop_reason in (StopReason.MAX_ITER, StopReason.MAX_IFO, StopReason.CONVERGED):
         said = _stuck(model, problem, result)
     if said is not None:
         warn(said, ConvergenceWarning)
@@ -55,8 +57,8 @@ def _worse(model, problem):
 
 
 def _spreading(model, problem, result):
-    fallen = loss_of_second_half(problem, result)
-    if fallen <= SPREADING:
+    fallen, automatic = loss_of_second_half(problem, result), model.solver_.max_iter is None
+    if fallen <= SPREADING[automatic]:
         return None
     return (
         f"the map was still spreading after {model.n_iter_} iterations: the last {problem.advice.max_iter // 2} "

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import NearestNeighbors
 
-from sk_stormc import SNEEmbedding
+from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import affinities, perplexity_affinities
 
 DIGITS = load_digits().data
@@ -63,6 +63,7 @@ def test_a_metric_that_does_not_tell_samples_apart_warns(metric):
         (DIGITS[:300].astype(np.float32), "cosine"),
         (sparse.csr_array(np.repeat(DIGITS[:10], 30, axis=0)), "euclidean"),
         (DIGITS[:300] > 8, "hamming"),
+        (DIGITS[:300] > 8, "jaccard"),
         (np.eye(17), "euclidean"),  # all are neighbours
     ],
     ids=str,
@@ -142,6 +143,7 @@ def test_rows_that_are_too_small_to_have_a_direction(layout):
     ("params", "words"),
     [
         ({"exaggeration": 100}, "hardly left its start: .* Use a smaller exaggeration: 100 draws all points together"),
+        ({"solver": STORMCompositional(max_ifo=3000)}, "hardly left its start: .* a larger learning_rate or a larger"),
         ({"tol": 1e9}, r"hardly left its start: .* Use a smaller tol: with 1e\+09 the solver ended there"),
     ],
 )
