@@ -9,7 +9,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import Box, Simplex, check_penalty
 from sk_stormc.problems import Advice, FiniteSumComposition, PortfolioProblem
-from sk_stormc.schedules import Geometric, Slowed, power
+from sk_stormc.schedules import Geometric, Slowed, decay_to, power
 
 RETURNS = make_gaussian_returns(60, 3, random_state=0)
 
@@ -87,6 +87,11 @@ def test_a_geometric_schedule_goes_from_start_to_end():
     assert [schedule(t) for t in (0, 1, 2, 9)] == [4.0, 1.0, 0.25, 0.25]
 
 
+def test_a_decay_holds_its_start_and_then_goes_down_in_equal_steps():
+    schedule = decay_to(1.0, 5.0, horizon=8, hold=0.5)
+    assert [schedule(t) for t in (0, 4, 5, 6, 7, 8, 20)] == [5.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
+
+
 def test_nothing_is_slowed_down_by_a_factor_of_zero():
     with pytest.raises(ValueError, match="times must be"):
         Slowed(power(-0.5), 0.0)
@@ -114,3 +119,8 @@ def test_a_value_in_its_own_type_is_a_copy_unless_that_is_not_asked_for():
     value = InUnit(np.ones(2))
     assert not np.shares_memory(value.astype(float).array, value.array)
     assert np.shares_memory(value.astype(float, copy=False).array, value.array)
+
+
+def test_the_opposite_of_a_value_has_its_unit():
+    value = InUnit(np.array([1.0, -3.0]), STEP)
+    np.testing.assert_array_equal((-value).plain(), -value.plain())
