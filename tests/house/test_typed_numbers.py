@@ -17,6 +17,7 @@ SETTINGS = {  # what somebody chose, and did not measure, or what follows from a
     ("gallery.md", "100 passes"),
     ("gallery.md", "32 times the"),
     ("gallery.md", "0.3 times the"),
+    ("sne.md", ".7 times as"),
     ("solvers.md", "100 passes"),
     ("solving.md", "100 passes"),
     ("portfolio.md", "100 passes"),
