@@ -57,6 +57,12 @@ def test_there_is_at_least_one_variable(check):
         check(None, 0)
 
 
+@pytest.mark.parametrize("n", [0, 1.5, "many"])
+def test_a_composition_has_a_whole_number_of_variables(n):
+    with pytest.raises(ValueError, match="n_variables must be"):
+        FiniteSumComposition(lambda x, j: x, None, lambda x, u, j: u, lambda x, u: u @ u / 2, 4, 4, n_variables=n)
+
+
 # penalties
 
 
@@ -95,6 +101,12 @@ def test_a_decay_holds_its_start_and_then_goes_down_in_equal_steps():
 def test_nothing_is_slowed_down_by_a_factor_of_zero():
     with pytest.raises(ValueError, match="times must be"):
         Slowed(power(-0.5), 0.0)
+
+
+@pytest.mark.parametrize("name", ["start", "end"])
+def test_a_geometric_schedule_is_between_numbers_above_zero(name):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        Geometric(**({"start": 1.0, "end": 0.1, "horizon": 4} | {name: 0.0}))
 
 
 # values with a unit

@@ -144,6 +144,19 @@ def test_points_that_differ_in_one_coordinate_are_two():
     assert rule.run.stopping.exact
 
 
+def test_an_average_begins_a_pass_after_an_exact_value():
+    """Some methods have one in each epoch, and are compared there."""
+    x = np.array([1.0, 2.0])
+    rule, s = rule_of(squares([0.0, 0.0]), x), MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
+    rule.oracle.exact.append((x, x))
+    rule.watch(s)
+    known, s.x = rule.run.stopping, x + 1
+    for ifo, number in ((rule.a_pass - 1, 0), (rule.a_pass, 1)):
+        rule.oracle.ifo = ifo
+        rule.watch(s)
+        assert known.number == number
+
+
 def test_estimates_that_nobody_could_confirm_are_no_residual():
     """The last exact value was that at the start."""
     known = {"first": 2.0, "seen": 2.0, "began": 2.0, "value": 0.02, "measured": 9}
