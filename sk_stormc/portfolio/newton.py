@@ -1,8 +1,8 @@
-"""The second-order method of the portfolios, ``solver="newton"``: for few assets whose returns are in memory.
+"""The second-order method ``solver="newton"``: for few assets whose returns are in memory.
 
-A risk is written as a smooth function, or by hinges, of the centred returns, and the mean return as a linear term. So a
-shift of all returns changes the linear term alone. Returns and weights are measured in units of their own, so that the
-program is about numbers of size one whatever the unit of the returns.
+The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
+of all returns therefore changes the linear term only. Returns and weights are scaled, so that the numbers of the
+program are of size one for any unit of the returns.
 """
 
 from dataclasses import dataclass, replace
@@ -19,24 +19,24 @@ from sk_stormc.portfolio.turnover import Turnover
 
 __all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
 
-LARGEST = 500  # assets, beyond which Hessians are dear
-MEMORY = 2**26  # entries of the returns, half a gigabyte
-ROUNDS = 5  # of taking in assets that the first ones leave out
-ENOUGH = 1e-9  # of the objective's size: what a missing asset may add to the gap
+LARGEST = 500  # number of assets above which Hessians cost too much
+MEMORY = 2**26  # largest number of returns, half a gigabyte
+ROUNDS = 5  # of the active-set strategy, which adds assets to a subset of them
+ENOUGH = 1e-9  # largest contribution of a left-out asset to the gap, relative to the objective's size
 
 
 @dataclass
 class NewtonFit:
-    """What the method found.
+    """A solution of the second-order method.
 
     Attributes
     ----------
     weights : ndarray of shape (n_assets,)
     value : float
-        The objective there.
+        The objective at the weights.
     gap : float
-        The objective is above its minimum by this much at most. Where bounds and budget leave weights free, this holds
-        among weights up to three times the largest.
+        An upper bound of the objective minus its minimum. If bounds and budget do not limit the weights, the minimum
+        is over weights of at most three times the largest.
     n_iter : int
     """
 
@@ -47,7 +47,7 @@ class NewtonFit:
 
 
 def can_solve(returns, penalty):
-    """Whether the assets are few, the returns in memory, and the penalty one of this library."""
+    """Whether the assets are few, the returns are in memory, and the penalty is one of this package."""
     known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover, Limited))
     return known and type(returns) is np.ndarray and returns.shape[1] <= LARGEST and returns.size <= MEMORY
 
@@ -58,11 +58,11 @@ def solve_portfolio(problem, penalty, start):
     Parameters
     ----------
     problem : PortfolioProblem
-        Of any risk measure.
+        A problem of any risk measure.
     penalty : object of `sk_stormc.penalties`, Turnover or None
-        On the weights.
+        Penalty of the weights.
     start : ndarray of shape (n_assets,)
-        Feasible weights. They are returned where nothing better is found.
+        Feasible weights. They are returned if nothing better is found.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def solve_portfolio(problem, penalty, start):
         of.there = there if 2 * there.sum() <= limits.n and round < ROUNDS - 2 else np.ones(limits.n, dtype=bool)
     if of.found is None:
         return NewtonFit(start, problem.value_at(start), np.inf, 0)
-    # the start is kept where nothing is better but for rounding: what it has at 0 stays there
+    # keep the start if the others are better by rounding only, so that its zeros stay exact zeros
     candidates = [start, *(nearly(penalty, v) for v in of.exact())]
     missed = [penalty.missed(v) if isinstance(penalty, Limited) else 0.0 for v in candidates]
     kept = [miss <= max(KEPT, missed[-1]) for miss in missed]
@@ -94,21 +94,21 @@ def solve_portfolio(problem, penalty, start):
 
 
 def _held(limits, start):
-    """The assets that are held, where the others may only be bought or only be sold; all where most are held."""
+    """A mask of the assets to solve for first: those held at the start or free to change sign. All if most are."""
     there = (start != 0) | ((limits.low != 0) & (limits.high != 0)) | (limits.low == limits.high)
-    kinks = limits.limited or limits.l1 or limits.cost.any()  # which keep an asset at 0 by a slope of their own
+    kinks = limits.limited or limits.l1 or limits.cost.any()  # these can hold an asset at 0 by a kink of the objective
     few = there.any() and 2 * there.sum() <= limits.n and not kinks
     return there if few else np.ones(limits.n, dtype=bool)
 
 
 class _Assets:
-    """A problem with some of the assets, which is solved much faster than that with all, and what the others say."""
+    """The problem restricted to some assets, which is much faster, with a test whether the others can be left out."""
 
     def __init__(self, problem, scaled, there):
         self.problem, self.scaled, self.there, self.n_iter = problem, scaled, there, 0
 
     def solved(self, start):
-        """Solve it, and tell which of the other assets are missing: those that may lower the bound of the objective."""
+        """Solve the restricted problem. Return a mask of the assets to add, which may lower the objective's bound."""
         n, few = len(start), self.there.sum()
         self.of = self.scaled if few == n else self.scaled.among(self.there)
         self.program, self.found, self.measure = _solved(self.problem, self.of, start[self.there], self._value_at)
@@ -125,11 +125,14 @@ class _Assets:
         return ~self.there & ~(added >= -ENOUGH)
 
     def exact(self):
-        """The solution with what it has at a bound or a kink put there and the other weights after it; and as it is."""
+        """Two versions of the solution: with weights at bounds and kinks set there exactly, and as it is.
+
+        In the first version the other weights are solved for again.
+        """
         found, limits, size = self.found, self.of.limits, self.of.size
         inside = w = found.x[: limits.n] * size
         held = limits.held(found, size, len(self.program.hinges))
-        if np.isfinite(held).any() and not self.problem.ordered:  # a linear program ends at a corner
+        if np.isfinite(held).any() and not self.problem.ordered:  # a linear program's solution is already a vertex
             w = np.where(np.isfinite(held), held, w)
             if np.isnan(held).any():
                 again = interior_point(*replace(self.of, limits=limits.with_held(held)).program(w, self.measure))
@@ -147,7 +150,7 @@ class _Assets:
 
 
 def _solved(problem, scaled, start, value_at):
-    """The program of a problem, its solution, and the measure by which it was written."""
+    """The program of a problem, its solution, and the function of `measures` that formulated it."""
     measure = MEASURES[problem.risk_measure]
     if problem.ordered:
         program, _ = scaled.program(start, measure)
@@ -173,13 +176,16 @@ def _solved(problem, scaled, start, value_at):
 
 
 def _spreads(p, n_assets, allowed):
-    """Whether a corner of the largest loss, which weighs one period more than there are assets, is never allowed."""
+    """Whether the minimiser of the largest loss is certainly not that of EVaR.
+
+    A vertex of the dual puts weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+    """
     most = min(n_assets + 1, len(p))
     return float(np.log(np.partition(p, -most)[-most:].sum())) < -allowed
 
 
 def nearly(penalty, w):
-    """Weights whose bounds and budget are kept exactly."""
+    """The weights with bounds and budget met exactly."""
     if isinstance(penalty, Limited):
         return penalty.nearly(w)
     return w if penalty is None else penalty.project(w)
