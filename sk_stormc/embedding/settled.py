@@ -1,4 +1,4 @@
-"""Whether a map is done: what a fit warns of at its end."""
+"""Warnings at the end of a fit whose map has not converged."""
 
 import warnings
 from contextlib import contextmanager
@@ -11,28 +11,29 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["quiet", "warn_if_unsettled"]
 
-WORSE = 0.01  # of the start's divergence, by which the last map may be above the best; and must be below the start
-PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
-SPREADING = 0.06  # of the divergence, taken off by the second half of the last stage
-NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
+WORSE = 0.01  # tolerance relative to the start's divergence: of the last map above the best one, and below the start
+PROBE, MOVING = 3, 5.5e-3  # number of probe iterations, and their relative decrease that causes a warning
+SPREADING = 0.06  # relative decrease in the second half of the last stage that causes a warning
+NOTHING = 1e-4  # divergences, or differences of two, that are too small to see in a map
 
 
 def warn_if_unsettled(model, problem, result):
-    """Warn where a map has not left its start, is worse than one that was recorded, or would still move.
+    """Warn if a map has not left its start, is worse than a recorded one, or has not converged.
 
-    The last is where a few iterations more at the full rate would lower the divergence by a notable part of itself, or
-    where it was falling steadily up to the end, as it does in a map that spreads slowly.
+    A map has not converged if a few more iterations at the full learning rate would lower the divergence notably, or if
+    the divergence was falling steadily up to the end, as in a map that expands slowly.
 
     Parameters
     ----------
     model : SNEEmbedding
-        Fitted.
+        The fitted estimator.
     problem : SNEProblem
+        The problem of the last stage.
     result : SolverResult
-        Of the whole run.
+        The result of all stages.
     """
     start, last, best = model.loss_curve_[0], model.loss_curve_[-1], model.loss_curve_.min()
-    plain = problem.exaggeration == 1  # else the divergence is not what falls
+    plain = problem.exaggeration == 1  # otherwise the divergence is not what is minimised
     if plain and last > best + max(WORSE * start, NOTHING):
         said = (
             f"the map's divergence, {last:.4g}, is above one that was recorded, {best:.4g}. Use a smaller "
@@ -65,7 +66,7 @@ def warn_if_unsettled(model, problem, result):
 
 
 def _further(problem, result):
-    """The divergence at the end, and after a few more iterations at the full rate."""
+    """The divergence at the end, and after a few more iterations at the full learning rate."""
     with quiet():
         probe = STORMCompositional(max_iter=PROBE, tol=0)
         found = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
@@ -74,7 +75,7 @@ def _further(problem, result):
 
 @contextmanager
 def quiet():
-    """Ignore that a run's last point is not the best that it recorded."""
+    """Ignore the warning that a run's last point is not the best that it recorded."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
         yield
