@@ -17,8 +17,8 @@ __all__ = [
 ]
 
 ROUTING = (
-    "in GridSearchCV and the like, use est.set_fit_request({0}).set_score_request({0}) after "
-    "sklearn.set_config(enable_metadata_routing=True) to pass them on"
+    "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) makes "
+    "GridSearchCV and the like pass them on"
 )
 QUANTILES = 500  # number of rows from which quantiles are estimated
 LOOKED_AT = 2000  # number of rows that are checked for a different scale of next_X
@@ -56,13 +56,13 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
     if terminal is None and ends:
         warn(
-            "fit was given terminal, and score or td_error was not: no transition counts as the end of an episode. Give "
-            "terminal, with False for transitions that do not end one.",
+            "fit was given terminal, and score or td_error was not: no transition counts as the end of an episode. "
+            "Give terminal, with False for transitions that do not end one.",
         )
 
 
 def warn_of_ranges(states, follows, terminal):
-    """Warn if most successors are far outside the range of X in a column, as if only one of both was scaled.
+    """Warn if most successors are far outside the range of X in a column, as if only one was scaled.
 
     Far means further from the range between the 5 % and 95 % quantiles of the column than its width. Columns in which
     this width is 0 are not checked.
