@@ -302,7 +302,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             stream = open_stream(known)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
-                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: start again with fit or a clone, "
+                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
                 "and a smaller learning_rate"
             )
         elif type(solver) is not type(self.solver_):

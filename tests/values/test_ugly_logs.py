@@ -118,7 +118,7 @@ def test_a_chunk_without_terminal_after_one_with_it_warns():
 
 def test_successors_of_which_nothing_is_known_warn():
     parts, _, _ = walk()
-    with pytest.warns(UserWarning, match="of the successors have a feature that no left state has"):
+    with pytest.warns(UserWarning, match="of the successors have a feature that no row of X has"):
         value().fit(**some(parts, parts["X"][:, 2] == 0))
     ends = parts["terminal"] | (parts["next_X"][:, 2] > 0)
     with warnings.catch_warnings():
@@ -139,7 +139,7 @@ def test_features_whose_squares_vanish_are_refused():
 def test_actions_to_choose_from():
     parts, action, _ = walk()
     q = ActionValueEstimator(gamma=0.9, fit_intercept=False)
-    with pytest.warns(UserWarning, match="action is 1 in all rows that count: there is nothing to choose from"):
+    with pytest.warns(UserWarning, match="action is 1 in all rows that count: there is no other action to choose"):
         q.fit(**some(parts, action == 1, "episode"), action=action[action == 1])
     named = np.array(["left", "right"], dtype=object)[action]
     named[7] = None
