@@ -12,7 +12,10 @@ timed out, which is noticed too.
 All runs on a copy of the sources in ``build/mutants``, where outcomes are kept as they come: a run that was ended goes
 on. A change that was noticed is not tried again while its function stays as it is, and one that was not is tried again
 with every new version of the tests. What was drawn before counts as long as it can still be made. The environment
-variables MUTANTS (how many in each part) and MUTANT_PROCESSES (how many at once) may say otherwise than the defaults.
+variables MUTANTS (how many in each room) and MUTANT_PROCESSES (how many at once) may say otherwise than the defaults.
+
+The part "fresh" draws by another seed, MUTANTS_SEED, in places where nothing was ever tried. What it finds is not
+tried again with later tests: these may have been written for it.
 """
 
 import contextlib
@@ -38,30 +41,66 @@ from benchmarks._tables import ROOT, markdown
 DURATION = "2 hours"
 NEEDS_DATA = False
 PACKAGES = ()
-PARTS = {"core": "sk_stormc/core", "engine": "sk_stormc/engine", "solvers": "sk_stormc/solvers"}
+ROOMS = {"core": "sk_stormc/core", "engine": "sk_stormc/engine", "solvers": "sk_stormc/solvers"}
+PARTS = (*ROOMS, "fresh")
 TESTS = (
-    *PARTS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
-    "tests/fitting/test_resume.py", "tests/house/test_errors.py", "tests/house/test_silence.py",
+    *ROOMS.values(), "tests/core", "tests/engine", "tests/solvers", "tests/checks", "tests/streams",
+    "tests/values/test_stream_values.py", "tests/fitting/test_resume.py", "tests/house/test_errors.py",
+    "tests/house/test_silence.py",
 )  # fmt: skip
 NUMBER, SEED = 150, 0
+FRESH, FRESH_SEED = 100, 1
 SLOWER, START = 5, 30  # times as long and so many seconds more are timed out
 OUTCOMES = ("killed", "timed out", "survived")
 
 
 def run_part(part, quick, images):
-    """The outcome of the changes of a room: counts by file, and those that no test noticed."""
-    number = 3 if quick else int(os.environ.get("MUTANTS", NUMBER))
-    scope, tests = ("quick", tuple(PARTS.values())) if quick else ("all", TESTS)
+    """The outcome of the changes of a room: counts by file, and those that no test noticed; of "fresh", by room."""
     tree, folder = copied()
-    known = gathered(tree, folder / f"{scope}.json", tests, PARTS.values())
-    paths = sorted((tree / PARTS[part]).glob("*.py"))
-    sources = {str(path.relative_to(tree)): path.read_text("utf-8") for path in paths}
-    drawn = spread([m for file, text in sources.items() for m in mutations_of(file, text)], number, SEED)
-    found = tried(drawn, sources, tree, folder.parent / f"{scope}.jsonl", known, tests)
+    if part == "fresh":
+        return {"rooms": {room: fresh(room, quick, tree, folder) for room in ROOMS}}
+    sources = sources_of(part, tree)
+    drawn = spread(every_of(sources), 3 if quick else int(os.environ.get("MUTANTS", NUMBER)), SEED)
+    known, tests = known_of(quick, tree, folder)
+    found = tried(drawn, sources, tree, file_of(quick, folder), known, tests)
     counts = Counter((mutation.file, outcome) for mutation, outcome in found)
     files = {m.file: [counts[m.file, outcome] for outcome in OUTCOMES] for m, _ in found}
     left = [place(m, sources) | {"tests": len(known.chosen(m))} for m, o in found if o == "survived"]
     return {"files": files, "survivors": left}
+
+
+def fresh(room, quick, tree, folder):
+    """How many changes of a room came to each outcome, of some that were never tried before."""
+    number, seed = 3 if quick else FRESH, int(os.environ.get("MUTANTS_SEED", FRESH_SEED))
+    sources, before = sources_of(room, tree), kept(file_of(quick, folder))
+    every = every_of(sources)
+    places = {(m.file, m.start, m.kind) for m in every if m.key in before}
+    drawn = spread([m for m in every if (m.file, m.start, m.kind) not in places], number, seed)
+    known, tests = known_of(quick, tree, folder)
+    found = tried(drawn, sources, tree, file_of(quick, folder, f"_{seed}"), known, tests, again=False)
+    counts = Counter(outcome for _, outcome in found)
+    return [counts[outcome] for outcome in OUTCOMES]
+
+
+def sources_of(room, tree):
+    """The text of each file of a room."""
+    return {str(path.relative_to(tree)): path.read_text("utf-8") for path in sorted((tree / ROOMS[room]).glob("*.py"))}
+
+
+def every_of(sources):
+    """All changes of some files."""
+    return [mutation for file, text in sources.items() for mutation in mutations_of(file, text)]
+
+
+def known_of(quick, tree, folder):
+    """Which tests come to what, and the folders and files that they are in."""
+    scope, tests = ("quick", tuple(ROOMS.values())) if quick else ("all", TESTS)
+    return gathered(tree, folder / f"{scope}.json", tests, ROOMS.values()), tests
+
+
+def file_of(quick, folder, of_a_draw=""):
+    """Where outcomes are kept."""
+    return folder.parent / f"{'quick' if quick else 'all'}{of_a_draw}.jsonl"
 
 
 def place(mutation, sources):
@@ -163,8 +202,11 @@ class Warm:
         return bool(self.session.testsfailed)
 
 
-def tried(drawn, sources, tree, file, known, tests):
-    """Changes and outcomes: those that are drawn, and those that are kept in the file and still can be made."""
+def tried(drawn, sources, tree, file, known, tests, again=True):
+    """Changes and outcomes: those that are drawn, and those that are kept in the file and still can be made.
+
+    What was not noticed in another tree is tried again, unless ``again`` is false.
+    """
     here, console = tree.parent.name, os.fdopen(os.dup(1), "w")
 
     def keep(job, status):
@@ -175,12 +217,11 @@ def tried(drawn, sources, tree, file, known, tests):
         print(f"{outcome:9} {mutation}"[:160], file=console, flush=True)
 
     before, wanted = kept(file), {mutation.key for mutation in drawn}
-    every = [mutation for name, text in sources.items() for mutation in mutations_of(name, text)]
-    every = [mutation for mutation in every if mutation.key in wanted | set(before)]
+    every = [mutation for mutation in every_of(sources) if mutation.key in wanted | set(before)]
     trials = []
     for mutation in every:
         outcome, where = before.get(mutation.key, ("survived", None))
-        if outcome == "survived" and where != here:
+        if where is None or (again and outcome == "survived" and where != here):
             trials.append(Trial(mutation, sources[mutation.file], tree, known))
     trials = [trial for trial in trials if trial.names]
     warm = [trial for trial in trials if trial.swaps]
@@ -205,7 +246,8 @@ def processes():
 
 def tables(stored):
     """What was noticed, by file; what was not, with a reason."""
-    parts = stored["results"].values()
+    results = stored["results"]
+    parts = [results[room] for room in ROOMS if room in results]
     rows, total = [], Counter()
     for file, counts in sorted(pair for part in parts for pair in part["files"].items()):
         rows.append([f"`{file.removeprefix('sk_stormc/')}`", str(sum(counts)), *map(str, counts), share(counts)])
@@ -220,9 +262,12 @@ def tables(stored):
          REASONS.get((m["file"], m["line"], m["before"], m["after"]), "")]
         for part in parts for m in part["survivors"]
     ]  # fmt: skip
+    new = results["fresh"]["rooms"].items() if "fresh" in results else ()
+    new = [[room, str(sum(counts)), *map(str, counts), share(counts)] for room, counts in new]
     return {
         "files": markdown(header, rows),
         "survivors": markdown(["file", "line", "change", "why no test notices"], left),
+        "fresh": markdown(["room", "changes", *OUTCOMES, "noticed"], new),
     }
 
 

@@ -61,8 +61,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     dof : float, default=1.0
         Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
-        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) Values below 1 split clusters
-        into finer ones.
+        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) With less than 1, clusters fall
+        into finer ones. At most 10,000, with which the kernel is all but Gaussian.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
@@ -100,8 +100,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         iterations again, up to eight times the first number. ``n_iter_`` is the total. For "lbfgs", "auto" is at most
         1000. `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations. "auto" is 6 for "student-t" and 1 for "gaussian",
-        but not less than ``exaggeration``.
+        Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
+        and 1 for "gaussian", but not less than ``exaggeration``.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
@@ -112,9 +112,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
         is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
     record_every : int or "auto", default="auto"
-        Approximate number of iterations between two records. ``loss_curve_`` has the records, and callbacks are called
-        at them. 1 records every iteration. "auto" is about a twentieth of the iterations after the early ones;
-        callbacks are also called at some of the early ones.
+        About how many iterations lie between two records, which ``loss_curve_`` has and callbacks see. 1 records every
+        iteration. "auto" is about a twentieth of the iterations after the early ones; callbacks see some of the early
+        ones too. With a larger number there are fewer early ones only, because the others show whether the map still
+        spreads.
     verbose : int, default=0
         If positive, print a line with the divergence at each record.
     random_state : int, RandomState instance or None, default=None

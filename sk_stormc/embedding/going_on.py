@@ -13,6 +13,7 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.embedding.spreading import with_stage
 from sk_stormc.embedding.stages import Stage, run_stages
 from sk_stormc.engine.results import SolverResult, changed
+from sk_stormc.fitting.identity import in_words
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
@@ -21,7 +22,8 @@ from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["GoesOn", "as_map"]
 
-CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
+SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # what a map is; `optimize` goes on with the same
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # what goes on from stage to stage
 
 
 def as_map(x, order, dtype):
@@ -76,9 +78,8 @@ class GoesOn:
         Raises
         ------
         ValueError
-            If an argument is out of its range. The map is then unchanged.
-        sklearn.exceptions.NotFittedError
-            Before `fit`.
+            If an argument is out of its range, or if n_components, perplexity, kernel, dof or metric has changed since
+            `fit`. The map is then unchanged.
 
         Examples
         --------
@@ -97,6 +98,12 @@ class GoesOn:
         every = None if record_every == "auto" else record_every
         if learning_rate is not None and "learning_rate" not in solver.get_params():
             raise ValueError(f"learning_rate must be None for {solver!r}, which has none; got {short(learning_rate)}")
+        before = self._progress.parameters
+        for name in SAME:
+            if before[name] != (now := in_words(getattr(self, name))):
+                raise ValueError(
+                    f"{name} must stay {before[name]} for optimize, got {now}: another map needs a new fit"
+                )
         stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
         fit = Fit.further(self)
         fit.progress.plan.append(stage)

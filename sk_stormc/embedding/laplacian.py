@@ -122,7 +122,7 @@ class GraphLaplacian(Metric):
     Parameters
     ----------
     problem : object
-        Its ``edges`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
+        Its ``edges``, ``thinned`` and ``aggregates`` are used, and its ``new_near()`` where ``near`` is None.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
@@ -156,9 +156,14 @@ class GraphLaplacian(Metric):
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
-        product = edges.matrix(self.c)
+        c, degree = self.c, self.degree
+        if self.problem.thinned is not None:
+            edges = self.problem.thinned
+            c = edges.of(c)
+            degree = edges.sums(c)
+        product = edges.matrix(c)
         R = F.reshape(edges.n, -1).T.copy()
-        diagonal = self.degree + dtype.type(self.mu)
+        diagonal = degree + dtype.type(self.mu)
         of_groups = self.problem.aggregates.solver(self.c, self.mu)
 
         def precondition(r):

@@ -8,9 +8,16 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.brute_force import nearest_by_products
 from sk_stormc.embedding.cells import nearest_in_cells
+from sk_stormc.embedding.chance import warn_of_chance
+from sk_stormc.embedding.metrics import (
+    check_directions,
+    check_distances,
+    check_metric_of_data,
+    naming_the_metric,
+)
 from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.threads import threads
-from sk_stormc.utils.validation import check_choice, check_instance, short
+from sk_stormc.utils.validation import check_choice, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -23,19 +30,14 @@ __all__ = [
     "neighbors_of_each",
 ]
 
-LONG = 100_000  # points from which an exact search is timed on some rows before it begins
-LONG_SECONDS = 10.0  # estimated time above which a search gives a warning
-TIMED_ROWS = 8, 256  # rows to time; the second number is used if the first takes too little time
-BLOCK = 2**22  # entries of a matrix in one block
-ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
-NEEDED = (  # metrics, their parameters, and what these are
-    ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
-    ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
-)
-LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
-WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
-UNSURE = 0.1  # largest fraction of points that may be undecided in float32
-ROUNDED = 0.01  # relative rounding error of squared distances above which there is a warning
+LONG = 100_000  # points from which on the exact search is timed before it is begun
+LONG_SECONDS = 10.0  # a search that takes less needs no warning
+TIMED_ROWS = 8, 256  # the more only where the few were quick
+BLOCK = 2**22  # entries of a matrix looked at together
+ASYMMETRY = 1e-3  # of the mean distance
+LEAST_RECALL = 0.97  # of an approximate search, below which a warning says so
+WORTH = 0.25  # part of all pairs that an approximate search may look at: with more it is hardly quicker
+UNSURE = 0.1  # part of the points whose neighbours float32 may leave unsure
 
 
 def fewest_neighbors(X, metric):
@@ -60,6 +62,8 @@ def fewest_neighbors(X, metric):
     if not isinstance(metric, str) and not callable(metric):
         raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
     _check_size(X)
+    if metric == "cosine":
+        check_directions(X)
     if metric != "precomputed":
         return X.shape[0] - 1
     if X.shape[0] != X.shape[1]:
@@ -173,21 +177,16 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
 
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
-    if metric_params is not None:
-        check_instance("metric_params", metric_params, dict)
-    for name, key, what in NEEDED:
-        if metric == name and key not in (metric_params or {}):
-            raise ValueError(
-                f"metric={name!r} needs metric_params={{{key!r}: ...}} with the {what}, got metric_params="
-                f"{short(metric_params)}"
-            )
+    check_metric_of_data(metric, metric_params, X)
     params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    p = params.pop("p", 2) if metric == "minkowski" else 2
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
         k = int(np.diff(X.indptr).min())
-    search = NeighborSearch(
-        n_neighbors=k, metric=metric, metric_params=params or None, n_jobs=n_jobs, neighbors=neighbors
-    ).fit(X)
+    with naming_the_metric(metric, metric_params):
+        search = NeighborSearch(
+            n_neighbors=k, metric=metric, p=p, metric_params=params or None, n_jobs=n_jobs, neighbors=neighbors
+        ).fit(X)
     if neighbors == "approximate" and not search.may_be_approximate():
         raise ValueError(
             "neighbors='approximate' is for dense X with metric='euclidean', 'sqeuclidean' or 'cosine', got "
@@ -219,6 +218,8 @@ def as_search(search):
     if not hasattr(search, "_fit_X"):
         raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
     same = {name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")}
+    if search.metric == "minkowski":
+        same["metric_params"] = {"p": search.p} | (search.metric_params or {})
     return fit_search(search._fit_X, search.n_neighbors, **same)
 
 
@@ -277,7 +278,7 @@ def neighbors_of_each(search):
         if found is None:
             found = _exactly(search)
     distances, neighbors, search.recall_ = found
-    _warn_of_rounding(search, distances)
+    warn_of_chance(search, distances)
     if search.recall_ < LEAST_RECALL:
         warn(
             f"the approximate search found {search.recall_:.1%} of the true neighbours of a sample of the data. Use "
@@ -317,7 +318,11 @@ def _exactly(search):
         _warn_of_long_search(search)
     if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
         found = nearest_by_products(X, search.n_neighbors)
-    distances, neighbors, unsure = found or (*search.kneighbors(), ())
+    if found is None:
+        with naming_the_metric(search.metric, search.metric_params):
+            found = *search.kneighbors(), ()
+        check_distances(found[0], search.metric)
+    distances, neighbors, unsure = found
     if len(unsure):
         distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)
     return distances, neighbors, 1.0
@@ -346,17 +351,3 @@ def _warn_of_long_search(search):
             )
         said = f"the exact search for the neighbours of {n} samples will take up to about {amount}. {instead}"
         warn(said, UserWarning)
-
-
-def _warn_of_rounding(search, distances):
-    """Warn if rounding of the data in their dtype makes neighbours hardly distinguishable."""
-    farthest = distances[:, -1][distances[:, -1] > 0]  # 0 for samples with only copies as neighbours
-    between = float(np.median(np.square(farthest, dtype=float))) if len(farthest) else np.inf
-    if search.grain_ > ROUNDED * between:
-        warn(
-            f"the values of X are large beside their differences, and {search._fit_X.dtype} has rounded them: the "
-            f"rounding alone moves two samples {np.sqrt(search.grain_):.2g} apart, and the farthest of the "
-            f"{distances.shape[1]} neighbours of a sample is at {np.sqrt(between):.2g}. Which samples are neighbours "
-            "is partly chance. Subtract the columns' means before you convert the data to this type",
-            UserWarning,
-        )

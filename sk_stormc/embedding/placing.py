@@ -6,6 +6,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
+from sk_stormc.embedding.metrics import check_directions
 from sk_stormc.embedding.neighbors import check_not_negative, largest_of_columns
 from sk_stormc.utils.warnings import warn
 
@@ -136,6 +137,8 @@ def _found(X, search, k):
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:
         _check_size(X)
+    if search.effective_metric_ == "cosine":
+        check_directions(X)
     if exact and (sparse.issparse(X) or sparse.issparse(trained)):
         X, trained = sparse.csr_array(X), sparse.csr_array(trained)
         features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))

@@ -18,19 +18,24 @@ from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.reports import Reports
 from sk_stormc.embedding.source import ColumnSource
 from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
+from sk_stormc.embedding.thinned import ThinnedEdges
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
 
-FINE = 0.25  # spacing of the mesh for the reported divergence
-LONELY = 1e-6  # lower bound of an estimated normaliser of a point, because all of its sampled columns may be far away
-FLOOR = 1e-15  # lower bound of a normaliser; its inverse square does not overflow in float32
+FINE = 0.25  # spacing of the mesh for the divergence that is reported
+LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
+LARGE, METRIC_EDGES = 35_000, 10  # points from which the metric has fewer edges, and how many of a point
+FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
+
+
+MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
 
 
 def check_degrees_of_freedom(dof, kernel):
-    """Raise a ValueError if dof is not a positive number, or not 1 for the Gaussian kernel."""
-    check_number("dof", dof, low=0, inclusive=False)
+    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
+    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
 
@@ -171,6 +176,13 @@ class SNEProblem(Reports, CompositionalProblem):
         """Groups of points: the coarse level of the metric's linear system."""
         return Aggregates(self.edges)
 
+    @cached_property
+    def thinned(self):
+        """The edges that the metric's linear system has, where these are not all; else None."""
+        number = METRIC_EDGES * self.n_inner
+        large = self._fine is not None and self.n_inner >= LARGE and len(self.edges.weight) >= 2 * number
+        return ThinnedEdges(self.edges, number) if large else None
+
     def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
         """The same problem with another horizon and exaggeration. Both share the graph.
 
@@ -192,7 +204,7 @@ class SNEProblem(Reports, CompositionalProblem):
         SNEProblem
         """
         other = copy.copy(self)
-        other.aggregates = self.aggregates  # computed once for both
+        other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, 1.0 if early else held, on)
         return other

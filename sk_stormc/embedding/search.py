@@ -1,7 +1,10 @@
 """A nearest-neighbour search that stays accurate for data far from zero."""
 
+import warnings
+
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.offsets import grain, offsets
@@ -25,8 +28,8 @@ class NeighborSearch(NearestNeighbors):
 
     Parameters
     ----------
-    n_neighbors, metric, metric_params, n_jobs
-        Parameters of `sklearn.neighbors.NearestNeighbors`.
+    n_neighbors, metric, p, metric_params, n_jobs
+        Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of the data among themselves are found. "auto" is "approximate" for many points.
 
@@ -38,8 +41,8 @@ class NeighborSearch(NearestNeighbors):
         Estimated rounding error of squared distances in the dtype of the data.
     """
 
-    def __init__(self, *, n_neighbors=5, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-        super().__init__(n_neighbors=n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs)
+    def __init__(self, *, n_neighbors=5, metric="euclidean", p=2, metric_params=None, n_jobs=None, neighbors="exact"):
+        super().__init__(n_neighbors=n_neighbors, metric=metric, p=p, metric_params=metric_params, n_jobs=n_jobs)
         self.neighbors = neighbors
 
     def fit(self, X, y=None):
@@ -81,8 +84,11 @@ class NeighborSearch(NearestNeighbors):
         return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
 
     def _nearest(self, X, k):
-        """The k nearest neighbours of samples without offset. None means the data, each without itself."""
-        distances, neighbors = super().kneighbors(X, k)
+        """The k nearest of moved samples; None are the data themselves, each without itself."""
+        with warnings.catch_warnings():
+            if _is_binary(self._fit_X if X is None else X):  # metrics of yes and no take 0 and 1 as they are
+                warnings.simplefilter("ignore", DataConversionWarning)
+            distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
         if by_products and self.effective_metric_ in PRODUCTS:
             self._resolve(X, distances, neighbors)
@@ -108,6 +114,12 @@ class NeighborSearch(NearestNeighbors):
         else:
             found = self._tree.kneighbors(samples[rows], k)
         distances[rows], neighbors[rows] = np.square(found[0]) if squared else found[0], found[1]
+
+
+def _is_binary(X):
+    """Whether there are no other numbers than 0 and 1."""
+    values = X.data if sparse.issparse(X) else X
+    return bool((values[:1] <= 1).all() and ((values == 0) | (values == 1)).all())
 
 
 def without_own(distances, neighbors, rows):

@@ -36,9 +36,11 @@ def loss_of_second_half(problem, result):
     of_stage = result.record_iterations >= begin
     if problem.per_point or not problem.is_exact or problem.exaggeration != 1 or of_stage.sum() < LEAST:
         return 0.0
-    iterations = result.record_iterations[of_stage]
+    # only the records that the problem advises: more of them must not change what is found
+    advised = np.diff((result.ifo[of_stage] - result.ifo[of_stage][0]) // problem.advice.record_every, prepend=0) > 0
+    behind = result.record_iterations[of_stage] >= begin + problem.advice.max_iter / 2
     losses = problem.divergence_of(result.loss_curve[of_stage])
-    middle = losses[np.searchsorted(iterations, begin + problem.advice.max_iter / 2)]
+    middle = losses[np.argmax(advised & behind)]
     return float((middle - losses[-1]) / max(losses[-1], 1e-12))
 
 

@@ -19,7 +19,8 @@ from sk_stormc.utils.kept import Kept
 __all__ = ["Stage", "further_stages", "new_stages", "run_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
-UNRECORDED = 2**62  # oracle calls between two records, so many that there are none
+EARLY_MOST = 30  # but no more than that: exaggeration draws data without clusters together, in the end to one point
+UNRECORDED = 2**62  # oracle calls between two records
 
 
 @dataclass
@@ -40,8 +41,9 @@ class Stage(Kept):
     learning_rate : float or None
         None means that of the solver.
     record_every : int or None
-        Iterations between two records. None means the number that the problem advises, and no records in an early
-        stage.
+        Iterations between two records; None is as many as the problem advises, and none of an early stage. Unless
+        `SNEEmbedding.optimize` asked for the stage, there are at least the records that the problem advises, since they
+        tell whether the map still spreads.
     """
 
     n_iter: int
@@ -70,7 +72,7 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     -------
     list of Stage
     """
-    n_early = n_iter // EARLY_PART if early > 1 else 0
+    n_early = min(n_iter // EARLY_PART, EARLY_MOST) if early > 1 else 0
     first = [Stage(n_early, early, early=True, record_every=record_every)] if n_early else []
     return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
 
@@ -167,8 +169,10 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
     show, every = lines.after(n_before) if lines else None, None
     silent = stage.early and stage.record_every is None
     if stage.record_every is not None:
-        every = stage.record_every * problem.iteration_ifo
-    elif silent and not fit.has_callbacks:  # only callbacks need the records of an early stage
+        every, advised = stage.record_every * problem.iteration_ifo, problem.advice.record_every
+        if not (stage.early or stage.asked):
+            every = advised // -(-advised // every)  # the advised records are among these
+    elif silent and not fit.has_callbacks:  # only they ask for the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
     found = fit.run(own, problem, x, record_every=every, show=show, attributes=seen)

@@ -5,7 +5,7 @@ from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.embedding.offsets import offsets
-from sk_stormc.utils.validation import as_numbers, check_choice
+from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 
@@ -51,10 +51,13 @@ def check_init(init, metric, n_samples, n_components):
             )
         return init
     start = as_numbers("init", init)
-    if start.shape != (n_samples, n_components) or not np.isfinite(start).all():
+    if start.shape != (n_samples, n_components):
         raise ValueError(
-            f"init must be finite and of shape ({n_samples}, {n_components}), got an array of shape {start.shape}"
+            f"init must be an array of shape ({n_samples}, {n_components}), got one of shape {start.shape}"
         )
+    wrong = ~np.isfinite(start).all(axis=1)
+    if wrong.any():
+        raise ValueError(f"init must be finite, got {short(start[wrong][0])} in row {np.argmax(wrong)}")
     return start
 
 

@@ -5,12 +5,13 @@ of all returns therefore changes the linear term only. Returns and weights are s
 program are of size one for any unit of the returns.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.interior_point import interior_point
+from sk_stormc.portfolio.interior_point import Program, Solution, interior_point
 from sk_stormc.portfolio.limits import KEPT, Limited, Limits
 from sk_stormc.portfolio.linear_program import solve_linear_program
 from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss, nothing_lost, shrunk
@@ -73,24 +74,26 @@ def solve_portfolio(problem, penalty, start):
     if forced is not None:
         return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
     scaled = Scaled.of(problem, limits)
-    of = _Assets(problem, scaled, _held(limits, start))
+    there, n_iter = _held(limits, start), 0
     for round in range(ROUNDS):
-        missing = of.solved(start)
-        if not missing.any() or of.found is None:
+        some = _solved_with(there, problem, scaled, start)
+        if some is None:
+            return NewtonFit(start, problem.value_at(start), np.inf, 0)
+        n_iter += some.found.n_iter
+        if not some.missing.any():
             break
-        there = of.there | missing
-        of.there = there if 2 * there.sum() <= limits.n and round < ROUNDS - 2 else np.ones(limits.n, dtype=bool)
-    if of.found is None:
-        return NewtonFit(start, problem.value_at(start), np.inf, 0)
-    # keep the start if the others are better by rounding only, so that its zeros stay exact zeros
-    candidates = [start, *(nearly(penalty, v) for v in of.exact())]
+        there = there | some.missing
+        there = there if 2 * there.sum() <= limits.n and round < ROUNDS - 2 else np.ones(limits.n, dtype=bool)
+    at_bounds, inside, more = _exact(some, problem)
+    # the start is kept where nothing is better but for rounding: what it has at 0 stays there
+    candidates = [start, nearly(penalty, at_bounds), nearly(penalty, inside)]
     missed = [penalty.missed(v) if isinstance(penalty, Limited) else 0.0 for v in candidates]
     kept = [miss <= max(KEPT, missed[-1]) for miss in missed]
     values = [problem.value_at(v) if allowed else np.nan for v, allowed in zip(candidates, kept, strict=True)]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
-    return NewtonFit(w, value, scaled.gap(of.program_of_all, of.found_of_all, w, value), of.n_iter)
+    return NewtonFit(w, value, scaled.gap(some.program_of_all, some.found_of_all, w, value), n_iter + more)
 
 
 def _held(limits, start):
@@ -101,52 +104,74 @@ def _held(limits, start):
     return there if few else np.ones(limits.n, dtype=bool)
 
 
-class _Assets:
-    """The problem restricted to some assets, which is much faster, with a test whether the others can be left out."""
+@dataclass
+class _WithSome:
+    """The solution with some of the assets, which is found much faster than that with all.
 
-    def __init__(self, problem, scaled, there):
-        self.problem, self.scaled, self.there, self.n_iter = problem, scaled, there, 0
+    Attributes
+    ----------
+    there : ndarray of shape (n_assets,), dtype bool
+        These assets.
+    scaled : Scaled
+    program : Program
+    found : Solution
+    measure : callable
+        By which the program was written.
+    program_of_all, found_of_all : Program, Solution
+        The program with all assets, and the solution as one of it.
+    missing : ndarray of shape (n_assets,), dtype bool
+        Which of the other assets may lower the bound of the objective.
+    """
 
-    def solved(self, start):
-        """Solve the restricted problem. Return a mask of the assets to add, which may lower the objective's bound."""
-        n, few = len(start), self.there.sum()
-        self.of = self.scaled if few == n else self.scaled.among(self.there)
-        self.program, self.found, self.measure = _solved(self.problem, self.of, start[self.there], self._value_at)
-        self.program_of_all, self.found_of_all = self.program, self.found
-        if self.found is None:
-            return np.zeros(n, dtype=bool)
-        self.n_iter += self.found.n_iter
-        if few == n:
-            return np.zeros(n, dtype=bool)
-        v = self._of_all(self.found.x[:few])
-        self.program_of_all, _ = self.scaled.program(v * self.scaled.size, self.measure)
-        self.found_of_all = replace(self.found, x=np.r_[v, self.found.x[few:]])
-        added = self.scaled.bound(self.program_of_all, self.found_of_all)[1][:n]
-        return ~self.there & ~(added >= -ENOUGH)
+    there: np.ndarray
+    scaled: Scaled
+    program: Program
+    found: Solution
+    measure: Callable
+    program_of_all: Program
+    found_of_all: Solution
+    missing: np.ndarray
 
-    def exact(self):
-        """Two versions of the solution: with weights at bounds and kinks set there exactly, and as it is.
 
-        In the first version the other weights are solved for again.
-        """
-        found, limits, size = self.found, self.of.limits, self.of.size
-        inside = w = found.x[: limits.n] * size
-        held = limits.held(found, size, len(self.program.hinges))
-        if np.isfinite(held).any() and not self.problem.ordered:  # a linear program's solution is already a vertex
-            w = np.where(np.isfinite(held), held, w)
-            if np.isnan(held).any():
-                again = interior_point(*replace(self.of, limits=limits.with_held(held)).program(w, self.measure))
-                w = np.where(np.isfinite(held), held, again.x[: limits.n] * size)
-                self.n_iter += again.n_iter
-        return self._of_all(w), self._of_all(inside)
+def _solved_with(there, problem, scaled, start):
+    """The solution with some of the assets; None if none was found."""
+    few = there.sum()
+    of = scaled if there.all() else scaled.among(there)
+    program, found, measure = _solved(problem, of, start[there], lambda w: problem.value_at(_of_all(there, w)))
+    if found is None:
+        return None
+    if there.all():
+        return _WithSome(there, of, program, found, measure, program, found, ~there)
+    v = _of_all(there, found.x[:few])
+    program_of_all, _ = scaled.program(v * scaled.size, measure)
+    found_of_all = replace(found, x=np.r_[v, found.x[few:]])
+    added = scaled.bound(program_of_all, found_of_all)[1][: len(there)]
+    missing = ~there & ~(added >= -ENOUGH)
+    return _WithSome(there, of, program, found, measure, program_of_all, found_of_all, missing)
 
-    def _of_all(self, v):
-        w = np.zeros(len(self.there))
-        w[self.there] = v
-        return w
 
-    def _value_at(self, w):
-        return self.problem.value_at(self._of_all(w))
+def _exact(some, problem):
+    """The solution with what it has at a bound or a kink put there and the other weights after it; and as it is.
+
+    The third is how many iterations that took.
+    """
+    found, limits, size = some.found, some.scaled.limits, some.scaled.size
+    inside = w = found.x[: limits.n] * size
+    held, n_iter = limits.held(found, size, len(some.program.hinges)), 0
+    if np.isfinite(held).any() and not problem.ordered:  # a linear program ends at a corner
+        w = np.where(np.isfinite(held), held, w)
+        if np.isnan(held).any():
+            again = interior_point(*replace(some.scaled, limits=limits.with_held(held)).program(w, some.measure))
+            w = np.where(np.isfinite(held), held, again.x[: limits.n] * size)
+            n_iter = again.n_iter
+    return _of_all(some.there, w), _of_all(some.there, inside), n_iter
+
+
+def _of_all(there, v):
+    """The weights of some assets as weights of all."""
+    w = np.zeros(len(there))
+    w[there] = v
+    return w
 
 
 def _solved(problem, scaled, start, value_at):

@@ -11,7 +11,7 @@ TEXT = ("str", "string", "String")  # pandas' and polars' names
 
 
 def refuse_no_numbers(name, data):
-    """Raise for dates and durations, and for columns of a frame that hold text or other objects that are no numbers.
+    """Raise for dates, durations, masked values, and columns of a frame that hold text or other objects, no numbers.
 
     Parameters
     ----------
@@ -24,6 +24,8 @@ def refuse_no_numbers(name, data):
     ------
     ValueError
     """
+    if np.ma.is_masked(data):  # NumPy and scikit-learn would take what the mask hides
+        raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
     if is_table(data):

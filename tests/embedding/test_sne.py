@@ -623,7 +623,7 @@ def test_early_exaggeration():
         ({"n_components": 0}, "n_components"),
         ({"kernel": "cauchy"}, "kernel"),
         ({"init": "laplacian"}, "init must be one of 'auto', 'pca', 'spectral', 'random'"),
-        ({"init": np.zeros((3, 2))}, r"init must be finite and of shape \(60, 2\)"),
+        ({"init": np.zeros((3, 2))}, r"init must be an array of shape \(60, 2\)"),
         ({"init": np.full((60, 2), np.nan)}, "init"),
         ({"early_exaggeration": 0.5}, "early_exaggeration"),
         ({"max_iter": 0}, "max_iter"),

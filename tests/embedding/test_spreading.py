@@ -80,9 +80,9 @@ class Ended:
 
     stop_reason = "max_iter"
 
-    def __init__(self, losses, n_iter):
+    def __init__(self, losses, n_iter, an_iteration):
         self.n_iter, self.record_iterations = n_iter, np.linspace(0, n_iter, len(losses))
-        self.loss_curve = np.array(losses)
+        self.loss_curve, self.ifo = np.array(losses), (an_iteration * self.record_iterations).astype(int)
 
 
 @pytest.mark.parametrize("kernel, d", [("student-t", 2), ("student-t", 3), ("gaussian", 2)])
@@ -90,8 +90,9 @@ def test_what_tells_a_slow_map_from_one_that_is_done(kernel, d):
     problem = SNEProblem(perplexity_affinities(ROLL, 5), d, kernel=kernel, n_iter=100)
     solver = get_solver("storm-c").set_params(tol=0.0)
     offset = float(problem.divergence_of(0.0)) * (500 if kernel == "gaussian" else 1)
-    slow = Ended(np.linspace(2, 1, 21) - offset, 100)
-    done = Ended(np.r_[np.linspace(2, 1, 11), np.ones(10)] - offset, 100)
+    an_iteration = problem.iteration_ifo
+    slow = Ended(np.linspace(2, 1, 21) - offset, 100, an_iteration)
+    done = Ended(np.r_[np.linspace(2, 1, 11), np.ones(10)] - offset, 100, an_iteration)
     expected = 0.0 if kernel == "gaussian" else 0.5  # the sampled sums of that kernel say nothing
     assert loss_of_second_half(problem, slow) == pytest.approx(expected, abs=1e-6)
     assert loss_of_second_half(problem, done) == pytest.approx(0, abs=1e-6)
@@ -100,4 +101,4 @@ def test_what_tells_a_slow_map_from_one_that_is_done(kernel, d):
     for other in ({"max_iter": 100}, {"max_ifo": 10**9}, {"tol": 1e-3}, {"learning_rate": 0.1}):
         assert not goes_on(get_solver("storm-c").set_params(**{"tol": 0.0} | other), problem, slow, 100)
     assert not goes_on(get_solver("scgd").set_params(tol=0.0), problem, slow, 100)
-    assert not goes_on(solver, problem, Ended(slow.loss_curve, 800), 100)  # eight times as many were made
+    assert not goes_on(solver, problem, Ended(slow.loss_curve, 800, an_iteration), 100)  # eight times as many were made

@@ -51,7 +51,7 @@ def test_changes_of_a_function():
     assert changes(SOURCE, "slice") == {("1", "(1 + 1)")}
 
 
-@pytest.mark.parametrize("room", mutants.PARTS.values())
+@pytest.mark.parametrize("room", mutants.ROOMS.values())
 def test_every_change_of_the_package_is_python_and_another(room):
     for path in sorted((ROOT / room).glob("*.py")):
         source = path.read_text(encoding="utf-8")
@@ -181,6 +181,10 @@ def test_outcomes(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants, "run_forked", lambda jobs, *_: pytest.fail("run again") if jobs else None)
     assert found == mutants.tried(mutations, {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
     assert found == mutants.tried([], {file: source}, tree, tmp_path / "a.jsonl", known, ("tests",))
+    # nor in a tree with other tests, where it is a draw that no test was written for
+    (tmp_path / "tree").rename(tmp_path / "other")
+    other = tmp_path / "other"
+    assert found == mutants.tried([], {file: source}, other, tmp_path / "a.jsonl", known, ("tests",), again=False)
 
 
 def test_functions_are_found_beside_a_proxy_of_something_that_is_gone():

@@ -1,0 +1,81 @@
+"""Warnings that chance decides which samples are neighbours: all are equally far, or rounding hides which is nearer."""
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.utils.validation import short
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["warn_of_chance"]
+
+ROUNDED = 0.01  # of a squared distance, or of a cosine distance, from where on its rounding is told
+PRODUCTS = 4  # units of rounding in what comes from products
+
+
+def warn_of_chance(search, distances):
+    """Warn where it is chance which neighbours were found.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+        Fitted, not on a graph.
+    distances : ndarray of shape (n_points, n_neighbors)
+        Those that it found.
+    """
+    if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
+        rounded = "" if distances.any() else ", or rounding hides how: take the columns' means off X"
+        warn(
+            f"the {distances.shape[1]} neighbours that were found of each sample are all at a distance of "
+            f"{distances.min():.4g}: which samples are neighbours is chance. The rows of X do not differ by "
+            f"metric={short(search.metric)}{rounded}",
+            UserWarning,
+        )
+        return
+    farthest = distances[:, -1].astype(float)
+    farthest = farthest[farthest > 0]  # copies have no other
+    if not len(farthest):
+        return
+    if search.effective_metric_ == "cosine":
+        _of_cosine(search, float(np.median(farthest)))
+    elif search.effective_metric_ in ("euclidean", "l2", "sqeuclidean"):
+        squares = farthest if search.effective_metric_ == "sqeuclidean" else np.square(farthest)
+        between = float(np.median(squares))
+        if sparse.issparse(search._fit_X):
+            _of_sparse(search, between)
+        elif search.grain_ > ROUNDED * between:
+            warn(
+                f"the values of X are large beside their differences, and {search._fit_X.dtype} has rounded them: by "
+                f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and the farthest of the "
+                f"{distances.shape[1]} neighbours of a sample is at {np.sqrt(between):.2g}. Which samples are "
+                "neighbours is partly chance. Take the columns' means off the data before they are rounded to this "
+                "type",
+                UserWarning,
+            )
+
+
+def _of_cosine(search, between):
+    """Directions that hardly differ: a cosine distance is 1 less a product, which is rounded."""
+    rounding = PRODUCTS * float(np.finfo(search._fit_X.dtype).eps)
+    if rounding > ROUNDED * between:
+        warn(
+            f"the rows of X have nearly the same direction: the farthest of the {search.n_neighbors} neighbours of a "
+            f"sample is at a cosine distance of {between:.2g}, and rounding to {search._fit_X.dtype} changes these by "
+            f"{rounding:.2g}. Which samples are neighbours is partly chance. Take the columns' means off X, or use "
+            "metric='euclidean'",
+            UserWarning,
+        )
+
+
+def _of_sparse(search, between):
+    """Sparse data are not centred, and distances come from |x|^2 + |y|^2 - 2 x.y."""
+    X = sparse.csr_array(search._fit_X)
+    size = float(np.median(X.multiply(X).sum(axis=1)))
+    rounding = PRODUCTS * np.finfo(float).eps * size
+    if rounding > ROUNDED * between:
+        warn(
+            f"the values of X are large beside their differences: the farthest of the {search.n_neighbors} neighbours "
+            f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
+            "sparse rows are not exact then, and which samples are neighbours is partly chance. Take their means off "
+            "the columns with large values, or pass X as an array, of which offsets are no matter",
+            UserWarning,
+        )

@@ -1,0 +1,91 @@
+"""Metrics of the data: which there are, what they need, and what is said where they give no distances."""
+
+import math
+from contextlib import contextmanager
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.utils.validation import check_choice, check_instance, short
+
+__all__ = ["check_directions", "check_distances", "check_metric_of_data", "naming_the_metric"]
+
+NEEDED = (  # metrics, their parameters, and what these are
+    ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
+    ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
+)
+
+
+def check_metric_of_data(metric, metric_params, X):
+    """Raise a ValueError for a metric that is not known, or lacks what it needs, or gives no distance of two samples.
+
+    Parameters
+    ----------
+    metric : str or callable
+    metric_params : dict or None
+    X : ndarray or CSR matrix
+    """
+    from sklearn.neighbors import VALID_METRICS  # here, because it takes long to load
+
+    if metric_params is not None:
+        check_instance("metric_params", metric_params, dict)
+    params = metric_params or {}
+    if callable(metric):
+        if not sparse.issparse(X):
+            found = metric(X[0], X[-1], **params)
+            try:
+                distance = float(found)
+            except (TypeError, ValueError):
+                distance = math.nan
+            if not 0 <= distance < math.inf:
+                raise ValueError(
+                    f"metric must give distances, finite and not negative, got {short(found)} of two rows of X"
+                )
+        return
+    check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values())))
+    for name, key, what in NEEDED:
+        if metric == name and key not in params:
+            raise ValueError(
+                f"metric={name!r} needs metric_params={{{key!r}: ...}} with the {what}, got metric_params="
+                f"{short(metric_params)}"
+            )
+    if metric == "seuclidean" and not (np.asarray(params["V"]) > 0).all():
+        V = np.asarray(params["V"])
+        raise ValueError(
+            f"metric_params['V'] must be above 0 in all columns, got {V.ravel()[np.argmin(V > 0)]:.6g} for column "
+            f"{np.argmin(V > 0)}: leave constant columns out, or set their V to 1"
+        )
+
+
+@contextmanager
+def naming_the_metric(metric, metric_params):
+    """A context in which errors of scikit-learn's search say which metric they are of."""
+    try:
+        yield
+    except (TypeError, ValueError, SystemError) as error:
+        params = "" if metric_params is None else f" with metric_params={short(metric_params)}"
+        raise ValueError(f"metric={short(metric)}{params} does not work with these X: {error}") from error
+
+
+def check_distances(distances, metric):
+    """Raise a ValueError where distances to neighbours are not finite, or negative."""
+    wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        found = distances[row][~(np.isfinite(distances[row]) & (distances[row] >= 0))][0]
+        raise ValueError(
+            f"metric={short(metric)} must give finite distances, none negative, got {found} for row {row} of X"
+        )
+
+
+def check_directions(X):
+    """Raise a ValueError for a row that is not 0 and so small that its squares vanish: it has no direction then."""
+    square = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+    small = np.flatnonzero(square < 1e3 * np.finfo(X.dtype).tiny)
+    for row in small:
+        largest = abs(X[[row]]).max()
+        if largest > 0:
+            raise ValueError(
+                f"the values of X must be larger: row {row} has none above {largest:.3g}, and their squares, which "
+                f"metric='cosine' needs, vanish in {X.dtype}; scale the row"
+            )

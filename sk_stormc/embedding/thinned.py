@@ -1,0 +1,66 @@
+"""Some edges of a large graph, which stand for all of them in the linear system of the metric."""
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.embedding.pairs import Edges
+
+__all__ = ["ThinnedEdges"]
+
+ROUNDS = 5  # of making the sums of the points right
+
+
+class ThinnedEdges(Edges):
+    """Edges drawn in proportion to their weight, hardly more than a given number of them.
+
+    A number of an edge is divided by the probability that the edge was drawn. The draw is systematic: an edge is taken
+    where the sum of the probabilities passes a whole number. So each point keeps its share of edges, and nothing is
+    random. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
+    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
+
+    Parameters
+    ----------
+    edges : Edges
+    number : int
+        Of edges, at most but for those of points that would have none.
+
+    Attributes
+    ----------
+    drawn : ndarray of shape (n_drawn,)
+        Which edges.
+    """
+
+    def __init__(self, edges, number):
+        i, j, weight = edges.i, edges.j, edges.weight.astype(float)
+        probability = np.minimum(1.0, weight * (number / weight.sum()))
+        taken = np.diff(np.floor(np.cumsum(probability) + 0.5), prepend=0.0) > 0
+        without = _sums(i, j, taken, edges.n) == 0
+        kept = without[i] | without[j]
+        probability[kept] = 1.0
+        self.drawn = np.flatnonzero(taken | kept)
+        whole = _sums(i, j, weight, edges.n)
+        i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
+        self._times = 1 / probability[self.drawn]
+        for _ in range(ROUNDS):
+            now = _sums(i, j, weight * self._times, edges.n)
+            self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
+        half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
+        super().__init__(half + half.T)
+
+    def of(self, c):
+        """The numbers of the drawn edges, from those of all.
+
+        Parameters
+        ----------
+        c : ndarray of shape (n_edges,)
+
+        Returns
+        -------
+        ndarray of shape (n_drawn,)
+        """
+        return c[self.drawn] * self._times.astype(c.dtype)
+
+
+def _sums(i, j, values, n):
+    """For each point the sum of its edges' values."""
+    return np.bincount(i, values, n) + np.bincount(j, values, n)

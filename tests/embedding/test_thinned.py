@@ -1,0 +1,79 @@
+"""The edges that stand for all edges of a large graph in the metric's linear system."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from sk_stormc import minimize
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.embedding import problem as problems
+from sk_stormc.embedding.thinned import ThinnedEdges
+from sk_stormc.problems import SNEProblem
+
+N = 1200
+
+
+@pytest.fixture(scope="module")
+def P():
+    X, _ = make_blobs(N, 5, centers=4, random_state=0)
+    return perplexity_affinities(X, 20)
+
+
+@pytest.fixture
+def large(P, monkeypatch):
+    """A problem that is taken for a large one."""
+    monkeypatch.setattr(problems, "LARGE", N)
+    return SNEProblem(P, kernel="student-t")
+
+
+def sums(edges, c):
+    return edges.sums(c.astype(np.float32))
+
+
+def test_the_sums_of_each_point_are_those_of_all_its_edges(P):
+    edges = SNEProblem(P, kernel="student-t").edges
+    thinned = ThinnedEdges(edges, 10 * N)
+    assert 5 * N < len(thinned.drawn) <= 10 * N < len(edges.weight) / 2
+    np.testing.assert_array_equal(thinned.i, edges.i[thinned.drawn])
+    np.testing.assert_array_equal(thinned.j, edges.j[thinned.drawn])
+    np.testing.assert_allclose(sums(thinned, thinned.of(edges.weight)), sums(edges, edges.weight), rtol=0.1)
+    assert thinned.of(edges.weight.astype(np.float32)).dtype == np.float32
+
+
+def test_other_numbers_of_the_edges_have_nearly_the_same_sums(P):
+    """As the weights of the attraction, which are smaller for long edges of the map."""
+    edges = SNEProblem(P, kernel="student-t").edges
+    thinned, x = ThinnedEdges(edges, 10 * N), np.random.default_rng(0).normal(size=(N, 2))
+    c = edges.weight / (1 + np.square(x[edges.i] - x[edges.j]).sum(axis=1))
+    few, all = sums(thinned, thinned.of(c)), sums(edges, c)
+    assert np.sqrt(np.mean(np.square(few / all - 1))) < 0.2
+    assert few.sum() == pytest.approx(all.sum(), rel=0.01)
+
+
+def test_no_point_is_without_an_edge(P):
+    edges = SNEProblem(P, kernel="student-t").edges
+    thinned = ThinnedEdges(edges, N // 20)
+    ends = np.bincount(np.r_[thinned.i, thinned.j], minlength=N)
+    assert ends.min() > 0 and len(thinned.drawn) < len(edges.weight)
+
+
+def test_only_large_maps_have_fewer_edges_and_only_where_there_are_many(P, large, monkeypatch):
+    assert large.thinned is not None and large.stage(5).thinned is large.thinned
+    monkeypatch.setattr(problems, "METRIC_EDGES", 40)
+    assert SNEProblem(P, kernel="student-t").thinned is None
+    monkeypatch.undo()
+    assert SNEProblem(P, kernel="student-t").thinned is None
+
+
+def test_the_metric_is_much_as_with_all_edges(P, large):
+    x = minimize(large, random_state=0, max_iter=30).x
+    F, whole = large.gradient(x).astype(np.float32), SNEProblem(P, kernel="student-t")
+    few, all = (p.metric.at(x, 0).apply(F) for p in (large, whole))
+    assert few @ all > 0.9 * np.linalg.norm(few) * np.linalg.norm(all)
+    assert np.linalg.norm(few) == pytest.approx(np.linalg.norm(all), rel=0.2)
+
+
+def test_a_map_is_as_good_and_repeats(P, large):
+    results = [minimize(p, random_state=0) for p in (large, large, SNEProblem(P, kernel="student-t"))]
+    few, again, all = (large.divergence(r.x) for r in results)
+    assert few == again and few < 1.02 * all

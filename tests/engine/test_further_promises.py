@@ -1,0 +1,166 @@
+"""Promises of the engine that no other test held: what is evaluated, kept, printed, read, and left with a stream."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sk_stormc import SCGD, STORMCompositional, minimize
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.engine import ALL, MethodState, Oracle, advance, interrupts, start
+from sk_stormc.engine.results import Record, RunState
+from sk_stormc.engine.state_tree import DEEPEST, Reader
+from sk_stormc.engine.steps import StepRule
+from sk_stormc.engine.stopping import Stopping, StoppingRule
+from sk_stormc.penalties import Box
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
+
+RETURNS = make_gaussian_returns(600, 3, mean=0.2, random_state=0)
+
+
+def squares(at, size=1.0, **more):
+    """Half the squared distance to a point, in a unit of x."""
+    at = np.asarray(at, float)
+    return FiniteSumComposition(
+        lambda x, j: x / size - at,
+        None,
+        lambda x, u, i: u,
+        lambda x, u: float(u @ u) / 2,
+        n_inner=4, n_outer=4, x0=np.full(at.size, size), inner_vjp=lambda x, j, v: v / size, **more,
+    )  # fmt: skip
+
+
+def test_with_momentum_1_the_old_point_is_not_evaluated():
+    oracle = Oracle(squares([1.0, 2.0]), 0)
+    first = start(oracle, np.zeros(2), ALL)
+    before = dict(oracle.n_evaluations)
+    advance(oracle, first, np.ones(2), (1, 1, 1), (3, 3, 2))
+    found = {kind: n - before[kind] for kind, n in oracle.n_evaluations.items()}
+    assert found == {"inner": 3, "jacobian": 3, "outer": 2}
+
+
+def test_a_run_is_silent_unless_it_is_asked_to_speak(capsys):
+    SCGD(max_iter=3).solve(PortfolioProblem(RETURNS), random_state=0)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_text_of_a_record_is_its_numbers():
+    record = Record(3, 60, -0.5, np.zeros(1), snapshot=lambda: None, n_left=lambda: 7)
+    assert repr(record) == "Record(iteration=3, ifo=60, fun=-0.5, x=array([0.]))"
+
+
+# Ctrl-C
+
+
+def test_a_state_is_kept_by_the_time_since_the_last(monkeypatch):
+    clock, asked = iter([100.0, 100.5, 103.0]), []
+    monkeypatch.setattr(interrupts.time, "monotonic", lambda: next(clock))
+    watch = SimpleNamespace(keeps=lambda seconds, ifo: asked.append((seconds, ifo)))
+    oracle = SimpleNamespace(ifo=40)
+    noted = interrupts.Interrupts(SimpleNamespace(watch=watch), oracle, None, None)
+    for oracle.ifo in (70, 90):
+        noted.keep()
+    assert asked == [(0.5, 30), (3.0, 50)]
+
+
+def test_a_second_ctrl_c_in_a_resumed_run_goes_back_to_where_it_was_resumed():
+    class Stopped(STORMCompositional):
+        def step(self, oracle, s):
+            super().step(oracle, s)
+            if s.t == 7:
+                raise KeyboardInterrupt  # as a second one does, within an iteration
+
+    settings = {"learning_rate": 0.002, "batch_size": 64, "tol": 0}
+    first = minimize(problem := PortfolioProblem(RETURNS), STORMCompositional(max_iter=5, **settings), random_state=0)
+    first.state.method = "Stopped"
+    broken = minimize(problem, Stopped(max_iter=20, **settings), state=first.state)
+    assert broken.stop_reason == "interrupted" and broken.n_iter == 5
+    np.testing.assert_array_equal(broken.x, first.x)
+    again = minimize(problem, Stopped(max_iter=7, **settings), state=broken.state)
+    whole = minimize(problem, STORMCompositional(max_iter=7, **settings), random_state=0)
+    np.testing.assert_array_equal(again.x, whole.x)
+
+
+def test_a_stream_has_the_state_of_its_run():
+    stream = StreamingProblem([RETURNS], partial(PortfolioProblem, metric="variance"))
+    result = minimize(stream, "scgd", random_state=0)
+    assert result.stop_reason == "exhausted" and stream.state is result.state
+
+
+# the stopping rule
+
+
+def rule_of(problem, x, tol=0.1, **known):
+    run = RunState("SCGD", state=MethodState(x), start=problem.initial_point(None), stopping=Stopping(**known))
+    return StoppingRule(SCGD(tol=tol), Oracle(problem, 0), run, SimpleNamespace(max_ifo=np.inf))
+
+
+def test_points_that_differ_in_one_coordinate_are_two():
+    x, y = np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    rule, s = rule_of(squares([0.0, 0.0]), x), MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
+    rule.oracle.exact.append((y, y))
+    rule.watch(s)
+    assert not rule.run.stopping.exact
+    rule.oracle.exact.append((x, x))
+    rule.watch(s)
+    assert rule.run.stopping.exact
+
+
+def test_estimates_that_nobody_could_confirm_are_no_residual():
+    """The last exact value was that at the start."""
+    known = {"first": 2.0, "seen": 2.0, "began": 2.0, "value": 0.02, "measured": 9}
+    rule = rule_of(squares([0.0]), np.ones(1), **known, asked=0, found=1.0)
+    assert rule.residual() == 1.0 > rule.solver.tol
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_whether_a_point_is_at_rest_does_not_depend_on_the_unit_of_x(size):
+    """A step by a thousandth of x stays between the bounds."""
+    problem = squares([0.5, 0.25], size, penalty=Box(0.0, size))
+    for at, rests in (([0.5, 0.25], True), ([0.51, 0.26], False), ([0.9, 0.6], False)):
+        x = size * np.array(at)
+        s = MethodState(x, t=1, rule=StepRule(1e-12 * size**2))
+        assert rule_of(problem, x).at_rest(s) == rests
+
+
+# files
+
+
+def test_integers_of_up_to_128_bits_are_read():
+    assert Reader([]).value(2**128 - 1) == 2**128 - 1
+    with pytest.raises(ValueError, match="more than 128 bits"):
+        Reader([]).value(2**128)
+
+
+def test_what_is_nested_as_deep_as_allowed_is_read():
+    node = 1
+    for _ in range(DEEPEST):
+        node = {"tuple": [node]}
+    value = Reader([]).value(node)
+    for _ in range(DEEPEST):
+        (value,) = value
+    assert value == 1
+    with pytest.raises(ValueError, match=f"nested more than {DEEPEST} deep"):
+        Reader([]).value({"tuple": [node]})
+
+
+@pytest.mark.parametrize("shape", [(-1, 2), (2, -1)])
+def test_a_sparse_array_has_a_shape(shape):
+    arrays = [np.ones(1), np.array([0]), np.array([0, 1])]
+    with pytest.raises(ValueError, match="and a shape"):
+        Reader(arrays).value({"sparse": [*({"array": k} for k in range(3)), *shape]})
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("has_uint32", 2), ("uinteger", 2**32)])
+def test_a_generator_has_a_state_that_it_can_be_in(name, wrong):
+    state = np.random.default_rng(0).bit_generator.state
+
+    def node(**changes):
+        parts = {k: {"dict": list(map(list, v.items()))} if isinstance(v, dict) else v for k, v in state.items()}
+        return {"generator": {"dict": list(map(list, (parts | changes).items()))}}
+
+    assert Reader([]).value(node()).random() == np.random.default_rng(0).random()
+    Reader([]).value(node(**{name: wrong - 1}))
+    with pytest.raises(ValueError, match="must have the generator PCG64"):
+        Reader([]).value(node(**{name: wrong}))
