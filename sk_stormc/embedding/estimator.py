@@ -101,7 +101,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         1000. `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
-        and 1 for "gaussian", but not less than ``exaggeration``.
+        and 1 for "gaussian", but not less than ``exaggeration``. A map of 35,000 to 100,000
+        samples by "student-t" in up to two dimensions is drawn out behind these iterations, if that alone halves its
+        divergence.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
@@ -134,10 +136,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records after the early iterations, and at the end. For "student-t" the
-        optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs slightly from
-        ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up to a constant, Phi is the divergence
-        for "student-t" and n times the divergence for "gaussian".
+        The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
+        "student-t" the
+        optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs a little from
+        ``kl_divergence_``. The loss curves of `minimize` have Phi instead. Up to a constant, Phi is the divergence for
+        "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)

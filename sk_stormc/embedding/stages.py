@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.settled import quiet
 from sk_stormc.embedding.spreading import goes_on, with_stage
+from sk_stormc.embedding.widening import widened
 from sk_stormc.engine.results import changed
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept
@@ -138,9 +139,11 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
     lines = Lines(problem.divergence_of, n_before) if verbose else None
     horizon = sum(stage.n_iter for stage in stages if not stage.on)
     result = ended = None
-    for stage in stages:  # the list may grow
+    for number, stage in enumerate(stages):  # which may become more
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, early=stage.early, on=stage.on)
-        # within several stages, or with exaggeration, recorded values need not decrease
+        if number and stages[number - 1].early:
+            x = widened(of_stage, x)
+        # records say little of one stage of several, and are not what an exaggerated one lowers
         with quiet() if len(stages) > 1 or stage.exaggeration != 1 else nullcontext():
             found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
         broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)

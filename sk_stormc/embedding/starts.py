@@ -3,6 +3,7 @@
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
+from sklearn import config_context
 
 from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
@@ -119,8 +120,9 @@ def _principal(X, n_components, rng):
     if sparse.issparse(X) and found == min(X.shape):
         X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
-        X = X - offsets(X)  # avoids cancellation in the covariance if means are large
-    with np.errstate(invalid="ignore"):  # the ratio of explained variance may be 0 / 0
+        X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
+    # the ratio of explained variance may not be there, and users may want frames of their own transformers
+    with np.errstate(invalid="ignore"), config_context(transform_output="default"):
         components = PCA(found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))
 

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
@@ -218,3 +219,14 @@ def test_values_that_are_refused():
         SNEEmbedding(dof=1e10, **QUICK).fit(NORMAL)
     with pytest.raises(ValueError, match="X must have all its values, got 3 that are masked: fill them"):
         SNEEmbedding(**QUICK).fit(np.ma.masked_array(NORMAL, mask=np.arange(600).reshape(120, 5) < 3))
+
+
+@unfinished
+@pytest.mark.parametrize("frames", ["pandas", "polars"])
+def test_frames_that_all_transformers_are_to_give(frames):
+    pytest.importorskip(frames)
+    expected = SNEEmbedding(**QUICK).fit(DIGITS[:100])
+    with config_context(transform_output=frames):
+        model = SNEEmbedding(**QUICK).fit(DIGITS[:100])
+        assert type(model.transform(DIGITS[:3])).__name__ == "DataFrame"
+    np.testing.assert_array_equal(model.embedding_, expected.embedding_)

@@ -66,7 +66,7 @@ def test_results_name_no_place_of_the_machine():
 
 
 SLOW = ("maps", "large_maps", "bellman", "values", "streams", "mutants", "methods", "newer", "rates", "desk")
-SLOW += ("desk_cases", "portfolio", "gallery")
+SLOW += ("desk_cases", "portfolio", "gallery", "paper")
 
 
 @pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])

@@ -1,0 +1,149 @@
+"""The paper's experiments at its own constants: gaps on the eight published return sets, and the order of complexity.
+
+Returns are in percent, runs start at ones, and gaps are Phi - Phi*. For the smaller budget the median of Algorithm 1 is
+taken over three blocks of seeds. The complexity is that of `sk_stormc reproduce complexity`, for three sets of seeds.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks._measure import DATA, GAUSSIAN, generated, least_variance, published
+from benchmarks._tables import markdown
+from sk_stormc import minimize
+from sk_stormc.problems import PortfolioProblem
+from sk_stormc.reproduce.complexity import EPSILONS, SEEDS, run_complexity
+from sk_stormc.reproduce.portfolio import METHODS as PUBLISHED
+from sk_stormc.reproduce.valley import FallingValley
+from sk_stormc.theory import storm_parameters
+
+DURATION = "20 minutes"
+NEEDS_DATA = True
+PACKAGES = ()
+PARTS = ("gaussian", "daily", "complexity")
+SOLVERS = ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c-paper")
+BUDGETS = (360_000, 3_000_000)  # IFO
+STEP = 0.05  # half of the published one
+REPETITIONS = 3
+
+
+def gaps(problem, solver, budget, seeds, **parameters):
+    """Phi - Phi* of one run for each seed."""
+    parameters = {**PUBLISHED[solver], **parameters, "tol": 0, "max_ifo": budget, "record_every": budget}
+    least, x0 = least_variance(problem), np.ones(problem.returns.shape[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return [minimize(problem, solver, x0, random_state=s, **parameters).fun - least for s in seeds]
+
+
+def on_gaussian(R, budgets, n_seeds):
+    """All methods on one set: for each budget, the medians over the seeds."""
+    problem, seeds = PortfolioProblem(R), range(n_seeds)
+    return [{s: float(np.median(gaps(problem, s, budget, seeds))) for s in SOLVERS} for budget in budgets]
+
+
+def on_daily(R, budgets, n_seeds):
+    """Algorithm 1 on one set of daily returns: medians over blocks of seeds, and with half the step."""
+    problem, few = PortfolioProblem(100 * R), range(min(n_seeds, 3))
+    blocks = [range(start, start + n_seeds) for start in range(0, REPETITIONS * n_seeds, n_seeds)]
+    small, large = budgets
+    return {
+        "least": least_variance(problem),
+        "curvature": float(2 * np.linalg.eigvalsh(np.cov(problem.returns.T, bias=True))[-1]),
+        "small": [np.median(gaps(problem, "storm-c-paper", small, block)) for block in blocks],
+        "large": np.median(gaps(problem, "storm-c-paper", large, blocks[0])),
+        "half the step": np.median(gaps(problem, "storm-c-paper", large, few, learning_rate=STEP)),
+    }
+
+
+def complexity(quick):
+    """Slopes and IFO of all methods, for each repetition, and what Proposition 3.2 asks for."""
+    epsilons, seeds = (EPSILONS[:3], 2) if quick else (EPSILONS, SEEDS)
+    rows = []
+    for repetition in range(1 if quick else REPETITIONS):
+        for measured in run_complexity(epsilons=epsilons, n_seeds=seeds, first_seed=repetition):
+            slope = measured.slope
+            rows.append({
+                "method": measured.row.name, "order": measured.row.order, "repetition": repetition,
+                "slope": [slope.value, slope.low, slope.high], "ifo": measured.ifo,
+            })  # fmt: skip
+    constants, asked = FallingValley().constants(), []
+    for eps in epsilons:
+        try:
+            asked.append(storm_parameters(constants, eps).ifo)
+        except ValueError:  # too large for the proposition
+            asked.append(None)
+    return {"epsilons": epsilons, "rows": rows, "asked": asked}
+
+
+def run_part(name, quick, images):
+    """Measure one part.
+
+    Parameters
+    ----------
+    name : str
+        Of `PARTS`.
+    quick : bool
+    images : Path or None
+        Not used: there are no pictures.
+
+    Returns
+    -------
+    dict
+    """
+    if name == "complexity":
+        return complexity(quick)
+    sets, budgets = (generated(), (6000, 12_000)) if quick else (published(DATA), BUDGETS)
+    measure, n_seeds = (on_gaussian, 3) if name == "gaussian" else (on_daily, 7)
+    sets = {key: R for key, R in sets.items() if quick or (key in GAUSSIAN) == (name == "gaussian")}
+    found = {key: measure(R, budgets, 1 if quick else n_seeds) for key, R in sets.items()}
+    return {"budgets": budgets, "sets": found}
+
+
+def interval(slope):
+    """A slope and its 95 % interval."""
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*slope)
+
+
+def tables(stored):
+    """The gaps at the published constants, and the slopes."""
+    results = stored["results"]
+    makers = {"gaussian": gaussian_table, "daily": daily_table, "complexity": complexity_table}
+    return {part: make(results[part]) for part, make in makers.items() if part in results}
+
+
+def gaussian_table(found):
+    """For each set and budget the gap of each method."""
+    return markdown(["set", "IFO", *SOLVERS], [
+        [name, f"{budget:,}", *(f"{row[solver]:.3g}" for solver in SOLVERS)]
+        for name, rows in found["sets"].items()
+        for budget, row in zip(found["budgets"], rows, strict=True)
+    ])  # fmt: skip
+
+
+def daily_table(found):
+    """For each region the gaps of Algorithm 1."""
+    small, large = (f"gap at {budget:,} IFO" for budget in found["budgets"])
+    return markdown(["region", "curvature", "least objective", small, large, f"{large}, half the step"], [
+        [
+            name, f"{row['curvature']:.0f}", f"{row['least']:.4f}",
+            f"{row['small'][0]:.1e} ({min(row['small']):.1e} to {max(row['small']):.1e})",
+            f"{row['large']:.1e}", f"{row['half the step']:.1e}",
+        ]
+        for name, row in found["sets"].items()
+    ])  # fmt: skip
+
+
+def complexity_table(found):
+    """For each method its slopes, and its IFO at every other eps."""
+    shown = range(0, len(found["epsilons"]), 2)
+    rows, repetitions = [], sorted({row["repetition"] for row in found["rows"]})
+    for first in (row for row in found["rows"] if row["repetition"] == 0):
+        same = [row for row in found["rows"] if row["method"] == first["method"]]
+        ifo = [f"{first['ifo'][k]:.2g}" if k < len(first["ifo"]) else "-" for k in shown]
+        rows.append([first["method"], first["order"], *(interval(row["slope"]) for row in same), *ifo])
+    asked = ["-" if found["asked"][k] is None else f"{found['asked'][k]:.2g}" for k in shown]
+    rows.append(["Proposition 3.2 asks for", "3", *([""] * len(repetitions)), *asked])
+    header = ["method", "order", *(f"slope, seeds {r + 1}" for r in repetitions)]
+    return markdown([*header, *(f"eps {found['epsilons'][k]:.3g}" for k in shown)], rows)
