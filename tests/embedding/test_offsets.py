@@ -110,9 +110,9 @@ def test_offsets_are_values_of_the_data():
 
 def test_data_that_are_rounded_away_warn():
     X = (DIGITS[:600] + 1e8).astype(np.float32)
-    with pytest.warns(UserWarning, match="float32 has rounded them: .* 24 apart, .* the 31 neighbours .* is at 4"):
+    with pytest.warns(UserWarning, match="float32 has rounded them: .* are 24 apart, .* the 31 neighbours .* is at 4"):
         perplexity_affinities(X, 10)
-    with pytest.warns(UserWarning, match="is partly chance. Subtract the columns' means before"):
+    with pytest.warns(UserWarning, match="is partly chance. Take the columns' means off"):
         SNEEmbedding(perplexity=10, max_iter=60, random_state=0).fit(X)
 
 
