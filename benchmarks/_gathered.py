@@ -15,7 +15,7 @@ __all__ = ["QUIETLY", "Gathered", "gathered"]
 
 # asserts of files that are named would be rewritten from the file itself, past the change
 QUIETLY = ("-q", "-p", "no:cacheprovider", "--assert=plain")
-SECONDS = 15  # of CPU time, that the tests of one change may take without it
+SECONDS = 8  # of CPU time, that the tests of one change may take without it
 
 
 class Noting(ast.NodeTransformer):

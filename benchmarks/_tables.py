@@ -13,7 +13,6 @@ import sk_stormc
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
-OF_TESTS = ("mutants",)
 START = re.compile(r"<!-- table: ([\w/.-]+) -->\n")
 TABLE = re.compile(r"(?P<start><!-- table: (?P<name>[\w/.-]+) -->\n)(?P<text>.*?)<!-- end -->", re.DOTALL)
 
@@ -111,9 +110,6 @@ def load(name, folder=RESULTS):
 def made_by_others(version, folder=RESULTS):
     """Results that another version than this one has measured: names of benchmarks, or of their parts.
 
-    Those of `OF_TESTS` are about the tests and take hours, so that a release may keep earlier ones. Their table says
-    which version they were made with.
-
     Parameters
     ----------
     version : str
@@ -125,7 +121,7 @@ def made_by_others(version, folder=RESULTS):
         The version that made them, by name.
     """
     found = {}
-    for file in sorted(file for file in folder.glob("*.json") if file.stem not in OF_TESTS):
+    for file in sorted(folder.glob("*.json")):
         stored = load(file.stem, folder)
         runs = {f"{file.stem}/{part}": run for part, run in stored["parts"].items()} if "parts" in stored else None
         found |= {name: run["sk_stormc"] for name, run in (runs or {file.stem: stored["run_with"]}).items()}

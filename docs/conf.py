@@ -76,6 +76,7 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
+nb_merge_streams = True  # what a block prints is one box
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the parameters' descriptions have them, in words

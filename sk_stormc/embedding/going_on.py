@@ -41,6 +41,7 @@ class GoesOn:
     n_iter_: int
     verbose: int | bool
     _near: Any
+    _progress: Any
     _make_solver: Callable
 
     @with_fit

@@ -9,7 +9,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import Box, Simplex, check_penalty
 from sk_stormc.problems import Advice, FiniteSumComposition, PortfolioProblem
-from sk_stormc.schedules import Geometric, Slowed, power
+from sk_stormc.schedules import Geometric, Slowed, decay_to, power
 
 RETURNS = make_gaussian_returns(60, 3, random_state=0)
 
@@ -57,14 +57,21 @@ def test_there_is_at_least_one_variable(check):
         check(None, 0)
 
 
+@pytest.mark.parametrize("n", [0, 1.5, "many"])
+def test_a_composition_has_a_whole_number_of_variables(n):
+    with pytest.raises(ValueError, match="n_variables must be"):
+        FiniteSumComposition(lambda x, j: x, None, lambda x, u, j: u, lambda x, u: u @ u / 2, 4, 4, n_variables=n)
+
+
 # penalties
 
 
-def test_a_budget_is_met_where_all_must_be_negative_and_an_l1_norm_pulls_up():
-    box = Box(-4.0, -1.0, budget=-7.0, alpha=0.5)
+@pytest.mark.parametrize("budget", [-11.5, -10.0, -8.5, -7.0, -5.5, -4.0])
+def test_a_budget_is_met_where_all_must_be_negative_and_an_l1_norm_pulls_up(budget):
+    box = Box(-4.0, -1.0, budget=budget, alpha=0.5)
     x, step = np.array([-3.0, 2.0, -1.2]), np.array([1.0, 3.0, 0.5])
     z = box.prox(x, step)
-    assert z.sum() == pytest.approx(-7, abs=1e-12) and (z >= -4).all() and (z <= -1).all()
+    assert z.sum() == pytest.approx(budget, abs=1e-12) and (z >= -4).all() and (z <= -1).all()
     # between the bounds nothing is gained where one coordinate gives to another
     slope = (z - x) / step - 0.5
     inside = (z > -4) & (z < -1)
@@ -73,8 +80,9 @@ def test_a_budget_is_met_where_all_must_be_negative_and_an_l1_norm_pulls_up():
 
 
 def test_a_common_shift_of_any_size_changes_nothing_on_the_simplex():
-    x = np.array([0.0, 0.25, 0.75])
-    np.testing.assert_array_equal(Simplex().prox(x + 2.0**40, 1.0), Simplex().prox(x, 1.0))
+    shift = 2.0**40
+    x = np.array([0.0, 0.25, 0.75]) + [0, np.spacing(shift), 0]  # the next number would be lost in twice the shift
+    np.testing.assert_array_equal(Simplex().prox(x + shift, 1.0), Simplex().prox(x, 1.0))
 
 
 # schedules
@@ -85,9 +93,20 @@ def test_a_geometric_schedule_goes_from_start_to_end():
     assert [schedule(t) for t in (0, 1, 2, 9)] == [4.0, 1.0, 0.25, 0.25]
 
 
+def test_a_decay_holds_its_start_and_then_goes_down_in_equal_steps():
+    schedule = decay_to(1.0, 5.0, horizon=8, hold=0.5)
+    assert [schedule(t) for t in (0, 4, 5, 6, 7, 8, 20)] == [5.0, 5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
+
+
 def test_nothing_is_slowed_down_by_a_factor_of_zero():
     with pytest.raises(ValueError, match="times must be"):
         Slowed(power(-0.5), 0.0)
+
+
+@pytest.mark.parametrize("name", ["start", "end"])
+def test_a_geometric_schedule_is_between_numbers_above_zero(name):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        Geometric(**({"start": 1.0, "end": 0.1, "horizon": 4} | {name: 0.0}))
 
 
 # values with a unit
@@ -112,3 +131,8 @@ def test_a_value_in_its_own_type_is_a_copy_unless_that_is_not_asked_for():
     value = InUnit(np.ones(2))
     assert not np.shares_memory(value.astype(float).array, value.array)
     assert np.shares_memory(value.astype(float, copy=False).array, value.array)
+
+
+def test_the_opposite_of_a_value_has_its_unit():
+    value = InUnit(np.array([1.0, -3.0]), STEP)
+    np.testing.assert_array_equal((-value).plain(), -value.plain())

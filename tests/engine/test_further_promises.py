@@ -5,14 +5,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, MethodState, Oracle, advance, interrupts, start
-from sk_stormc.engine.results import Record, RunState
+from sk_stormc.engine.ends import warn_of_the_end
+from sk_stormc.engine.results import Record, RunState, StopReason
 from sk_stormc.engine.state_tree import DEEPEST, Reader
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping, StoppingRule
+from sk_stormc.engine.watch import StreamWatch
 from sk_stormc.penalties import Box
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
 
@@ -82,10 +85,44 @@ def test_a_second_ctrl_c_in_a_resumed_run_goes_back_to_where_it_was_resumed():
     np.testing.assert_array_equal(again.x, whole.x)
 
 
+def test_a_run_that_was_stopped_at_once_goes_on_as_the_whole_one_where_the_start_is_drawn():
+    class Drawn(PortfolioProblem):
+        def initial_point(self, rng):
+            return 0.01 * rng.standard_normal(3)
+
+    class Stopped(SCGD):
+        def step(self, oracle, s):
+            if stops:
+                raise KeyboardInterrupt
+            super().step(oracle, s)
+
+    stops, problem = True, Drawn(RETURNS)
+    broken = minimize(problem, Stopped(max_iter=9, tol=0), random_state=0)
+    assert broken.stop_reason == "interrupted" and broken.n_iter == 0
+    stops = False  # the learning rate is found anew, by random directions
+    again = minimize(problem, Stopped(max_iter=9, tol=0), state=broken.state)
+    whole = minimize(problem, Stopped(max_iter=9, tol=0), random_state=0)
+    np.testing.assert_array_equal(again.x, whole.x)
+
+
 def test_a_stream_has_the_state_of_its_run():
     stream = StreamingProblem([RETURNS], partial(PortfolioProblem, metric="variance"))
     result = minimize(stream, "scgd", random_state=0)
     assert result.stop_reason == "exhausted" and stream.state is result.state
+
+
+def test_a_stream_that_ends_above_its_start_is_told_beyond_chance(recwarn):
+    def told(uphill):
+        source = SimpleNamespace(uphill=lambda x, start: uphill, instead="more rows")
+        oracle = SimpleNamespace(source=source, problem=SimpleNamespace(objective=lambda x: 1.0))
+        ended = {"x": np.ones(1), "fun": 2.0, "n_iter": 5, "stop_reason": StopReason.EXHAUSTED}
+        result = SimpleNamespace(**ended, state=SimpleNamespace(start=np.zeros(1)))
+        warn_of_the_end(SCGD(), oracle, result, StreamWatch(), unlimited=False)
+
+    told(uphill=False)
+    assert not recwarn
+    with pytest.warns(ConvergenceWarning, match="objective of 2 over the last rows, where the start's is 1.*more rows"):
+        told(uphill=True)
 
 
 # the stopping rule
@@ -105,6 +142,19 @@ def test_points_that_differ_in_one_coordinate_are_two():
     rule.oracle.exact.append((x, x))
     rule.watch(s)
     assert rule.run.stopping.exact
+
+
+def test_an_average_begins_a_pass_after_an_exact_value():
+    """Some methods have one in each epoch, and are compared there."""
+    x = np.array([1.0, 2.0])
+    rule, s = rule_of(squares([0.0, 0.0]), x), MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
+    rule.oracle.exact.append((x, x))
+    rule.watch(s)
+    known, s.x = rule.run.stopping, x + 1
+    for ifo, number in ((rule.a_pass - 1, 0), (rule.a_pass, 1)):
+        rule.oracle.ifo = ifo
+        rule.watch(s)
+        assert known.number == number
 
 
 def test_estimates_that_nobody_could_confirm_are_no_residual():

@@ -9,6 +9,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import Oracle
 from sk_stormc.metrics import LowRank
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
+from sk_stormc.solvers.sketchy import cauchy_point
 
 
 def plain(value, slope, d, n=40, **more):
@@ -51,3 +52,11 @@ def test_a_sketch_has_no_directions_without_curvature():
     oracle = Oracle(problem, 0)
     metric = SketchySTORM(rank=6).init_state(oracle, np.ones(8)).metric
     assert isinstance(metric, LowRank) and metric.W.shape[1] == 2
+
+
+@pytest.mark.parametrize("root", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("x", [0.0, 7.0])
+def test_a_first_difference_moves_x_by_more_than_its_rounding_in_any_metric(root, x):
+    x = np.array([x, 0.0])
+    found, h = cauchy_point(lambda y: np.array([3.0, 4.0]), x, np.full(2, root))
+    assert found is x and h * root == pytest.approx(np.sqrt(np.finfo(float).eps) * (1 + x[0]))

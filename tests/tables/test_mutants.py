@@ -144,11 +144,11 @@ def test_what_is_changed_in_a_function_that_is_there_and_what_needs_an_import():
     assert scope["A"]().twice == [10, 5] and scope["start"]()() == 10
 
 
-@pytest.mark.parametrize("room", ["engine", "solvers"])
+@pytest.mark.parametrize("room", ["core", "engine", "solvers"])
 def test_nine_of_ten_changes_are_noticed_and_the_rest_has_a_reason(room):
     stored = _tables.load("mutants")["results"][room]
     counts = np.sum(list(stored["files"].values()), 0)
-    assert counts.sum() > 150 and counts[-1] == len(stored["survivors"]) <= counts.sum() / 10
+    assert counts.sum() >= 150 and counts[-1] == len(stored["survivors"]) <= counts.sum() / 10
     for left in stored["survivors"]:
         assert REASONS[left["file"], left["line"], left["before"], left["after"]]
 
