@@ -33,7 +33,7 @@ def _names(text):
 def _picture(text):
     path = Path(text)
     path = path if path.suffix or not path.name else path.with_suffix(".png")
-    # found out now, not after the runs
+    # checked before the experiments run, which can take hours
     if path.suffix not in _FORMATS or not path.parent.is_dir():
         raise argparse.ArgumentTypeError(
             f"expected a {', '.join(_FORMATS)} file in an existing directory, got {text!r}"
@@ -107,17 +107,18 @@ def main(argv=None):
     Parameters
     ----------
     argv : list of str, default=None
-        Arguments without the program's name; None means those of the process.
+        Arguments without the program's name. None means ``sys.argv[1:]``.
 
     Returns
     -------
     int
-        The exit code: 0, or after one line on stderr 2 where the input or a file is at fault, and 130 after Ctrl-C.
+        The exit code: 0 on success, 2 for an invalid input or file, and 130 after Ctrl-C. Codes other than 0 come with
+        one line on stderr.
 
     Raises
     ------
     SystemExit
-        From argparse: code 0 for --help and --version, 2 for arguments it cannot read.
+        From argparse: code 0 for --help and --version, 2 for invalid arguments.
     """
     args = _make_parser().parse_args(argv)
     try:

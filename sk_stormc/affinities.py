@@ -1,4 +1,4 @@
-"""Probabilities of neighbours at a perplexity."""
+"""Affinities of t-SNE: neighbour probabilities calibrated to a perplexity."""
 
 from sk_stormc.embedding.affinities import (
     affinities,

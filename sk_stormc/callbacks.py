@@ -1,8 +1,8 @@
-"""Callbacks for fits: stop early, stop after a time, keep a file to go on from.
+"""Callbacks for fits: early stopping, a time limit, and checkpoint files from which a fit can be resumed.
 
 They follow scikit-learn's protocol. Set them with ``estimator.set_callbacks(...)``, together with scikit-learn's own
-(`sklearn.callback.ProgressBar`, `sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks.
-Each callback therefore keeps what it knows of a fit apart from all other fits.
+(`sklearn.callback.ProgressBar`, `sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks,
+so each callback keeps a separate state for each fit.
 """
 
 import math
@@ -21,35 +21,35 @@ __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
 
 
 class _PerFit:
-    """What a callback knows of each fit that is going on, by the estimator that is fitted."""
+    """The state that a callback keeps for each running fit. The keys are the ids of the fitted estimators."""
 
     def __init__(self):
         self._fits = {}
 
     def setup(self, estimator, context):
-        """Begin to know something of a fit."""
+        """Create the state for a fit."""
         self._fits[id(estimator)] = self._begin(estimator, context)
 
     def teardown(self, estimator, context):
-        """Forget the fit."""
+        """Delete the state of the fit."""
         self._fits.pop(id(estimator), None)
 
     def on_fit_task_begin(self, estimator, context):
-        """Nothing is done here."""
+        """Do nothing; scikit-learn's protocol asks for this method."""
 
     def __getstate__(self):
         return self.__dict__ | {"_fits": {}}
 
 
 class EarlyStopping(_PerFit):
-    """Stop a fit that no longer gets better.
+    """Stop a fit that no longer improves.
 
     Parameters
     ----------
     monitor : "loss", str or callable, default="loss"
-        What is watched after each pass. "loss" is the last value of ``loss_curve_``, which should fall. Anything else
-        is a scorer, given by scikit-learn's name for it or as a callable. It scores the fitted estimator on the
-        training data, and its value should rise.
+        The quantity that is monitored after each pass over the data. "loss" is the last value of ``loss_curve_``,
+        which should fall. Anything else is a scorer, given by scikit-learn's name for it or as a callable. It scores
+        the fitted estimator on the training data, and its value should rise.
     patience : int, default=5
         Number of passes without an improvement after which the fit stops.
     min_delta : float, default=1e-4
@@ -81,17 +81,17 @@ class EarlyStopping(_PerFit):
         return {"scorer": scorer, "best": math.inf, "waited": 0, "seen": 0}
 
     def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None, fitted_estimator=None):
-        """Look at a pass that has ended.
+        """Compare the monitored quantity after a pass with its best value so far.
 
         Returns
         -------
         bool
-            Whether the fit is to stop.
+            True if the fit should stop.
         """
         fit = self._fits[id(estimator)]
         curve = getattr(fitted_estimator, "loss_curve_", ())
         if len(curve) <= fit["seen"] or context.max_subtasks != 0:
-            return False  # the end of the fit, or of a pass of another objective
+            return False  # not the end of a pass: the end of the fit, or of an earlier stage with another objective
         fit["seen"] = len(curve)
         value = curve[-1] if fit["scorer"] is None else -fit["scorer"](fitted_estimator, X, y, **(metadata or {}))
         if value < fit["best"] - self.min_delta * (abs(fit["best"]) if math.isfinite(fit["best"]) else 0.0):
@@ -102,9 +102,9 @@ class EarlyStopping(_PerFit):
 
 
 class TimeLimit(_PerFit):
-    """Stop a fit after a time.
+    """Stop a fit after a given time.
 
-    Within a search, the limit holds for each of its fits.
+    In a hyperparameter search, the limit holds for each fit separately.
 
     Parameters
     ----------
@@ -131,29 +131,29 @@ class TimeLimit(_PerFit):
         return time.monotonic() + self.seconds
 
     def on_fit_task_end(self, estimator, context):
-        """Look at the clock.
+        """Compare the elapsed time with the limit.
 
         Returns
         -------
         bool
-            Whether the fit is to stop.
+            True if the fit should stop.
         """
         return time.monotonic() >= self._fits[id(estimator)]
 
 
 class Checkpoint(_PerFit, KeepsFits):
-    """Write what a fit has reached to a file, so that `resume` can go on after the process has died.
+    """Write the state of a fit to a file, so that `resume` can continue the fit after the process has died.
 
-    The file is written whole or not at all. It holds arrays and JSON, and reading it executes none of its content.
-    Schedules and other callables are not in the file. They come from the estimator that resumes.
+    The file is written atomically. It holds arrays and JSON, and reading it executes no code. Schedules and other
+    callables are not stored. They are taken from the estimator that resumes.
 
     Parameters
     ----------
     path : path-like
-        Where the file is written. By convention its suffix is ".npz". Fits within a search add the numbers of their
+        The file to write, by convention with the suffix ".npz". Fits within a search append the numbers of their
         task to the name, as in "run-0-3.npz".
     every : int, default=1
-        Number of passes from one file to the next.
+        Number of passes over the data between two writes.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class Checkpoint(_PerFit, KeepsFits):
         return {"path": path.with_name("-".join([path.stem, *numbers]) + path.suffix), "passes": 0}
 
     def on_fit_task_end(self, estimator, context):
-        """Write the file, if enough passes have gone by."""
+        """Write the file after every `every`-th pass."""
         fit = self._fits[id(estimator)]
         progress = estimator._fitting.so_far()
         if progress is None:  # the end of the fit
@@ -211,12 +211,12 @@ class Checkpoint(_PerFit, KeepsFits):
         Returns
         -------
         Progress or None
-            What the fit had reached; None where there is no file.
+            The saved state of the fit, or None if there is no file.
 
         Raises
         ------
         ValueError
-            If the file was not written by a Checkpoint of this version's format, or was changed since.
+            If the file does not have this version's format, or was changed after it was written.
         """
         if not Path(self.path).exists():
             return None

@@ -1,4 +1,4 @@
-"""What steps are measured in: about the inverse Hessian."""
+"""Metrics (preconditioners) of the steps, which approximate the inverse Hessian."""
 
 from sk_stormc.core.metrics import (
     Diagonal,

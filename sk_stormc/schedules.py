@@ -1,4 +1,4 @@
-"""Learning rates and the like as functions of the iteration."""
+"""Schedules: learning rates and other parameters as functions of the iteration."""
 
 from sk_stormc.core.schedules import (
     Geometric,

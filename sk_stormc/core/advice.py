@@ -1,4 +1,4 @@
-"""Advice of a problem to the methods that solve it, in words that do not depend on the method."""
+"""A problem's advice to the methods that solve it, in terms that do not depend on the method."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Published(NamedTuple):
     eta, epsilon, a : float
         Learning rate, precision and momentum.
     B, S : int or tuple
-        Sizes of the batches of an iteration and of the first ones; (B_g, B_dg, B_f) where they differ.
+        Sizes of the batches of an iteration and of the first batches; a tuple (B_g, B_dg, B_f) if they differ.
     gamma : {"global", "block"}, default="global"
         Whether one gamma limits a step, as in the paper, or one for each block of x.
 
@@ -49,12 +49,12 @@ class Published(NamedTuple):
 
 
 def unknown(problem: Any) -> None:
-    """None, since this is not known."""
+    """Return None, because this is not known."""
     return
 
 
 def no_bound(problem: Any, size: tuple, metric: Any) -> float:
-    """0, since no bound is known."""
+    """Return 0, because no bound is known."""
     return 0.0
 
 
@@ -70,8 +70,8 @@ class Advice:
     batch_size : int, (B_g, B_dg, B_f), None or "auto", default="auto"
         Number of components in a batch. None means all, and "auto" leaves it to the method.
     tracking : bool, default=True
-        Whether it pays to carry estimates of u and of the gradient from one batch to the next. If it is False, methods
-        forget their estimates at each iteration.
+        Whether estimates of u and of the gradient should be tracked from one batch to the next. If False, methods
+        discard their estimates at each iteration.
     learning_rate : float, schedule or None, default=None
         Learning rate. None leaves it to the method.
     normalization : {"global", "block"} or None, default=None
@@ -85,17 +85,17 @@ class Advice:
     max_iter : int or None, default=None
         Number of iterations of a run for which the user sets no budget.
     smoothness : callable, default=one that returns 0
-        ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a `sk_stormc.metrics.Metric`:
-        max_v E|H_B v|^2 / <v, H v>, with H_B the Hessian of a minibatch, where the problem knows it without sampling.
-        An automatic learning rate takes it for L where it exceeds what a probe of minibatches finds. It does where the
-        H_B are not symmetric, as those of a composition need not be.
+        ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a `sk_stormc.metrics.Metric` returns
+        the expected smoothness max_v E|H_B v|^2 / <v, H v>, where H_B is the Hessian of a minibatch, if the problem can
+        compute it without sampling. An automatic learning rate uses it as L if it exceeds the estimate from a probe of
+        minibatches. This happens if the H_B are not symmetric, which is possible for compositions.
     unbounded_below : callable, default=one that returns None
-        ``unbounded_below(problem)`` tells whether Phi is known to have no minimum. It returns None if this is not
-        known, and is called after a run that has not converged.
+        ``unbounded_below(problem)`` returns whether Phi has no minimum, or None if this is not known. It is called
+        after a run that has not converged.
     published : Published or None, default=None
         The constants that the paper gives for the problem.
     many_minima : bool, default=False
-        Whether the objective is known to have many local minima, so that no run tells the lowest value.
+        Whether the objective is known to have many local minima, so that a run does not find the lowest value.
 
     Raises
     ------
@@ -123,7 +123,7 @@ class Advice:
     many_minima: bool = False
 
     def only(self, *names: str) -> Advice:
-        """What of the advice is about these attributes; about all others the result says nothing.
+        """An advice with these attributes only. All others have their defaults.
 
         Parameters
         ----------

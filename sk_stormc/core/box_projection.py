@@ -1,4 +1,4 @@
-"""The point nearest to another one within bounds and a budget, in a diagonal norm: what penalties are made of."""
+"""Projection on bounds and a budget in a diagonal norm, which the penalties use."""
 
 import numpy as np
 
@@ -6,23 +6,22 @@ __all__ = ["floating", "near_one", "soft", "within"]
 
 
 def floating(x):
-    """x as an array of floats: integers would cut off what a step or a projection makes of them."""
+    """x as an array of floats, because integer arrays would truncate the result of a step or projection."""
     x = np.asarray(x)
     return x if x.dtype.kind == "f" else x.astype(float)
 
 
 def near_one(step):
-    """The step, over a power of two that brings its largest entry to between .5 and 1.
+    """The step divided by a power of two, so that its largest entry is between 0.5 and 1.
 
-    A projection depends on the ratios of the steps only. Divisions by a step near the end of the number range would
-    overflow.
+    A projection depends only on the ratios of the steps. Divisions by a very large or small step could overflow.
     """
     step = np.asarray(step, float)
     return np.ldexp(step, -np.frexp(step.max())[1])
 
 
 def soft(x, threshold):
-    """x moved towards 0 by the threshold, and not beyond it."""
+    """Soft thresholding: x moved towards 0 by the threshold, but not beyond 0."""
     return np.sign(x) * np.maximum(np.abs(x) - threshold, 0)
 
 
@@ -35,9 +34,9 @@ def within(box, x, step, shrink, bends):
     x : ndarray of shape (n_variables,)
     step : float or ndarray of shape (n_variables,)
     shrink : callable
-        Of each coordinate: rising, piecewise linear with slopes 0 and 1.
+        A coordinatewise function that is nondecreasing and piecewise linear with slopes 0 and 1.
     bends : list of float or ndarray of shape (n_variables,)
-        Where the slope of clip(shrink(z)) changes.
+        The points at which the slope of clip(shrink(z)) changes.
 
     Returns
     -------
@@ -56,15 +55,15 @@ def within(box, x, step, shrink, bends):
             solution = at(nu)
             if abs(solution.sum() - box.budget) <= 1e-12 * max(1.0, abs(box.budget)):
                 break
-            x = x - step * nu  # nu was as large as x, and rounded as such
+            x = x - step * nu  # repeat with the shifted x, because a large nu has a large rounding error
     return solution.astype(dtype, copy=False)
 
 
 def _multiplier(box, x, step, bends, total):
     """nu with total(nu) = budget, by bisection.
 
-    total falls in nu, and is linear between the values where a coordinate meets a bound or a kink: bisection over
-    those, then one interpolation, is exact.
+    total is nonincreasing in nu, and linear between the values at which a coordinate meets a bound or a kink. Bisection
+    over these values followed by one interpolation is exact.
     """
     kinks = np.sort(np.concatenate([np.ravel((x - bend) / step) for bend in bends]))
     kinks = kinks[np.isfinite(kinks)]
@@ -75,9 +74,9 @@ def _multiplier(box, x, step, bends, total):
     a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
     over, under = total(a), total(b)
     if over >= box.budget >= under and over > under:
-        part = (over - box.budget) / (over - under)  # from the nearer end, which rounds less
+        part = (over - box.budget) / (over - under)  # interpolate from the nearer end, for less rounding
         return a + (b - a) * part if part < 0.5 else b - (b - a) * ((box.budget - under) / (over - under))
-    # beyond the outermost kinks only the coordinates without a bound there move
+    # beyond the outermost kinks only coordinates without a bound change
     a, over, bound = (b, under, box.low) if under > box.budget else (a, over, box.high)
     slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
     return a + (over - box.budget) / slope if slope else a

@@ -1,4 +1,4 @@
-"""A problem of the user's own, from callables."""
+"""A compositional problem from the user's callables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ from sk_stormc.utils.validation import as_numbers, check_callable, check_int, ch
 
 __all__ = ["FiniteSumComposition"]
 
-COMPARED = 8  # components on which differences are compared with those of twice the step
+COMPARED = 8  # components on which finite differences are compared with those of twice the step
 
 
 class FiniteSumComposition(CompositionalProblem):
-    r"""A problem of your own, from plain callables.
+    r"""A compositional problem from your own functions.
 
     .. math::
 
@@ -35,24 +35,24 @@ class FiniteSumComposition(CompositionalProblem):
         ``inner_jacobian(x, j)``: the mean of the Jacobians of g_j, of shape (l, n_variables). If both it and
         ``inner_vjp`` are None, central differences are used (see Notes).
     outer_gradient : callable
-        ``outer_gradient(x, u, i)``: the mean of the gradients of f_i in u, of shape (l,); where f uses x directly,
-        the tuple (f_x, f_u) with the gradient in x, of shape (n_variables,), first.
+        ``outer_gradient(x, u, i)``: the mean of the gradients of f_i in u, of shape (l,). If f depends on x directly,
+        the tuple (f_x, f_u), where f_x is the gradient in x, of shape (n_variables,).
     outer : callable
         ``outer(x, u)``: the mean of all f_i(x, u), a number.
     n_inner, n_outer : int
-        Numbers of components, m and n. A function that is not an average has 1.
+        Numbers of components, m and n. Use 1 for a function that is not an average.
     n_variables : int, default=None
         Length of x. None means the length of x0.
     inner_vjp : callable, default=None
-        In place of ``inner_jacobian`` where l or n_variables is large: ``inner_vjp(x, j, v)`` is the mean of
-        J_j(x).T @ v, of shape (n_variables,). The Jacobian is then of kind "operator", computed anew on each inner
-        batch.
+        An alternative to ``inner_jacobian`` for large l or n_variables: ``inner_vjp(x, j, v)`` is the mean of
+        J_j(x).T @ v, of shape (n_variables,). The Jacobian is then of kind "operator": it is recomputed on each inner
+        batch, and not tracked.
     x0 : array-like of shape (n_variables,), default=None
         Starting point. None means zeros. With a float32 array, runs are in float32.
     penalty : object of `sk_stormc.penalties`, default=None
         The penalty or constraint R.
     metric : array-like of shape (n_variables,) or (n_variables, n_variables), default=None
-        Approximation of the inverse Hessian. None means plain steps.
+        Approximation of the inverse Hessian. None means unscaled steps.
     inner_floor : float, default=None
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
 
@@ -65,18 +65,18 @@ class FiniteSumComposition(CompositionalProblem):
     ------
     ValueError
         If an argument is out of its range, or if a callable returns a wrong shape, something that is not a mean, or
-        (for ``inner`` and its derivative) numbers that are not finite. To find this out, each callable is called at x0,
-        with the index of the first component once and twice. Where f is not defined at that u, it is called with the
-        mean of ``inner`` over all components. Also if finite differences depend on their step.
+        (for ``inner`` and its derivative) numbers that are not finite. To test this, each callable is called at x0
+        with the index of the first component, once and twice. If f is not defined at that u, it is called with the
+        mean of ``inner`` over all components. A ValueError is also raised if finite differences depend on their step.
 
     Notes
     -----
     Finite differences have the step eps^(1/3) max(1, abs(x_k)), where eps is the machine epsilon of x0's type, so x
-    should be of the order of 1 or larger. When the problem is made, they are compared with those of twice the step, at
-    x0 on eight components. An evaluation of the Jacobian then needs 2 n_variables calls of ``inner``. IFO and
-    ``n_evaluations`` count it as one, since they count draws and Jacobians.
+    should be of the order of 1 or larger. The constructor compares them with those of twice the step, at x0 on eight
+    components. An evaluation of the Jacobian then needs 2 n_variables calls of ``inner``. IFO and ``n_evaluations``
+    count it as one evaluation, because they count draws and Jacobians.
 
-    `check_problem` compares the callables with one another. It finds formulas that are wrong at other points.
+    `check_problem` compares the callables with each other, also at other points than x0.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class FiniteSumComposition(CompositionalProblem):
         return self._x0.copy()
 
     def inner_batch(self, draws):
-        """The indices; None stays None and stands for all, so that no state holds them."""
+        """The indices. None stays None, for all components, so that saved states do not contain them."""
         return draws
 
     def outer_batch(self, draws):
@@ -168,7 +168,7 @@ class FiniteSumComposition(CompositionalProblem):
         return self._call("inner", self._u_shape, x, self._indices(batch, self.n_inner))
 
     def jacobian(self, x, batch):
-        """J, of shape (l, n_variables); with ``inner_vjp`` the pair (a copy of x, batch)."""
+        """J, of shape (l, n_variables). With ``inner_vjp`` it is the pair (a copy of x, batch)."""
         if self._functions["inner_vjp"] is not None:
             return x.copy(), batch
         if self.by_differences:
@@ -208,7 +208,7 @@ class FiniteSumComposition(CompositionalProblem):
         return self._array(name, self._functions[name](*args), shape)
 
     def _array(self, name, value, shape):
-        """What a callable returned, as an array of x0's type, its shape checked; shape None is any vector."""
+        """The value of a callable as an array of x0's dtype, with its shape checked. None means any vector."""
         try:
             array = np.asarray(value)
             if array.dtype.kind not in "fiub":
@@ -220,12 +220,12 @@ class FiniteSumComposition(CompositionalProblem):
             raise ValueError(f"{name} must be of shape {expected}, got shape {array.shape}")
         return array.astype(self._x0.dtype, copy=False)
 
-    # what is looked at before anything is run
+    # checks in the constructor
 
     def _check_callables(self):
-        """Call each at x0 with the first component, once and twice: shapes, numbers, and the mean of equals.
+        """Call each at x0 with the first component, once and twice, and check shapes, finiteness and means.
 
-        f need not be defined at the g of one component. It is then looked at where a run will need it: at the mean.
+        f need not be defined at the g of one component. It is then checked at the mean, where a run needs it.
         """
         x, once, twice = self._x0.copy(), np.zeros(1, dtype=np.intp), np.zeros(2, dtype=np.intp)
         with np.errstate(all="ignore"):
@@ -241,7 +241,7 @@ class FiniteSumComposition(CompositionalProblem):
                 if not np.isfinite(value).all():
                     raise ValueError(f"{name} must be finite at x0, got {short(value)}")
                 _check_mean(name, value, of(twice))
-            try:  # one component mostly does, and costs no pass over the data
+            try:  # one component is usually enough, and avoids a pass over the data
                 finite = self._check_outer(x, u)
             except Exception:
                 finite = False
@@ -257,7 +257,7 @@ class FiniteSumComposition(CompositionalProblem):
                     raise
 
     def _check_outer(self, x, u):
-        """Call outer_gradient and outer at u, as they are asked for in a run; returns whether they are finite."""
+        """Call outer_gradient and outer at u, and return whether their values are finite."""
         values = []
         for times in (1, 2):
             f_x, f_u = self.outer_gradient(x, u, np.zeros(times, dtype=np.intp))
@@ -269,7 +269,7 @@ class FiniteSumComposition(CompositionalProblem):
         return np.finfo(x.dtype).eps ** (1 / 3) * np.maximum(1, np.abs(x))
 
     def _around(self, x, batch, factor):
-        """inner at x + c h_k e_k and x - c h_k e_k for all k, of shape (2, n_variables, l), and the ways between."""
+        """inner at x + c h_k e_k and x - c h_k e_k for all k, of shape (2, n_variables, l), and their distances."""
         steps = (factor * self._steps(x)).astype(x.dtype)
         values, ways = np.empty((2, x.size, *self._u_shape), x.dtype), np.empty(x.size, x.dtype)
         for k, step in enumerate(steps):
@@ -285,7 +285,7 @@ class FiniteSumComposition(CompositionalProblem):
         return ((up - down) / way).T
 
     def _check_differences(self):
-        """Compare slopes and second differences with those of twice the step, which show a kink."""
+        """Compare slopes and second differences with those of twice the step, which reveals kinks."""
         x, eps = self._x0, float(np.finfo(self._x0.dtype).eps)
         some = np.unique(np.linspace(0, self.n_inner - 1, COMPARED).astype(np.intp))
         with np.errstate(all="ignore"):
@@ -308,7 +308,7 @@ class FiniteSumComposition(CompositionalProblem):
 
 
 def _check_mean(name, once, twice):
-    """Raise a ValueError if the first component taken twice is about twice what it is."""
+    """Raise a ValueError if the value for the first component twice is about twice its value, a sum and no mean."""
     sums = once.any() and np.isfinite(once).all() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)
     if once.shape != twice.shape or sums:
         raise ValueError(
@@ -324,7 +324,7 @@ def _all_of(n):
 
 
 def _start(x0, n_variables):
-    """x0, checked against n_variables; zeros where it is None."""
+    """The checked x0. None means zeros."""
     check_int("n_variables", n_variables, low=1, words=(None,))
     if x0 is None:
         if n_variables is None:

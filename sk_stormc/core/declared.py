@@ -1,4 +1,4 @@
-"""What a problem declares, checked before anything of it is evaluated; and that a Jacobian is plain data."""
+"""Validation of a problem's attributes before it is evaluated, and of Jacobians, which must be plain data."""
 
 import copyreg
 import io
@@ -26,13 +26,13 @@ FORMER = dict.fromkeys(("draw_inner", "draw_outer", "batch_sizes", "accept_batch
 
 
 def require(good, problem, name, message):
-    """A ValueError that names the problem's class and the method or attribute, unless good."""
+    """Raise a ValueError that names the problem's class and the method or attribute, unless ``good``."""
     if not good:
         raise ValueError(f"{type(problem).__name__}.{name}: {message}")
 
 
 def refuse_former(problem):
-    """A ValueError for what version 0.2 asked a problem for and nobody does now: it would be ignored in silence."""
+    """Raise a ValueError for members that version 0.2 used and this version would silently ignore."""
     for name, now in FORMER.items():
         found = getattr(problem, name, None)
         good = not (callable(found) or isinstance(found, dict))
@@ -40,7 +40,7 @@ def refuse_former(problem):
 
 
 def check_attributes(problem):
-    """Check what a problem declares, before anything of it is evaluated."""
+    """Check the attributes of a problem before it is evaluated."""
     if not isinstance(problem, CompositionalProblem):
         raise ValueError(f"problem must be a CompositionalProblem, got {short(problem)}")
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
@@ -73,11 +73,11 @@ def _refuse(problem):
 
 
 def require_plain(problem, J):
-    """A ValueError where a Jacobian cannot be pickled, or refers to the problem."""
+    """Raise a ValueError if a Jacobian cannot be pickled, or refers to the problem."""
     pickler = pickle.Pickler(file := io.BytesIO())
     pickler.dispatch_table = copyreg.dispatch_table | {type(problem): _refuse}
     try:
         pickler.dump(J)
         pickle.loads(file.getvalue())
-    except Exception as error:  # whatever the user's objects raise
+    except Exception as error:  # the user's objects may raise anything
         raise ValueError(f"{type(problem).__name__}.jacobian: must return plain data, {error}") from error

@@ -18,9 +18,9 @@ class LogMeanExpProblem(WeightedComponents):
 
         \Phi(x) = \mathrm{scale} \cdot \log \sum_j w_j \exp(e_j(x)) + R(x)
 
-    The inner value u is the sum, and f(u) = scale * log u is one component. Exponents may be of any size: u, its
-    Jacobian and f_u are values that carry their own unit (`sk_stormc.problems.InUnit`), so that errors
-    are of the size of an exponent times the machine epsilon, and a wild step does not overflow.
+    The inner value u is the sum, and f(u) = scale * log u has a single component. Exponents may be of any size: u, its
+    Jacobian and f_u are scaled numbers (`sk_stormc.problems.InUnit`), so that errors are of the size of an exponent
+    times the machine epsilon, and a long step does not overflow.
 
     A subclass defines `gather`, `exponents` and `exponent_gradient`, and sets ``n_inner`` and ``n_variables``.
 
@@ -29,12 +29,12 @@ class LogMeanExpProblem(WeightedComponents):
     scale : float, default=1.0
         A positive number.
     weights : None or ndarray of shape (n_inner,), default=None
-        w, numbers >= 0 with sum 1; draws have these probabilities. None means 1 / n_inner each.
+        The weights w_j >= 0 with sum 1, which are also the probabilities of draws. None means 1 / n_inner each.
 
     Examples
     --------
-    Regression that is robust against other distributions of its rows: the largest mean loss that a reweighting of the
-    rows can reach, minus tau times its Kullback-Leibler divergence, is tau log mean exp(loss_j / tau).
+    Distributionally robust regression: the largest mean loss over reweightings of the rows, minus tau times the
+    Kullback-Leibler divergence of the reweighting, is tau log mean exp(loss_j / tau).
 
     >>> import numpy as np
     >>> from sk_stormc import minimize
@@ -71,7 +71,7 @@ class LogMeanExpProblem(WeightedComponents):
         Parameters
         ----------
         draws : ndarray of shape (B,) or None
-            Numbers of components; None means all of them, without a copy.
+            Indices of components. None means all components, without a copy.
 
         Returns
         -------
@@ -81,7 +81,7 @@ class LogMeanExpProblem(WeightedComponents):
 
     @abstractmethod
     def exponents(self, x, rows):
-        """e_j(x) of these components.
+        """The exponents e_j(x) of these components.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class LogMeanExpProblem(WeightedComponents):
         """
 
     def blocks(self):
-        """All rows as pairs of the number of the first and the rows: override where they do not fit into memory.
+        """All rows, as pairs of the index of the first row and the rows. Override if they do not fit into memory.
 
         Returns
         -------
@@ -123,13 +123,13 @@ class LogMeanExpProblem(WeightedComponents):
     # batches are pairs of rows and their weights
 
     def inner_batch(self, draws, weights=None):
-        """The rows, and the weight of each; ``weights`` are factors of mean about one for what was drawn."""
+        """The rows, and the weight of each. ``weights`` are factors of the draws with a mean of about one."""
         if draws is None:
             return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
 
     def outer_batch(self, draws, weights=None):
-        """None: f needs no data."""
+        """None, because f needs no data."""
         return None
 
     # g, dg, f and its gradient
@@ -155,13 +155,13 @@ class LogMeanExpProblem(WeightedComponents):
         return self.scale * self.log_of(u)
 
     def log_of(self, u):
-        """log u, in float64 whatever the dtype of u, for the sake of large logarithms."""
+        """log u in float64 for any dtype of u, for the accuracy of large logarithms."""
         return float(np.log(u.astype(float))[0])
 
     def _exponentials(self, x, rows, weight):
         e = self.exponents(x, rows).astype(float, copy=False)
         if type(weight) is not float:
-            e = np.where(weight, e, -np.inf)  # what has no weight has no say in the unit
+            e = np.where(weight, e, -np.inf)  # components of weight 0 must not determine the unit
         return InUnit.exp(e, weight)
 
     # exact at any x
@@ -172,7 +172,7 @@ class LogMeanExpProblem(WeightedComponents):
         for start, rows in self.blocks():
             e = self.exponents(x, rows).astype(float)
             weight = 1.0 / self.n_inner if self.weights is None else self.weights[start : start + len(e)]
-            if np.any(weight):  # a block without weight has no logarithm
+            if np.any(weight):  # logsumexp of a block of weight 0 would be -inf
                 parts.append(logsumexp(e, b=weight))
         return float(logsumexp(parts))
 

@@ -1,9 +1,10 @@
-"""Metrics, in which steps are measured.
+"""Metrics (preconditioners) of steps.
 
-A step is along ``metric.apply(F)``, so that a good metric approximates the inverse Hessian.
+A step is along ``metric.apply(F)``, so a good metric approximates the inverse Hessian.
 
-A problem's ``metric`` is None (plain steps), an array (a vector is a diagonal, a square array a matrix), or an object
-of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays``.
+A problem's ``metric`` is None (unscaled steps), an array (a vector is a diagonal, a square array a matrix), or an
+object of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays`` to
+False.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Metric:
         Whether `at` returns the same metric for every x and t. Gradients measured in different metrics cannot be
         combined.
     curvature : float or None
-        The curvature L of the problem in this metric, where it is known. If it is None, methods measure it.
+        The curvature L of the problem in this metric, if known. If it is None, methods estimate it.
     has_prox : bool
-        Whether a penalty's proximal step has a closed form, as it has for a diagonal M. The metric then has the methods
+        Whether a penalty's proximal step has a closed form, as for a diagonal M. The metric then has the methods
         ``apply_inverse(q)``, which returns M^-1 q, and ``prox_step(learning_rate)``, which returns the ``step`` for a
         penalty's ``prox``.
     mixes : bool
-        Whether M is a full matrix given by the problem, which stands for its inverse Hessian.
+        Whether M is a full matrix from the problem, which approximates its inverse Hessian.
 
     Examples
     --------
@@ -50,7 +51,7 @@ class Metric:
     mixes = False
 
     def bound(self, oracle):
-        """The metric for one run with this oracle. It is another object if it depends on what the run has drawn.
+        """The metric for one run with this oracle. It is another object if it depends on the draws of the run.
 
         Parameters
         ----------
@@ -90,7 +91,7 @@ class Metric:
         raise NotImplementedError
 
     def size(self, x: FloatArray) -> float:
-        """sqrt(x^T M^-1 x), or a lower bound of it where it is expensive. It tells whether a step is below rounding.
+        """sqrt(x^T M^-1 x), or a lower bound of it if it is expensive. It is used to detect steps below rounding.
 
         Parameters
         ----------
@@ -103,7 +104,7 @@ class Metric:
         raise NotImplementedError
 
     def block_lengths(self, q: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
-        """Lengths of the blocks of a direction, each of which step 6 of Algorithm 1 can limit by itself.
+        """Lengths of the blocks of a direction. Step 6 of Algorithm 1 can limit each of them separately.
 
         Parameters
         ----------
@@ -130,7 +131,7 @@ class Metric:
 
 
 class Identity(Metric):
-    """M = I, for the plain step of the papers.
+    """M = I, for the unscaled step of the papers.
 
     Examples
     --------

@@ -1,8 +1,7 @@
-"""Penalties and constraints R(x): their value, their proximal operator, the projection on their domain.
+"""Penalties and constraints R(x): their value, their proximal operator, and the projection on their domain.
 
-Every step of every solver is x~ = prox_{eta R}(x - eta D F), with D the diagonal
-metric, so ``step`` is a number or one number a coordinate. In the second case the operator is the one in the
-norm sum_j z_j^2 / step_j, and each coordinate is moved in proportion to its own step.
+Every step of every solver is x~ = prox_{eta R}(x - eta D F), with the diagonal metric D. So ``step`` is one number, or
+one for each coordinate. In the latter case the operator is that of the norm sum_j z_j^2 / step_j.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ def as_penalty(penalty: Any) -> Penalty:
     Returns
     -------
     Penalty
-        The object itself where it derives from `Penalty`. None is a `Box` without bounds. For another object, whose
-        class need not derive from `Penalty`, one that asks it.
+        The object itself if it derives from `Penalty`, a `Box` without bounds for None, and otherwise a wrapper of the
+        object.
     """
     if penalty is None:
         return Box(-np.inf, np.inf)
@@ -83,7 +82,7 @@ class Penalty:
         inherit_sections(cls)
 
     def value(self, x: ArrayLike) -> float:
-        """R(x), where points outside the domain are not penalised.
+        """R(x). Points outside the domain are not penalised.
 
         Parameters
         ----------
@@ -140,13 +139,13 @@ class Penalty:
         Returns
         -------
         Box or None
-            None where it is something else, or not known.
+            None if the penalty does not have this form.
         """
         return None
 
 
 class _OfUser(Penalty):
-    """A penalty of the user's, which has value, prox and project, and may have check."""
+    """A wrapper of a user's penalty with the methods value, prox and project, and perhaps check."""
 
     def __init__(self, given):
         self.value, self.prox, self.project = given.value, given.prox, given.project
@@ -247,7 +246,7 @@ class Box(Penalty):
         return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1. Points outside the bounds have no infinite value, since `prox` keeps the bounds."""
+        """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the bounds."""
         return self._l1.value(x)
 
     def as_box(self) -> Box:
@@ -272,7 +271,7 @@ class Box(Penalty):
             )
         if self.budget is not None:
             least, most = (float(np.broadcast_to(b, n_variables).sum()) for b in (self.low, self.high))
-            slack = 1e-10 * max(1.0, abs(self.budget))  # the sums are rounded
+            slack = 1e-10 * max(1.0, abs(self.budget))  # tolerance for rounding of the sums
             if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
                     f"budget={self.budget} is unreachable: between the bounds the {n_variables} coordinates "
@@ -321,21 +320,21 @@ class Simplex(Penalty):
         return f"Simplex(total={self.total})"
 
     def value(self, x: ArrayLike) -> float:
-        """0. Points outside the simplex have no infinite value, since `prox` keeps the constraint."""
+        """0, also outside the simplex, because `prox` keeps the constraint."""
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """The weighted projection max(x - nu step, 0), nu such that the sum is met (exact, by sorting)."""
+        """The weighted projection max(x - nu step, 0), with nu such that the sum is met. It is exact, by sorting."""
         x = floating(x)
         step = np.broadcast_to(near_one(step), x.shape)
-        z = x - step * (x / step).max()  # shifts nu, which is then of the total's size and not of x's
+        z = x - step * (x / step).max()  # shifts nu to the size of the total, for less rounding if x is large
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
         positive = np.flatnonzero(z[order] > nu * step[order])
-        if not positive.size:  # x spans the number range: all on the largest
+        if not positive.size:  # entries of extreme sizes: put the total on the largest
             return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(x.dtype)
         solution = z - nu[positive[-1]] * step
-        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # rounding is not a weight
+        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # remove rounding errors
         return solution.astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The contract of a compositional problem, which says what is minimised but not how."""
+"""The interface of a compositional problem, which defines the objective but not the method."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ __all__ = ["CompositionalProblem", "takes_weights"]
 
 
 class CompositionalProblem(ABC):
-    r"""What is minimised: an average of functions of an average, and a penalty.
+    r"""Base class of compositional problems: an average of functions of an average, and a penalty.
 
     .. math::
 
         \Phi(x) = \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = g(x) = \frac{1}{m} \sum_j g_j(x)
 
-    A problem gathers batches and evaluates them. The oracle draws and counts, and the solvers iterate. The
-    compositional gradient is F = f_x + J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the gradients of f.
-    Where g(x) can leave the range of floats, it and its Jacobian are of the class `sk_stormc.problems.InUnit`.
+    A problem gathers batches and evaluates them. The oracle draws the batches and counts evaluations, and the solvers
+    iterate. The compositional gradient is F = f_x + J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the
+    gradients of f. If g(x) can leave the range of floats, it and its Jacobian are of the class
+    `sk_stormc.problems.InUnit`.
 
-    Every problem has nine members: n_inner, n_outer, n_variables, `inner_batch`, `outer_batch`, `inner`, `jacobian`,
-    `outer_gradient` and `outer`. What else a problem can have is declared here with a default, which a problem without
-    it keeps. No method asks a problem for anything that is not declared here. `objective` and `gradient` are for users.
+    Every problem must define nine members: n_inner, n_outer, n_variables, `inner_batch`, `outer_batch`, `inner`,
+    `jacobian`, `outer_gradient` and `outer`. All other members have defaults here. No method uses a member that is not
+    declared here. `objective` and `gradient` are for users.
 
     Attributes
     ----------
     n_inner, n_outer, n_variables : int
-        m, n and the length of the flat x.
+        The numbers of components m and n, and the length of the flat array x.
     n_blocks : int, default=1
-        Number of blocks of x, which step 6 can limit one by one. x is seen as (n_blocks, n_variables // n_blocks).
+        Number of blocks of x, whose steps step 6 of Algorithm 1 can limit separately. The blocks are the rows of x
+        reshaped to (n_blocks, n_variables // n_blocks).
     jacobian_kind : {"sampled", "constant", "operator"}
         "sampled" is an array, which step 9 of Algorithm 1 tracks. "constant" is an array that does not depend on x. It
-        is computed exactly, once, if the solver's B_dg is None. "operator" is any plain data, which is only used
-        through `vjp` and is computed anew on each inner batch.
+        is computed exactly, once, if the solver's B_dg is None. "operator" is any plain data. It is only used through
+        `vjp`, and is recomputed on each inner batch.
     metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a `sk_stormc.metrics.Metric`
         Approximation of the inverse Hessian. Steps are along ``metric @ F``.
     inner_floor : None or float
@@ -105,10 +107,10 @@ class CompositionalProblem(ABC):
         return np.zeros(self.n_variables)
 
     def in_run(self):
-        """The problem as one run sees it: itself, unless it remembers between evaluations what it computed at a point.
+        """The problem for one run: itself, or a shallow copy with a cache of values at the last point.
 
-        Such memory belongs to the run, so that any sequence of calls on a problem is right and runs on one problem do
-        not disturb each other. A problem that needs it returns a shallow copy which has it.
+        A cache belongs to a run, so that runs on the same problem do not disturb each other, and calls of a problem
+        outside of a run do not depend on earlier calls.
 
         Returns
         -------
@@ -125,9 +127,9 @@ class CompositionalProblem(ABC):
         draws : ndarray or None
             Draws from the source's `draw_inner`. None means all components, without a copy.
         weights : ndarray of shape (len(draws),) or None, default=None
-            How much each draw counts: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the
-            component of ``draws[k]``. They are about one on average. Only a source that has weights, such as a
-            weighted stream, gives them, so that a problem for other sources may do without the argument.
+            Weights of the draws: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the component
+            of ``draws[k]``. They are about one on average. Only a weighted source, such as a weighted stream, passes
+            them. A problem for other sources may omit the argument.
 
         Returns
         -------
@@ -212,12 +214,12 @@ class CompositionalProblem(ABC):
         Returns
         -------
         f_x : ndarray of shape (n_variables,) or None
-            None where f does not use x directly.
+            None if f does not depend on x directly.
         f_u : ndarray of shape (l,)
         """
 
     def compositional_gradient(self, x, u, J, batch):
-        """F = f_x + J.T f_u over an outer batch. Override where the two parts share work.
+        """F = f_x + J.T f_u over an outer batch. Override it if the two parts share work.
 
         Parameters
         ----------
@@ -304,6 +306,6 @@ class CompositionalProblem(ABC):
 
 
 def takes_weights(problem):
-    """Whether a problem's batches can have weights: it says so by the arguments of `inner_batch` and `outer_batch`."""
+    """Whether a problem supports weighted batches: `inner_batch` and `outer_batch` have an argument ``weights``."""
     gathering = problem.inner_batch, problem.outer_batch
     return all("weights" in inspect.signature(gather).parameters for gather in gathering)

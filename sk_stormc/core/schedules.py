@@ -18,7 +18,7 @@ __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to"
 
 @dataclass(frozen=True, repr=False)
 class Power(Kept):
-    """What `constant`, `inverse` and `power` return."""
+    """The class of the schedules that `constant`, `inverse` and `power` return: scale * (t + 1) ** exponent."""
 
     scale: float
     exponent: float
@@ -36,7 +36,7 @@ class Power(Kept):
 
 @dataclass(frozen=True, repr=False)
 class Decay(Kept):
-    """What `decay_to` returns."""
+    """The class of the schedules that `decay_to` returns."""
 
     start: float
     end: float
@@ -49,7 +49,7 @@ class Decay(Kept):
         check_number("horizon", self.horizon, low=1)
         check_number("hold", self.hold, low=0, high=1)
         if self.hold == 1:
-            raise ValueError(f"hold must be below 1, since nothing is left of the horizon at 1, got {self.hold!r}")
+            raise ValueError(f"hold must be below 1, because 1 leaves no time for the decay, got {self.hold!r}")
 
     def __call__(self, t: int) -> float:
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
@@ -61,7 +61,7 @@ class Decay(Kept):
 
 @dataclass(frozen=True)
 class Geometric(Kept):
-    """A value that goes from ``start`` to ``end`` by equal factors, and stays there.
+    """Geometric decay or growth from ``start`` to ``end``. The value then stays at ``end``.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def constant(value: float) -> Schedule:
 
 
 def inverse(scale: float = 1.0) -> Schedule:
-    """scale / (t + 1). With scale 1 it is the momentum of a running mean, which is what "auto" means for streams.
+    """scale / (t + 1). With scale 1 it is the momentum of a running mean, which is the value of "auto" for streams.
 
     Parameters
     ----------

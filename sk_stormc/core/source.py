@@ -1,4 +1,4 @@
-"""Sources of a problem's components. The source of a stream is in `sk_stormc.streams`."""
+"""Sources, from which a problem's components are drawn. The source of a stream is in `sk_stormc.streams`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["FiniteSource", "Source", "source_of"]
 class Source:
     """How the components of a problem are drawn, which batches of them are possible, and what these cost.
 
-    A run draws from a *place*, which is a generator of random numbers for a finite sum, and a position for a stream.
-    Each kind of batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. The
-    methods of this base class describe a source whose components never run out.
+    A run draws from a *place*: a random number generator for a finite sum, and a position for a stream. Each kind of
+    batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. The methods of this
+    base class describe a source whose components are never exhausted.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Source:
         Whether a draw is a pair (draws, weights), from which the problem's ``inner_batch(draws, weights)`` and
         ``outer_batch(draws, weights)`` gather a batch.
     cumulative : bool
-        Whether a draw stands for all components that have come so far, and not only for new ones.
+        Whether a draw represents all components so far, and not only new ones.
     instead : str
         Advice for the warning about a run that cannot follow the source.
 
@@ -45,7 +45,7 @@ class Source:
     instead = ""
 
     def open(self, generators: list[np.random.Generator]) -> list[Any]:
-        """The places that g, its Jacobian and f are drawn from in a run.
+        """The places from which g, its Jacobian and f are drawn in a run.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class Source:
         return size, size, size
 
     def accept(self, name: str, sizes: tuple) -> None:
-        """Raise a ValueError for batches that the source cannot give.
+        """Raise a ValueError for batch sizes that the source does not support.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Source:
         """
 
     def price(self, kind: str, size: int) -> int:
-        """IFO of a batch: the number of its components, and whatever is evaluated besides them.
+        """The cost (IFO) of a batch: the number of its components, plus those that are always evaluated with them.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Source:
         """
         return size
 
-    # what only a stream has more to say to
+    # overridden by streams
 
     def lasts(self, places: Iterable, ifo: int) -> bool:
         """Whether there are components for another iteration with this number of IFO.
@@ -148,7 +148,7 @@ class Source:
         return True
 
     def hold(self, places: Iterable) -> None:
-        """Keep the components that a run needs which continues from these places. Earlier ones may be dropped.
+        """Keep the components that a run needs if it continues from these places. Earlier ones may be dropped.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Source:
         """
 
     def look_at(self, places: Iterable) -> None:
-        """Define the objective by the components that a run has used last.
+        """Define the objective by the components that a run used last.
 
         Parameters
         ----------
@@ -164,12 +164,12 @@ class Source:
         """
 
     def aside(self, places: dict[str, Any]) -> dict[str, Any]:
-        """Places for draws that look ahead, after which the run continues from the given places.
+        """Places for draws of a probe, after which the run continues from the given places.
 
         Parameters
         ----------
         places : dict
-            By kind.
+            The place of each kind of batch.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Source:
         return places
 
     def broke(self, error: Exception) -> bool:
-        """Whether an error is one that the source raised, after which a run can go on.
+        """Whether an error was raised by the source, so that the run can continue later.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class Source:
         return False
 
     def uphill(self, x: FloatArray, start: FloatArray) -> bool:
-        """Whether the objective is higher at x than at the start by more than chance explains.
+        """Whether the objective is higher at x than at the start by more than sampling noise explains.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class FiniteSource(Source):
 
 
 def table(weights):
-    """What `by_weight` looks numbers up in: sums of weights, and the last component that has one."""
+    """The table of `by_weight`: cumulative weights, and the last component of positive weight."""
     return np.cumsum(weights), np.flatnonzero(weights)[-1]
 
 
@@ -267,5 +267,5 @@ def by_weight(rng, shape, sums, last):
 
 
 def source_of(problem):
-    """A problem's source; uniform draws of its components where it declares none."""
+    """A problem's source. None means uniform draws of its components."""
     return FiniteSource(problem.n_inner, problem.n_outer) if problem.source is None else problem.source

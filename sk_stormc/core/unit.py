@@ -1,4 +1,4 @@
-"""Arrays that carry their own unit, for numbers beyond the range of floats."""
+"""Arrays with a common exponent (scaled numbers), for values beyond the range of floats."""
 
 import math
 from collections.abc import Callable
@@ -10,38 +10,39 @@ from sk_stormc.utils.kept import Kept
 
 __all__ = ["InUnit", "as_array", "in_one_unit"]
 
-STEP = 32  # units are powers of 2**STEP, so that values of about one size mostly have the same
-FAR = 60  # power of two, or of 1/2, beyond which an array gets another unit: squares are within float32
+STEP = 32  # units are powers of 2**STEP, so that values of similar size mostly have the same unit
+FAR = 60  # arrays beyond 2**FAR or 2**-FAR get another unit, so that squares stay in the range of float32
 LOG_2 = math.log(2.0)
-FURTHEST = 10_000  # a power of two that takes any float to 0 or to infinity
+FURTHEST = 10_000  # a power of two that maps any float to 0 or infinity
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class InUnit(Kept):
-    """An array in a unit: it stands for ``array * 2**power``.
+    """An array with a common exponent, which represents ``array * 2**power``.
 
-    Exponentials leave the range of floats where their exponents are above 709 (in float32, 88). A problem whose u and
-    Jacobian are made of them returns values of this class, and what methods do with u and J goes on as with arrays:
-    ``+``, ``-``, ``*``, ``/``, ``@``, ``abs``, ``numpy.maximum`` and ``numpy.minimum``, comparisons, indexing, `dot`.
-    Since the unit is a power of two these have the bits that floats without bounds would have. A sum is in the larger
-    unit of the two, and a product far from 1 is taken to a unit that fits. ``numpy.log`` gives plain numbers, and so do
-    `dot` and ``@`` of two such values, such as f_u and J, whose units cancel. Anything else raises a TypeError.
+    Exponentials overflow if their exponents are above 709 (in float32, 88). A problem whose u and Jacobian consist of
+    exponentials returns values of this class. They support the operations of methods on u and J: ``+``, ``-``, ``*``,
+    ``/``, ``@``, ``abs``, ``numpy.maximum`` and ``numpy.minimum``, comparisons, indexing and `dot`. The unit is a power
+    of two, so these operations round as floats with an unlimited range of exponents would. A sum has the larger unit of
+    the two, and a product far from 1 gets a unit that fits. ``numpy.log`` returns plain numbers, and so do `dot` and
+    ``@`` of two such values, such as f_u and J, whose units cancel. All other operations raise a TypeError.
 
-    All entries have one unit: those that are less than about 2**-1000 of the largest (in float32, 2**-100) become 0.
-    Like all values of a run these are not written into.
+    All entries share one unit. Entries below about 2**-1000 of the largest (in float32, 2**-100) become 0. Values of
+    this class are not changed in place.
 
     Parameters
     ----------
     array : ndarray
-        Of floats of moderate size.
+        Floats of moderate size.
     power : int, default=0
+        The exponent of the unit 2**power.
 
     Raises
     ------
     TypeError
-        By what is not defined for such values.
+        By operations that are not defined for this class.
     OverflowError
-        By ``float(value)`` of what no float holds.
+        By ``float(value)`` if the value is beyond the range of floats.
 
     Examples
     --------
@@ -62,14 +63,13 @@ class InUnit(Kept):
 
     @classmethod
     def exp(cls, exponents, factor=1.0):
-        """factor * exp(e), for exponents of any size; what is far below the largest becomes 0.
+        """factor * exp(e) for exponents of any size. Values far below the largest become 0.
 
         Parameters
         ----------
-        exponents : ndarray
-            Of float64.
+        exponents : ndarray of float64
         factor : float or ndarray, default=1.0
-            Of moderate size.
+            Factors of moderate size.
 
         Returns
         -------
@@ -79,12 +79,12 @@ class InUnit(Kept):
         if not math.isfinite(top):
             return cls(factor * np.exp(exponents))
         power = STEP * round(top / (STEP * LOG_2))
-        # of a huge exponent this consists of rounding, which must not become one of the result
+        # for a huge exponent the rest is a rounding error, which must stay bounded
         rest = min(max(top - power * LOG_2, -STEP), STEP)
         return cls((factor * math.exp(rest)) * np.exp(exponents - top), power)
 
     def plain(self):
-        """The numbers as an array: infinite or 0 where floats end.
+        """The values as a plain array. They are infinite or 0 beyond the range of floats.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class InUnit(Kept):
         """
         return self.array if not self.power else np.ldexp(self.array, _bounded(self.power))
 
-    # what an array has
+    # attributes and methods of arrays
 
     shape = property(lambda self: self.array.shape)
     size = property(lambda self: self.array.size)
@@ -106,11 +106,11 @@ class InUnit(Kept):
         return InUnit(self.array[key], self.power)
 
     def astype(self, dtype, copy=True):
-        """In another float type."""
+        """The value in another float dtype."""
         return InUnit(self.array.astype(dtype, copy=copy), self.power)
 
     def reshape(self, *shape):
-        """In another shape."""
+        """The value in another shape."""
         return InUnit(self.array.reshape(*shape), self.power)
 
     def copy(self):
@@ -130,7 +130,7 @@ class InUnit(Kept):
         return InUnit(self.array.min(), self.power)
 
     def dot(self, other):
-        """As ``@``: plain numbers where ``other`` is an `InUnit` too."""
+        """As ``@``. The result is a plain number or array if ``other`` is an `InUnit` too."""
         return _contracted(self, other)
 
     # numbers
@@ -212,7 +212,7 @@ class InUnit(Kept):
 
 
 def in_one_unit(values):
-    """Several values as arrays in one unit, for linear combinations of them.
+    """Convert several values to arrays in one common unit, for linear combinations of them.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def in_one_unit(values):
     -------
     arrays : list of ndarray
     back : callable
-        Makes a value of an array in that unit; where the values are arrays, it returns what it is given.
+        Converts an array in that unit to a value. If all values are plain arrays, it is the identity.
     """
     if not any(isinstance(value, InUnit) for value in values):
         return values, _itself
@@ -232,7 +232,7 @@ def in_one_unit(values):
 
 
 def as_array(value, power=0):
-    """A value as an array in units of 2**power; one that carries no unit stays as it is."""
+    """A value as an array in units of 2**power. Plain arrays stay unchanged."""
     return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
 
 
@@ -245,7 +245,7 @@ def _bounded(power):
 
 
 def _parts(value):
-    """The array and the power of a value; those of plain numbers are theirs and 0."""
+    """The array and the power of a value. Plain numbers have the power 0."""
     return (value.array, value.power) if type(value) is InUnit else (value, 0)
 
 
@@ -262,7 +262,7 @@ def _fitting(array, power):
 
 
 def _largest(values):
-    """The largest power of values that are not all 0: a 0 has no size."""
+    """The largest power of the values that are not all 0."""
     return max((value.power for value in values if value.array.any()), default=0)
 
 

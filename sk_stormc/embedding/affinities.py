@@ -36,14 +36,14 @@ __all__ = [
     "perplexity_search",
 ]
 
-TOLERANCE = 1e-4  # of log(perplexity), before the last step of Newton's method, which squares it
+TOLERANCE = 1e-4  # of log(perplexity), before the last Newton step, which squares the error
 MAX_ITER = 100
-BLOCK = 2**15  # distances looked at together: few enough to stay in the cache
+BLOCK = 2**15  # distances of one block, few enough to stay in the cache
 TINY = np.finfo(float).tiny
 
 
 def check_perplexity(perplexity):
-    """One perplexity, or several as a tuple; a ValueError where they are none."""
+    """The checked perplexity as a float, or several as a tuple of floats. A ValueError if it is neither."""
     if isinstance(perplexity, (list, tuple)) or (isinstance(perplexity, np.ndarray) and perplexity.ndim == 1):
         if not len(perplexity):
             raise ValueError(f"perplexity must be a number or a sequence of some, got {short(perplexity)}")
@@ -55,15 +55,15 @@ def check_perplexity(perplexity):
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
-    """Probabilities in proportion to exp(-beta D^2) for each row, with the beta that gives the row its perplexity.
+    """Probabilities proportional to exp(-beta D^2) for each row, with the beta that gives the row its perplexity.
 
     Parameters
     ----------
-    distances : ndarray of shape (n_points, n_neighbors)
-        Not squared.
+    distances : array-like of shape (n_points, n_neighbors)
+        Distances D, not squared.
     perplexity : float
-        The exponential of the entropy of each row, at least 1. Ties among the distances may not allow it; the nearest
-        possible value is taken then.
+        The exponential of the entropy of each row, at least 1. If ties among the distances do not allow it, the nearest
+        possible value is used.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     Raises
     ------
     ValueError
-        For distances that are negative or not finite, and a perplexity below 1.
+        If a distance is negative or not finite, or the perplexity is below 1.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _to_probabilities(D, perplexity):
         d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
         np.square(d, out=d)
         d -= d.min(axis=1, keepdims=True)
-        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)  # each row in its own unit
+        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)  # scale each row to a mean of 1
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
@@ -114,23 +114,23 @@ def _to_probabilities(D, perplexity):
 
 @lru_cache(8)
 def _guess(k, target):
-    """About the precision of k neighbours: that of squares that rise evenly, as those of data do."""
+    """A first guess of the precision beta: that of k evenly spaced squared distances, which are typical of data."""
     return _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):
-    """beta of each row, from a first guess, such that the entropy of exp(-beta D) is the target; in float32."""
+    """The beta of each row for which the entropy of exp(-beta D) is the target, from a first guess, in float32."""
     space, found = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
     for _ in range(MAX_ITER):
         p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
         np.exp(p, out=p)
-        # sums that do not depend on the other rows, as a product with ones would
+        # not as a product with ones, whose rounding would depend on the other rows
         total = p.sum(axis=1).astype(float)
         p *= D
         mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
-        excess = np.log(total) + beta * mean - target  # entropy, which falls with beta
+        excess = np.log(total) + beta * mean - target  # of the entropy, which decreases in beta
         low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
         slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -139,7 +139,7 @@ def _precisions(D, target, beta):
         beta = np.where((newton > low) & (newton < high), newton, middle)
         found[rows[going]] = beta[going]
         going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
-        if 2 * going.sum() < len(going):  # the rows that are found are left out once they are the most
+        if 2 * going.sum() < len(going):  # drop the finished rows once they are the majority
             D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
             going = going[going]
             if not rows.size:
@@ -165,16 +165,16 @@ def nearest_neighbors(
     n_jobs: int | None = None,
     neighbors: str = "exact",
 ) -> NearestNeighbors:
-    """A fitted search for the neighbours of the points of X, and of others among them.
+    """A fitted search for the nearest neighbours of the points of X, and of new points among them.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     n_neighbors : int
-        If the data have fewer, all of them. For a graph, at most as many as its shortest row has.
+        Number of neighbours. If the data have fewer, all of them. For a graph, at most the length of its shortest row.
     metric, metric_params, n_jobs
-        Of `sklearn.neighbors.NearestNeighbors`.
+        Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
@@ -185,8 +185,8 @@ def nearest_neighbors(
     Raises
     ------
     ValueError
-        For values whose squares overflow or vanish, distances that are negative, not square or not symmetric, or a
-        graph with a row without neighbours.
+        If squares of the data overflow or underflow, if distances are negative, not square or not symmetric, or if a
+        row of a graph has no neighbours.
 
     Examples
     --------
@@ -212,7 +212,7 @@ def perplexity_search(
     n_jobs: int | None = None,
     neighbors: str = "exact",
 ) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
-    """A search for the neighbours that a perplexity needs, and the perplexity that the data allow.
+    """A fitted search for the neighbours that a perplexity needs, and the largest perplexity that the data allow.
 
     Parameters
     ----------
@@ -222,9 +222,9 @@ def perplexity_search(
         At least 1. If it is above a third of the smallest number of neighbours that a point has (n_points - 1, or the
         length of the shortest row of a graph), it is lowered to that, but not below 1, with a UserWarning.
     factor : {2, 3}, default=3
-        The search is for factor * perplexity + 1 neighbours, for the largest perplexity.
+        The search is for factor * perplexity + 1 neighbours. With several perplexities, the largest counts.
     metric, metric_params, n_jobs
-        Of `sklearn.neighbors.NearestNeighbors`.
+        Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
@@ -232,6 +232,7 @@ def perplexity_search(
     -------
     search : sklearn.neighbors.NearestNeighbors
     perplexity : float or tuple of float
+        The perplexity to use, lowered if necessary.
 
     Raises
     ------
@@ -277,12 +278,12 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
     Returns
     -------
     sparse array of shape (n_points, n_points)
-        CSR; rows sum to 1, the diagonal is empty.
+        In CSR format. Rows sum to 1, and the diagonal is empty.
 
     Raises
     ------
     ValueError
-        For a search that is not a fitted one, and a perplexity below 1.
+        If the search is not fitted, or the perplexity is below 1.
 
     Examples
     --------
@@ -301,15 +302,15 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
 def graph_affinities(
     graph: SparseMatrix, perplexity: float | tuple[float, ...], most: int | None = None
 ) -> SparseMatrix:
-    """The same from the distances of each point to its neighbours.
+    """Sparse conditional probabilities p_{j|i} from a graph of the distances of each point to its neighbours.
 
     Parameters
     ----------
     graph : CSR array of shape (n_points, n_points)
-        From `neighbor_graph`.
+        The distances, from `neighbor_graph`.
     perplexity : float or tuple of float
     most : int, default=None
-        The number of neighbours that count for a point; None takes all that the graph lists.
+        The number of neighbours of each point to use. None means all in the graph.
 
     Returns
     -------
@@ -355,22 +356,23 @@ def perplexity_affinities(
         At least 1. It is lowered with a UserWarning if it is above a third of the number of neighbours. With a
         sequence, the affinities of all its perplexities are averaged, all with the neighbours of the largest.
     n_neighbors : int, default=None
-        None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all of them.
+        Number of neighbours. None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all of
+        them.
     metric, metric_params, n_jobs
-        Of `sklearn.neighbors.NearestNeighbors`.
+        Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of X among themselves are found, as in `SNEEmbedding`.
 
     Returns
     -------
     sparse array of shape (n_points, n_points)
-        CSR; rows sum to 1, the diagonal is empty.
+        In CSR format. Rows sum to 1, and the diagonal is empty.
 
     Raises
     ------
     ValueError
-        For values whose squares overflow, distances that are negative, not square or not symmetric, or a graph with a
-        row without neighbours.
+        If squares of the data overflow, if distances are negative, not square or not symmetric, or if a row of a graph
+        has no neighbours.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""An exact search for the neighbours of all points among themselves, with products of matrices in float32.
+"""An exact search for the nearest neighbours of all points among themselves, by matrix products in float32.
 
-scikit-learn computes all distances in float64. Here float32 leaves few candidates for each point, by a bound on its
-rounding that no neighbour can slip through, and only their distances are taken in float64.
+scikit-learn computes all distances in float64. Here float32 selects few candidates for each point, and only their
+distances are computed in float64. A bound of the rounding error guarantees that no neighbour is missed.
 """
 
 import numpy as np
@@ -10,15 +10,15 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["nearest_by_products"]
 
-LEAST_POINTS = 10_000  # with fewer, or with more features, it is hardly quicker
+LEAST_POINTS = 10_000  # with fewer points, or with more features, this is hardly faster
 MOST_FEATURES, MOST_KEPT = 128, 400
-ROWS, COLUMNS = 256, 8192  # of a block of the matrix of products: it stays in the cache
-TASK = 8 * ROWS  # of a thread at a time
-UNSURE = 0.1  # share of the rows of a block above which scikit-learn is the quicker
+ROWS, COLUMNS = 256, 8192  # size of a block of the product matrix, which stays in the cache
+TASK = 8 * ROWS  # rows of a thread's task
+UNSURE = 0.1  # fraction of undecided rows in a block above which scikit-learn is faster
 
 
 def nearest_by_products(X, k):
-    """Distances and indices of the nearest neighbours of each point, itself left out.
+    """Distances and indices of the nearest neighbours of each point, without the point itself.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ def nearest_by_products(X, k):
     Returns
     -------
     (distances, neighbors, unsure) or None
-        ndarrays of shape (n_points, k), and the points whose neighbours float32 does not tell apart; None where these
-        are many.
+        Distances and indices, ndarrays of shape (n_points, k), and the undecided points, for which float32 is too
+        coarse. None if there are many of these, or if the method is not suitable for the data.
     """
     n, d = X.shape
-    kept = k + 1 + k // 4 + 8  # with the point itself, and some whose order float32 cannot tell
+    kept = k + 1 + k // 4 + 8  # with the point itself, and a margin for rounding in float32
     if n < LEAST_POINTS or d > MOST_FEATURES or kept > min(MOST_KEPT, n / 32):
         return None
     X = X - X.mean(axis=0, dtype=float)
@@ -51,7 +51,7 @@ def nearest_by_products(X, k):
     distances, neighbors = np.empty((n, k)), np.empty((n, k), np.int32)
 
     def block(rows, space, gathered):
-        """The neighbours of some rows, and those rows that float32 leaves unsure."""
+        """Find the neighbours of some rows. Return the rows that are undecided in float32."""
         size = rows.stop - rows.start
         threshold = _largest(left[rows] @ sample, sampled)
         candidates, value = _candidates(left[rows], tiles, threshold, kept, space)
@@ -66,16 +66,16 @@ def nearest_by_products(X, k):
         neighbors[rows] = np.take_along_axis(near, order, axis=1)
         square = np.take_along_axis(square, order, axis=1)
         distances[rows] = np.sqrt(square)
-        # the farthest neighbour must be nearer than all that were left out can be
+        # the farthest neighbour must be nearer than any point that was not a candidate
         least, reach = value.min(axis=1), np.sqrt(norms[rows]) + distances[rows, -1]
         left_out = norms[rows] - 2 * (least + rounding * np.square(reach))
         wrong = (square[:, -1] >= left_out) | ~np.isfinite(least) | (own.sum(axis=1) != 1)
         return np.flatnonzero(wrong) + rows.start
 
-    many = []  # blocks with many such rows
+    many = []  # blocks with many undecided rows
 
     def task(some):
-        """The unsure rows of some blocks."""
+        """The undecided rows of some blocks."""
         space, gathered, unsure = np.empty(ROWS * COLUMNS, np.float32), np.empty((ROWS, kept, d)), []
         for rows in parts(some.stop, ROWS, some.start):
             if not many:
@@ -89,12 +89,12 @@ def nearest_by_products(X, k):
 
 
 def _largest(s, count):
-    """The count-th largest of each row."""
+    """The count-th largest value of each row."""
     return np.partition(s, s.shape[1] - count, axis=1)[:, s.shape[1] - count]
 
 
 def _candidates(left, tiles, threshold, least, space):
-    """Columns and values of the products not below each row's threshold, filled up with the first column and -inf."""
+    """Columns and values of the products >= each row's threshold, padded with column 0 and -inf."""
     found = []
     for first, right in tiles:
         width = right.shape[1]

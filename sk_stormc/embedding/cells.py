@@ -1,13 +1,13 @@
-"""An approximate search for the neighbours of all points among themselves: each looks at the cells nearest to it.
+"""An approximate search for the nearest neighbours of all points among themselves, in the nearest cells of a k-means.
 
-The points are divided into the cells of a k-means. The cells next to a point's own come first. They give a bound on
-the distance of its farthest neighbour. Then come the cells whose middles are nearest to the point, and of these the
-ones that are not much farther than its own, in units of the bound. Only points within the bound are kept. How many
-cells that makes follows from the recall of a sample, whose true neighbours are found.
+The points are divided into cells by k-means (an inverted file). The cells next to a point's own cell are searched
+first. They give an upper bound of the distance of its farthest neighbour. Then follow the cells whose centres are
+nearest to the point and not much farther away than its own, in units of the bound. Only points within the bound are
+kept. The number of cells is chosen by the recall on a sample whose true neighbours are computed.
 
-The work is divided into blocks of points that lie together. It is done in coordinates about the block's middle, so that
-float32 is enough however far apart the blocks are. Blocks do not depend on the number of threads, and neither does what
-is found.
+The points are processed in blocks of points that lie close together. The coordinates are relative to the block's
+centre, so float32 is enough even if the blocks are far apart. Neither the blocks nor the result depend on the number of
+threads.
 """
 
 import numpy as np
@@ -17,39 +17,40 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
-CHOSEN = 0.996  # recall that the cells to look at are chosen for
-NEAREST = 0.998  # recall that those nearest to a point would have alone
-SAMPLE = 512  # points whose neighbours are found exactly: half of them to choose by, the others to report
-PRODUCTS = 2**26  # of points of the sample and all points, at a time
-TRAINING, SWEEPS = 40, 6  # points for each cell, and iterations, of k-means
-STRIDE = 16  # of columns that a bound is taken from
-FIRST = 5  # times as many points as neighbours in the cells that give the bound
-BLOCK = 4096  # points
-TILE = 2**21  # entries of a matrix at a time
-CROWDED = 6  # times as many candidates as neighbours, from where on a point's are thinned out before the others
+CHOSEN = 0.996  # recall for which the cells to search are chosen
+NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
+SAMPLE = 512  # points whose neighbours are computed exactly, half to choose the cells and half to report the recall
+PRODUCTS = 2**26  # products of sample points with all points in one block
+TRAINING, SWEEPS = 40, 6  # training points per cell, and iterations, of k-means
+STRIDE = 16  # the first bound uses every STRIDE-th column
+FIRST = 5  # the cells that give the bound have at least FIRST * k points
+BLOCK = 4096  # points of a block
+TILE = 2**21  # entries of a matrix that is computed at once
+CROWDED = 6  # points with more than CROWDED * k candidates are reduced separately
 EPS = float(np.finfo(np.float32).eps)
-RESOLVED = 1e-3  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
+RESOLVED = 1e-3  # relative rounding error of the largest squared distance above which a point counts as undecided
 
 
 def nearest_in_cells(X, k, most=1.0):
-    """The neighbours of each point, itself left out, most of them right.
+    """Approximate nearest neighbours of each point, without the point itself.
 
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
-        Its middle near 0.
+        The points, with a mean near 0.
     k : int
+        Number of neighbours.
     most : float, default=1.0
-        Part of all pairs above which the search is given up before it is begun.
+        Largest fraction of all pairs that the search may compare.
 
     Returns
     -------
     (squares, neighbors, unsure, recall) or None
-        Squared distances, in order, and neighbours, ndarrays of shape (n_points, k); the points whose neighbours
-        float32 does not tell apart; and the part of the true neighbours that were found, of a sample. None where more
-        pairs would be looked at than ``most`` allows.
+        Sorted squared distances, and neighbours, ndarrays of shape (n_points, k); the undecided points, for which
+        float32 is too coarse; and the recall on a sample. None if the search would compare more pairs than ``most``
+        allows.
     """
-    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # squares of such numbers neither overflow nor vanish
+    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # after scaling, squares neither overflow nor underflow
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)
     limits = cells.limits(sample[::2], true[::2])
@@ -59,28 +60,28 @@ def nearest_in_cells(X, k, most=1.0):
     others = cells.order[sample[1::2]]
     if not len(others):
         return unit**2 * squares.astype(float), neighbors, unsure, 1.0
-    # by distances without float32's rounding, which has no part in this; of equal ones any will do
+    # compare distances in float64 with a tolerance, so that ties count as found
     difference = X[neighbors[others]].astype(float) - X[others, None]
     recall = float((np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
 class Cells:
-    """Points in the order of their cells.
+    """Points sorted by the cells of a k-means.
 
     Parameters
     ----------
     X : ndarray of shape (n_points, n_features)
-        Between -1 and 1.
+        Points with coordinates between -1 and 1.
 
     Attributes
     ----------
     X : ndarray of shape (n_points, n_features)
-        The points, cell by cell, and cells that lie together near each other.
+        The points, sorted by cells. Cells that are close in space are close in this order.
     order : ndarray of shape (n_points,)
-        Their places in the data.
+        Indices of the sorted points in the data.
     starts : ndarray of shape (n_cells + 1,)
-        Where each cell begins.
+        Index of the first point of each cell.
     """
 
     def __init__(self, X):
@@ -98,11 +99,11 @@ class Cells:
         self.near = np.argsort(-(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable").astype(np.int32)
 
     def _nearness(self, X):
-        """How near points are to the middle of each cell, up to a number for each point."""
+        """Minus the squared distance from points to the centre of each cell, up to a constant for each point."""
         return _nearness(X, self._lifted)
 
     def exact_sample(self, k):
-        """Some points, their true neighbours in the order of the cells, and the squared distance of the farthest."""
+        """Some points, their true neighbours, and the squared distances of the farthest. Indices are those of X."""
         n = len(self.X)
         sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
         some = parts(len(sample), PRODUCTS // n)
@@ -132,7 +133,7 @@ class Cells:
         return true
 
     def first_cells(self, cell, k):
-        """A cell and those next to it, with enough points for a bound."""
+        """A cell and the cells nearest to it, with enough points for a bound."""
         near = self.near[cell]
         return near[: np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1]
 
@@ -140,7 +141,7 @@ class Cells:
         return np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
 
     def _judged(self, sample, k):
-        """For points of a sample the rank of each cell, and how much farther it is than the nearest."""
+        """For each sample point the rank of each cell by distance, and its excess distance over the nearest cell."""
         nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
         for i, point in enumerate(sample):
             others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
@@ -149,7 +150,7 @@ class Cells:
         return np.argsort(order, axis=1), _farther(nearness, bound)
 
     def limits(self, sample, true):
-        """Of how many of the nearest cells those are looked at that are not farther than a limit; and this limit."""
+        """The two parameters of the search: the number of nearest cells, and the limit of their excess distance."""
         rank, farther = (np.take_along_axis(a, self.own[true], axis=1) for a in self._judged(sample, true.shape[1]))
         n_cells = int(np.quantile(rank, NEAREST, method="higher")) + 1
         inside = rank < n_cells
@@ -157,12 +158,12 @@ class Cells:
         return n_cells, float(limit)
 
     def share(self, sample, k, n_cells, limit):
-        """The part of all points that lie in the cells that a point of the sample looks at."""
+        """The mean fraction of all points that lie in the cells searched for a sample point."""
         rank, farther = self._judged(sample, k)
         return float((((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X))
 
     def search(self, k, n_cells, limit):
-        """Squared distances and neighbours of all points, in their own order, and the points that are unsure."""
+        """Squared distances and neighbours of all points, in the order of the data, and the undecided points."""
         n = len(self.X)
         squares, neighbors = np.empty((n, k), np.float32), np.empty((n, k), np.int32 if n < 2**31 else np.int64)
 
@@ -173,7 +174,7 @@ class Cells:
         return squares, neighbors, np.sort(np.concatenate(unsure))
 
     def _block(self, rows, k, n_cells, limit, squares, neighbors):
-        """The neighbours of a block of points."""
+        """Find the neighbours of a block of points. Return the undecided points."""
         X, size = self.X[rows], rows.stop - rows.start
         middle = X.mean(axis=0)
         left = _with_ones((X - middle).astype(np.float32))
@@ -207,7 +208,7 @@ class Cells:
             looked[:, some] = (near & (_farther(nearness, reach[some]) <= limit)).T
         for cells, mine in done:
             looked[cells, mine] = False
-        bound += 2 * EPS * norms  # copies of the farthest need no place
+        bound += 2 * EPS * norms  # above rounding errors, so that copies of the farthest neighbour are not collected
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
             mine = np.flatnonzero(looked[cell])
             places = np.arange(self.starts[cell], self.starts[cell + 1])
@@ -222,9 +223,9 @@ class Cells:
 
 
 def _k_means(X, middles):
-    """Middles of cells by a few of Lloyd's iterations; that of an empty cell stays.
+    """Centres of cells by a few of Lloyd's iterations. The centre of an empty cell does not move.
 
-    scikit-learn's own sums in an order that depends on the number of threads.
+    scikit-learn's KMeans is not used, because its result depends on the number of threads (order of summation).
     """
     for _ in range(SWEEPS):
         own = _nearest(X, _lifted(middles).T)
@@ -235,12 +236,12 @@ def _k_means(X, middles):
 
 
 def _nearness(X, lifted):
-    """How near points are to each of some middles, up to a number for each point."""
+    """Minus the squared distance from points to each centre, up to a constant for each point."""
     return _with_ones(X.astype(np.float32, copy=False)) @ lifted
 
 
 def _nearest(X, lifted):
-    """The middle that is nearest to each point."""
+    """The index of the centre nearest to each point."""
     own = np.empty(len(X), np.int32)
 
     def assign(rows):
@@ -255,18 +256,18 @@ def _with_ones(X):
 
 
 def _lifted(X):
-    """2 y and -|y|^2 for each row y: its product with (x, 1) is -|x - y|^2 + |x|^2."""
+    """The row (2 y, -|y|^2) for each row y. Its product with (x, 1) is -|x - y|^2 + |x|^2."""
     return np.hstack([2 * X, -np.einsum("ij,ij->i", X, X)[:, None]])
 
 
 def _farther(nearness, bound):
-    """How much farther than the nearest each cell is, in units of a squared distance; of 0 any is too far."""
+    """The excess squared distance of each cell over the nearest cell, in units of the bound (a squared distance)."""
     gap = nearness.max(axis=1, keepdims=True) - nearness
     return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
 
 
 def _along(points, few=8):
-    """An order in which points that lie together mostly follow each other: halves along the widest axis, and so on."""
+    """An order in which close points mostly follow each other, by repeated halving along the widest axis."""
     n = len(points)
     if n <= few:
         return np.arange(n)
@@ -276,14 +277,14 @@ def _along(points, few=8):
 
 
 def _those(s, bound, rows, places):
-    """Rows, places and values of the products that are not below each row's bound."""
+    """Rows, places and values of the products >= each row's bound."""
     at = np.flatnonzero(s >= bound[:, None])
     row, column = np.divmod(at.astype(np.int32), np.int32(s.shape[1]))
     return rows[row].astype(np.uint16), places[column], s.ravel()[at]
 
 
 def _best(row, square, neighbor, size, k):
-    """The k nearest candidates of each row in order; of equal ones those of the smallest number."""
+    """The k nearest candidates of each row, sorted. Among ties, the candidates with the smallest index."""
     order = np.argsort(row, kind="stable")
     row, count = row[order], np.bincount(row, minlength=size)
     begin = np.cumsum(count) - count

@@ -1,4 +1,4 @@
-"""Warnings that chance decides which samples are neighbours: all are equally far, or rounding hides which is nearer."""
+"""Warnings if the nearest neighbours are partly chance: all distances are equal, or rounding errors decide."""
 
 import numpy as np
 from scipy import sparse
@@ -8,19 +8,19 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["warn_of_chance"]
 
-ROUNDED = 0.01  # of a squared distance, or of a cosine distance, from where on its rounding is told
-PRODUCTS = 4  # units of rounding in what comes from products
+ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
+PRODUCTS = 4  # rounding error, in machine epsilons, of distances computed from scalar products
 
 
 def warn_of_chance(search, distances):
-    """Warn where it is chance which neighbours were found.
+    """Warn if the neighbours that were found are partly chance.
 
     Parameters
     ----------
     search : NeighborSearch
         Fitted, not on a graph.
     distances : ndarray of shape (n_points, n_neighbors)
-        Those that it found.
+        Distances to the neighbours that it found, in ascending order.
     """
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
         rounded = "" if distances.any() else ", or rounding hides how: take the columns' means off X"
@@ -32,7 +32,7 @@ def warn_of_chance(search, distances):
         )
         return
     farthest = distances[:, -1].astype(float)
-    farthest = farthest[farthest > 0]  # copies have no other
+    farthest = farthest[farthest > 0]  # 0 for samples with only copies as neighbours
     if not len(farthest):
         return
     if search.effective_metric_ == "cosine":
@@ -54,7 +54,7 @@ def warn_of_chance(search, distances):
 
 
 def _of_cosine(search, between):
-    """Directions that hardly differ: a cosine distance is 1 less a product, which is rounded."""
+    """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose rounding error is absolute."""
     rounding = PRODUCTS * float(np.finfo(search._fit_X.dtype).eps)
     if rounding > ROUNDED * between:
         warn(
@@ -67,7 +67,7 @@ def _of_cosine(search, between):
 
 
 def _of_sparse(search, between):
-    """Sparse data are not centred, and distances come from |x|^2 + |y|^2 - 2 x.y."""
+    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is rounded."""
     X = sparse.csr_array(search._fit_X)
     size = float(np.median(X.multiply(X).sum(axis=1)))
     rounding = PRODUCTS * np.finfo(float).eps * size

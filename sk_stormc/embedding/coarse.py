@@ -1,4 +1,4 @@
-"""The start of a large map: a map of some of its points, and the others among them."""
+"""Initialisation of a large map by the map of a subsample. The other points start at the means of their neighbours."""
 
 import warnings
 
@@ -10,15 +10,15 @@ from sk_stormc.utils.validation import is_word
 
 __all__ = ["coarse_start", "is_coarse"]
 
-SHARE = 14  # a map of one in so many points
-FEWEST = 2500  # points of it: smaller maps find their middle distances by themselves
-SWEEPS = 20  # of places from neighbours to neighbours
+SHARE = 14  # the subsample has one in SHARE points
+FEWEST = 2500  # smallest subsample; smaller maps do not need this start
+SWEEPS = 20  # maximum number of times that positions spread from neighbours to neighbours
 KEPT = ("n_components", "perplexity", "metric", "metric_params", "n_jobs", "neighbors", "dof")
 DRAWN = np.iinfo(np.int32).max
 
 
 def is_coarse(model, n_samples):
-    """Whether a map of so many samples begins from a map of some of them.
+    """Whether a map of so many samples starts from the map of a subsample.
 
     Parameters
     ----------
@@ -34,21 +34,22 @@ def is_coarse(model, n_samples):
 
 
 def coarse_start(model, X, P, rng, needed=True):
-    """A map of some samples, drawn at random, with each of the others at the mean of its neighbours there.
+    """The map of a random subsample, with each of the other samples at the mean of its neighbours.
 
-    In a large map most neighbours of a point are near copies of it, and its iterations move the islands that they make
-    too little to find their places. In a map of fewer points the same number of neighbours reaches farther.
+    In a large map, most neighbours of a point are very close to it and form small islands with it. The iterations move
+    these islands too little to arrange them well. In a map of fewer points, the same number of neighbours spans larger
+    distances, so that the global layout is better.
 
     Parameters
     ----------
     model : SNEEmbedding
-        The map of some samples has its parameters, the default solver and the default stages.
+        The map of the subsample has its parameters, with the default solver and the default stages.
     X : ndarray or CSR array of shape (n_samples, n_features)
     P : CSR array of shape (n_samples, n_samples)
         Affinities of all samples.
     rng : RandomState
     needed : bool, default=True
-        Whether the start is looked at; it is not where a fit goes on.
+        Whether the start is used. It is not if a fit is resumed, and zeros are returned.
 
     Returns
     -------
@@ -57,7 +58,7 @@ def coarse_start(model, X, P, rng, needed=True):
     Raises
     ------
     KeyboardInterrupt
-        On Ctrl-C, as no iteration of the map itself has been made.
+        On Ctrl-C, because no iteration of the full map has been made.
     """
     seed, n = rng.randint(DRAWN), X.shape[0]
     start = np.zeros((n, model.n_components))
@@ -67,25 +68,26 @@ def coarse_start(model, X, P, rng, needed=True):
     chosen = np.sort(drawn.choice(n, n // SHARE, replace=False))
     fewer = type(model)(random_state=seed, **{name: getattr(model, name) for name in KEPT})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they would be about a map that nobody asked for
+        warnings.simplefilter("ignore")  # the user did not ask for this map
         fewer.fit(X[chosen])
     if fewer.stop_reason_ == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     start[chosen] = fewer.embedding_
     left = _spread(start, chosen, P)
-    start[left] = start[drawn.choice(chosen, len(left))]  # no path leads from them to a sample that was chosen
-    return _means(start, P, np.setdiff1d(np.arange(n), chosen))  # few of a point's neighbours may be in the small map
+    start[left] = start[drawn.choice(chosen, len(left))]  # not connected to the subsample
+    # once more with all neighbours, because few of them may be in the subsample
+    return _means(start, P, np.setdiff1d(np.arange(n), chosen))
 
 
 def _means(start, P, rows):
-    """Some points move to the mean of all their neighbours."""
+    """Move some points to the mean of all their neighbours."""
     of_rows = P[rows]
     start[rows] = (of_rows @ start) / of_rows.sum(axis=1)[:, None]
     return start
 
 
 def _spread(start, placed, P):
-    """Put points at the mean of their neighbours that have a place, as long as there are such; the rest is returned."""
+    """Place points at the mean of their placed neighbours, repeatedly. Return the points that could not be placed."""
     known = np.zeros(len(start), dtype=bool)
     known[placed] = True
     for _ in range(SWEEPS):
@@ -93,7 +95,7 @@ def _spread(start, placed, P):
         rows = P[left]
         total = rows @ known.astype(P.dtype)
         found = total > 0
-        start[left[found]] = (rows @ start)[found] / total[found, None]  # places that are not known are 0
+        start[left[found]] = (rows @ start)[found] / total[found, None]  # points without a place are 0 in start
         known[left[found]] = True
         if found.all() or not found.any():
             break

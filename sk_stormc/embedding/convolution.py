@@ -1,11 +1,11 @@
-"""Sums of the Student-t kernel over the nodes of a mesh: what is near on the mesh itself, the rest on a coarser one.
+"""Sums of the Student-t kernel over the nodes of a mesh: a short-range part on it, a long-range part on a coarser mesh.
 
-The kernel falls slowly. On one mesh its sums would wrap around, unless the mesh were twice as long each way. So it is
-divided, as Ewald did with the Coulomb potential. With a degrees of freedom and s = 1 + D / a it is s^-a, the integral
-of t^(a - 1) exp(-t s) / Gamma(a). The part from some t0 on falls as fast as exp(-t0 s), so that a few empty nodes
-beside the map are enough. The part up to t0 is smooth. It is summed on a mesh with a quarter of the nodes along each
-axis, twice as long as the map. Cubic B-splines on the coarser mesh are sums of those on the finer one, so that nothing
-is lost on the way there and back.
+The kernel decays slowly, so its periodic convolution on one mesh would wrap around unless the mesh were padded to twice
+its length. Therefore the kernel is split, as in Ewald summation of the Coulomb potential. With a degrees of freedom and
+s = 1 + D / a, the kernel s^-a is the integral of t^(a - 1) exp(-t s) / Gamma(a). The part with t > t0 decays as fast as
+exp(-t0 s), so a few empty nodes as padding are enough. The part with t < t0 is smooth. It is summed on a mesh with a
+quarter of the nodes along each axis, padded to twice the length of the map. Cubic B-splines on the coarser mesh are
+sums of those on the finer mesh, so the transfer between the meshes is exact.
 """
 
 import numpy as np
@@ -16,36 +16,37 @@ from sk_stormc.utils.threads import each, n_threads, parts
 
 __all__ = ["EMPTY", "Convolution"]
 
-EMPTY = 30  # nodes beside the map, beyond which the near part is nothing: exp(-CUT * EMPTY**2) beside the kernel
+EMPTY = 30  # padding in nodes, over which the short-range part decays by about exp(-CUT * EMPTY**2)
 CUT = 0.006  # t0 / a in units of the mesh
-REACH = 72  # nodes at which the near part is less than the rounding of single precision
-COARSER = 4  # times as far apart the nodes of the coarser mesh are
-MARGIN = 8  # of its nodes between the largest distance in a map and half its length, where the kernel turns back
-TWICE = np.array([1, 4, 6, 4, 1]) / 8  # a cubic B-spline of twice the width, in those of the width itself
-CELLS = 2**18  # of a thread at a time
+REACH = 72  # distance in nodes beyond which the short-range part is below the rounding of single precision
+COARSER = 4  # ratio of the node spacings of the two meshes
+MARGIN = 8  # coarse nodes between the largest distance in a map and half the mesh length, where the kernel wraps around
+TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of the width
+CELLS = 2**18  # mesh cells of a thread's task
 
 
 class Convolution:
-    """The kernel's sums for a density on the nodes of a mesh.
+    """Convolution of a density on the nodes of a mesh with the kernel.
 
-    Splines spread the density and gather the sums. They smooth twice, and this is undone here.
+    Splines spread the points on the nodes and gather the potential. This smooths twice, which the transform of the
+    kernel compensates for.
 
     Parameters
     ----------
     shape : tuple of int
-        Of the mesh, with EMPTY nodes beside the map along each axis.
+        Shape of the mesh, with a padding of EMPTY nodes along each axis.
     spacing : float
-        Of the nodes.
+        Distance of neighbouring nodes.
     dof : float
-        a.
+        Degrees of freedom a.
     dtype : dtype
-        Of the sums.
+        Dtype of the sums.
 
     Attributes
     ----------
     taken_off : float
-        What was taken off the kernel everywhere: on a small map it is nearly 1, and forces would drown in the rounding
-        of a large constant.
+        A constant that is subtracted from the kernel. On a small map the kernel is nearly 1 everywhere, and the
+        rounding error of this constant would be larger than the forces.
     """
 
     def __init__(self, shape, spacing, dof, dtype):
@@ -57,7 +58,7 @@ class Convolution:
         self._lift = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
 
         def kernel(of_shape, apart):
-            """The kernel on a quarter of a mesh, and its near part there."""
+            """The kernel on a quarter of a mesh, and its short-range part there."""
             D = 0.0
             for axis, length in enumerate(of_shape):
                 D = D + _along(axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape))
@@ -76,7 +77,7 @@ class Convolution:
         self._coarse = coarse
 
     def __call__(self, density):
-        """What gathering with the splines makes the potential of: sum_j (k(D_ij) - taken_off), its own k(0) included.
+        """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which includes j = i.
 
         Parameters
         ----------
@@ -85,7 +86,7 @@ class Convolution:
         Returns
         -------
         ndarray of shape ``shape``
-            Meaningless beside the map.
+            The values in the padding have no meaning.
         """
         far = _product(self._lift[0], density)
         if len(self.shape) == 2:
@@ -99,7 +100,7 @@ class Convolution:
 
 
 def _subdivision(n, used, dtype):
-    """The matrix from splines of a coarser mesh to the n nodes of a mesh, of which so many are used."""
+    """The matrix from splines of the coarser mesh to the first ``used`` of n nodes of the finer mesh."""
     wider = np.zeros(2 * len(TWICE) - 1)
     wider[::2] = TWICE
     taps = np.convolve(TWICE, wider)  # of splines of four times the width, as COARSER says
@@ -112,12 +113,12 @@ def _subdivision(n, used, dtype):
 
 
 def _by_rows(U, n_columns):
-    """A matrix as blocks of rows, for products with so many columns."""
+    """A matrix as blocks of rows, for products with a matrix of n_columns columns."""
     return [(rows, U[rows]) for rows in parts(U.shape[0], CELLS // n_columns)]
 
 
 def _product(blocks, X, out=None):
-    """U X for one or several columns; added to ``out`` where there is one."""
+    """U X for one or several columns, added to ``out`` if it is passed."""
     X = np.ascontiguousarray(X)
     if out is None:
         out = np.zeros((blocks[-1][0].stop, *X.shape[1:]), X.dtype)
@@ -131,14 +132,14 @@ def _product(blocks, X, out=None):
 
 
 def _along(axis, values, d):
-    """Values along one of d axes."""
+    """A vector as an array of d dimensions that extends along one axis."""
     return values.reshape([-1 if k == axis else 1 for k in range(d)])
 
 
 def _transformed(kernel, shape, dtype):
-    """The Fourier transform of a kernel, given on a quarter of the mesh, over the square of the splines'.
+    """The Fourier transform of a kernel on a quarter of the mesh, divided by the squared transform of the splines.
 
-    The kernel is even: the cosine transform of a quarter is the Fourier transform of all.
+    The kernel is even, so the cosine transform of a quarter is the Fourier transform of the whole.
     """
     kernel = fft.dctn(kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads())
     for axis, length in enumerate(shape):
@@ -148,7 +149,7 @@ def _transformed(kernel, shape, dtype):
 
 
 def _convolved(density, kernel, shape):
-    """A density times a kernel's transform, back on the nodes."""
+    """The convolution of a density with a kernel whose Fourier transform is known."""
     workers = n_threads()
     waves = fft.rfft(density, shape[-1], axis=-1, workers=workers)
     if len(shape) == 2:
@@ -160,9 +161,9 @@ def _convolved(density, kernel, shape):
 
 
 def _filtered(waves, kernel):
-    """Waves times the kernel's, in place: fresh memory of that size costs as much as the product.
+    """The product of two Fourier transforms, in place, because allocating memory costs as much as the product.
 
-    Along the first axis of two the negative waves follow the positive ones.
+    Along the first of two axes, the negative frequencies follow the positive ones.
     """
     half = kernel.shape[0]
 

@@ -1,4 +1,4 @@
-"""The Jacobian of the normalisers as an array, which step 9 can track. It is only for few points."""
+"""The Jacobian of the normalisers as a dense array, which step 9 of Algorithm 1 can track. For few points only."""
 
 import os
 
@@ -6,12 +6,12 @@ import numpy as np
 
 __all__ = ["check_memory", "dense_jacobian"]
 
-SHARE = 0.25  # of the machine's memory that it may take
+SHARE = 0.25  # largest fraction of the machine's memory that it may use
 
 
 def check_memory(size, n, d):
-    """A ValueError where a tracked Jacobian of so many bytes would take too much of the machine's memory."""
-    # held at the same time: the estimate, the batch's Jacobians at both points, and a product
+    """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of the machine's memory."""
+    # in memory at the same time: the estimate, the batch's Jacobians at both points, and a product
     needed, there = 4 * size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > SHARE * there:
         raise ValueError(
@@ -21,19 +21,21 @@ def check_memory(size, n, d):
 
 
 def dense_jacobian(points, W, kernel, per_point):
-    """Of Z_k = sum_i W_ki k(D_ki) in x_k and in every x_i, or of their sum.
+    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, in all points.
 
     Parameters
     ----------
     points : ndarray of shape (n, d)
     W : ndarray of shape (n, n)
+        Weights of the pairs.
     kernel : object
-        Of kernels.py.
+        A kernel of kernels.py.
     per_point : bool
+        Whether each point has a normaliser. Otherwise there is one for all pairs.
 
     Returns
     -------
-    ndarray of shape (n, n d), or (1, n d)
+    ndarray of shape (n, n d) or (1, n d)
     """
     n = len(points)
     difference = points[:, None] - points[None]

@@ -1,4 +1,4 @@
-"""More digits than scikit-learn ships."""
+"""A larger data set made from scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sk_stormc.utils.validation import check_int, seeded
 def make_augmented_digits(
     n_samples: int = 20_000, *, random_state: RandomState = None
 ) -> tuple[FloatArray, Array]:
-    """Resample scikit-learn's 1797 digits, each copy shifted, scaled and made noisy.
+    """Augment scikit-learn's 1797 digits with shifted, scaled and noisy copies.
 
     The first 1797 samples are the digits themselves. Each further sample is a digit drawn at random. With probability
     0.35 it is rolled by -1, 0 or 1 pixels in both axes. It is then multiplied by a number between 0.85 and 1.1, gets
@@ -21,14 +21,14 @@ def make_augmented_digits(
     Parameters
     ----------
     n_samples : int, default=20,000
-        At least 1. Below 1797 these are the first of the digits.
+        Number of samples, at least 1. Below 1797 they are the first of the digits.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 64)
-        Pixels, float64.
+        Pixel intensities from 0 to 17, as float64.
     y : ndarray of shape (n_samples,)
         The digits 0 to 9.
 
@@ -52,7 +52,7 @@ def make_augmented_digits(
     more = images[which].reshape(-1, 8, 8)
     rolled = rng.random_sample(n_more) < 0.35
     down, right = rng.randint(-1, 2, size=(2, n_more)) * rolled
-    # the pixel that each pixel comes from
+    # row and column from which each pixel is copied
     row = (np.arange(8) - down[:, None]) % 8
     column = (np.arange(8) - right[:, None]) % 8
     more = more[np.arange(n_more)[:, None, None], row[:, :, None], column[:, None, :]]

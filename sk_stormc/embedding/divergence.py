@@ -1,4 +1,4 @@
-"""The divergence of a map from other affinities than those that it was optimised on."""
+"""The divergence between a map and affinities other than those on which it was optimised."""
 
 import numpy as np
 
@@ -6,23 +6,23 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["divergence_from"]
 
-TILE = 2**18  # pairs at a time
+TILE = 2**18  # pairs of one block
 
 
 def divergence_from(P, points, per_point, log_sum, dof=1.0):
-    """KL(P || Q) of given probabilities, where the normalisers of Q are known.
+    """KL(P || Q) for given affinities P and known normalisers of Q.
 
     Parameters
     ----------
     P : CSR array of shape (n_points, n_points)
-        Rows sum to 1, or for "student-t" all that they have.
+        Rows sum to 1. For "student-t" any scale is allowed, because the joint probabilities are normalised here.
     points : ndarray of shape (n_points, d)
     per_point : bool
         Whether each point has a normaliser ("gaussian"), or all pairs have one ("student-t").
     log_sum : float
         The sum of the logarithms of the normalisers.
     dof : float, default=1.0
-        Of the Student-t kernel.
+        Degrees of freedom of the Student-t kernel.
 
     Returns
     -------

@@ -34,17 +34,17 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_int, chec
 __all__ = ["SNEEmbedding"]
 
 EARLY = {"gaussian": 1.0, "student-t": 6.0}
-LBFGS_ITERATIONS = 1000  # it ends where it has converged
-NEW_PERPLEXITY = 15.0  # of new samples, at most
+LBFGS_ITERATIONS = 1000  # upper limit; it usually converges before
+NEW_PERPLEXITY = 15.0  # largest default of transform_perplexity
 
 
 class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, CompositionalEstimator):
-    """Embed points in few dimensions so that near ones stay near: SNE and t-SNE, by compositional optimisation.
+    """Embed points in few dimensions so that neighbours stay close: SNE and t-SNE, by compositional optimisation.
 
     The embedding minimises the Kullback-Leibler divergence KL(P || Q). P are the affinities of the data at a given
-    perplexity, and Q are those of the embedding. Each iteration takes the pairs that are neighbours in the data
-    exactly. The other pairs are summed on a mesh for "student-t" in one and two dimensions, and otherwise some of them
-    are sampled. The cost is therefore in proportion to the number of points.
+    perplexity, and Q are those of the embedding. Each iteration computes the terms of pairs that are neighbours in the
+    data exactly. The sums over the other pairs are computed on a mesh for "student-t" in one and two dimensions, and
+    otherwise estimated from a sample of pairs. The cost is therefore proportional to the number of points.
 
     Parameters
     ----------
@@ -57,81 +57,82 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         number is n_samples - 1, or the length of the shortest row of a graph. ``perplexity_`` has the value that was
         used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
-        Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, whose points crowd in two
-        dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
+        Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, which crowds points together in
+        two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     dof : float, default=1.0
         Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
         (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) With less than 1, clusters fall
         into finer ones. At most 10,000, with which the kernel is all but Gaussian.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
-        "lbfgs", or an instance. "storm-c-paper" takes the paper's literal steps, which hardly move the points. "lbfgs"
-        is exact, for up to a few thousand points.
+        "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
+        uses the exact gradient and suits up to a few thousand points.
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
-        Where the points start. "pca" takes principal components. "spectral" takes the slowest eigenvectors of the
-        random walk on the neighbours' graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
-        where "pca" is not possible. From 35,000 samples with features on, for "student-t" in up to two dimensions,
-        "auto" is a map of one sample in fourteen, where the others begin at the means of their neighbours. "random" is
-        noise with a standard deviation of 1 for "gaussian" and of 1e-4 for "student-t". Every other start, also an
-        array, is centred and rescaled: its widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for
-        "student-t", because maps that start wider or narrower end in worse minima. A constant column becomes noise of a
-        tenth of that width. If you pass an earlier ``embedding_``, its layout is kept.
+        Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
+        eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
+        metric="precomputed", for which "pca" is not possible. With at least 35,000 samples and "student-t" in up to two
+        dimensions, "auto" first maps a random subsample of one sample in fourteen, and places the others at the means
+        of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for "gaussian" and of 1e-4 for
+        "student-t". All other initialisations, including arrays, are centred and rescaled: the widest column gets a
+        standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other widths lead to worse minima. A
+        constant column is replaced by noise of a tenth of that width. If you pass an earlier ``embedding_``, its layout
+        is kept.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
         not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
         mode="distance". A row of a graph may list any number of neighbours; three times the perplexity is best. It may
-        list the sample itself or not. If it lists more than are needed, the nearest are taken. Stored zeros are
-        distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative. For
+        include the sample itself or not. If it lists more neighbours than needed, the nearest are used. Stored zeros
+        are distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative. For
         "student-t" they are made symmetric and scaled to a sum of 1, and for "gaussian" each row is scaled. The
         perplexity is then not used, and `transform` is not available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
-        How the neighbours of the samples are found. "approximate" divides the data into cells by k-means, and looks for
-        neighbours in the nearest cells only. It takes so many cells that about 99 % of the neighbours are found. It is
-        for dense data with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more than
-        10,000 samples and five features, and "exact" otherwise. ``neighbor_recall_`` says what part of the neighbours
-        was found.
+        How the nearest neighbours of the samples are found. "approximate" divides the data into cells by k-means, and
+        searches only the nearest cells, enough of them to find about 99 % of the neighbours. It supports dense data
+        with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more than 10,000 samples and
+        more than five features, and "exact" otherwise. ``neighbor_recall_`` is the fraction of the neighbours that was
+        found.
     max_iter : int or "auto", default="auto"
-        Number of iterations, the early ones included. The automatic learning rate falls to 0 at the last one. "auto" is
-        60 to 150, depending on the number of samples, the kernel and the dimension. If a map of up to 10,000 samples by
-        "student-t" still spreads then, as maps with small perplexities do, "auto" adds as many iterations again, up to
-        eight times the first number. ``n_iter_`` has the number of all. For "lbfgs", "auto" is at most 1000. `resume`
-        with a larger number goes on from the finished map, with a rate that falls to 0 once more.
+        Number of iterations, including the early ones. The automatic learning rate falls to 0 at the last one. "auto"
+        is 60 to 150, depending on the number of samples, the kernel and the dimension. If a "student-t" map of up to
+        10,000 samples is still expanding then, as maps with small perplexities are, "auto" adds the same number of
+        iterations again, up to eight times the first number. ``n_iter_`` is the total. For "lbfgs", "auto" is at most
+        1000. `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
         and 1 for "gaussian", but not less than ``exaggeration``. A map of 35,000 to 100,000
         samples by "student-t" in up to two dimensions is drawn out behind these iterations, if that alone halves its
         divergence.
     exaggeration : float, default=1.0
-        Factor of the attraction in the other iterations, at least 1. Larger ones make clusters denser, and draw
-        clusters that are connected closer together. Reported divergences are without it.
+        Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
+        connected clusters closer together. Reported divergences do not include this factor.
     tol : float, "auto" or None, default="auto"
         Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
         keeps its own value.
     transform_perplexity : float, default=None
-        Perplexity of new samples in `transform`, which uses 3 times as many of their neighbours plus one. It is lowered
-        where there are fewer neighbours. None means 15, or `perplexity` where that is smaller.
+        Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
+        is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
     record_every : int or "auto", default="auto"
         About how many iterations lie between two records, which ``loss_curve_`` has and callbacks see. 1 records every
         iteration. "auto" is about a twentieth of the iterations after the early ones; callbacks see some of the early
         ones too. With a larger number there are fewer early ones only, because the others show whether the map still
         spreads.
     verbose : int, default=0
-        1 and more print a line for each record, with the divergence.
+        If positive, print a line with the divergence at each record.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. Results are bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
-        Number of threads of `fit` and `transform`. None is 1, and -1 is all processors. The result does not depend on
-        it. BLAS runs with one thread meanwhile.
+        Number of threads of `fit` and `transform`. None means 1, and -1 means all processors. The result does not
+        depend on it. BLAS is limited to one thread during these calls.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
-        The places of the samples, in float32 for float32 data.
+        The positions of the samples. They are float32 for float32 data.
     kl_divergence_ : float
-        The divergence at the end. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL of the
-        joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`.
+        The final divergence. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL divergence of
+        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
@@ -143,19 +144,19 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (Lemma 3.1) up to each record. The pairs that are summed exactly count as the part of a
-        pass that they are.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted"}
-        Why the run ended. A callback that ends it gives "callback".
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as the fraction
+        of all pairs that they are.
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", "callback"}
+        Why the run ended. "callback" means that a callback ended it.
     neighbor_recall_ : float
-        The part of the true neighbours that the search found, measured on a sample of the data. It is 1 if the search
-        was exact, and NaN if X is a graph or holds affinities.
+        The fraction of the true neighbours that the search found, estimated on a sample of the data. It is 1 if the
+        search was exact, and NaN if X is a graph or holds affinities.
     perplexity_ : float
         The perplexity that was used.
 
     See Also
     --------
-    sklearn.manifold.TSNE : scikit-learn's t-SNE, which has only its exact method for more than three dimensions.
+    sklearn.manifold.TSNE : scikit-learn's t-SNE. For more than three dimensions it has only an exact method.
 
     References
     ----------
@@ -248,7 +249,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         ------
         ValueError
             If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
-            or are not distances where distances are expected. An earlier fit is kept.
+            or are not distances where distances are expected. The attributes of an earlier fit are then unchanged.
         """
         solver = self._make_solver()
         self._check_parameters()
@@ -258,7 +259,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
         fit = Fit(self, solver, X, y)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
         if self.metric not in ("precomputed", GIVEN):
@@ -278,7 +279,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem, order = self._problem(near, P, solver, most)
-        del P  # of many samples it is large
+        del P  # free its memory
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
@@ -317,13 +318,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
 
     @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Place new samples among the embedded ones, each on its own.
+        """Place new samples among the embedded ones, independently of each other.
 
-        A new sample has affinities p_j to its nearest training samples, whose points are x_j. Its place z is where
-        sum_j p_j log(1 + |z - x_j|^2) is smallest, for both kernels. It never lies outside of these points. As its
-        distance to a training sample goes to 0, it goes to the point of that sample. Training samples get their own
-        points. If a sample is in the training data several times, it is placed in the middle of its points where they
-        lie together, and near the first of them otherwise.
+        A new sample has affinities p_j to its nearest training samples, whose embedded points are x_j. Its place z
+        minimises sum_j p_j log(1 + |z - x_j|^2), for both kernels. It lies in the convex hull of these points. As the
+        distance of the sample to a training sample goes to 0, its place goes to the point of that sample. Training
+        samples get their own points. A sample that occurs several times in the training data is placed at the mean of
+        its points if these lie together, and otherwise near the first of them.
 
         Parameters
         ----------
@@ -331,16 +332,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
             rows may list any number of training samples.
         return_distance : bool, default=False
-            Whether to return as well how far each sample is from the training data.
+            Whether to also return the distance of each sample from the training data.
 
         Returns
         -------
         places : ndarray of shape (n_new, n_components)
         distances : ndarray of shape (n_new,)
             Only with ``return_distance=True``. The distance of a sample to its tenth nearest training sample, divided
-            by the median distance of these ten to their own tenth neighbours. It is about 1 within the training data. A
-            sample far outside is placed among the points of its nearest training samples like any other, and only this
-            number shows that it is far.
+            by the median distance of these ten to their own tenth neighbours. It is about 1 within the training data.
+            Only this number shows that a sample is far from the training data, because every sample is placed among the
+            points of its nearest training samples.
 
         Warns
         -----
@@ -357,7 +358,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         if self._near.search is None:
             raise ValueError(
                 "metric must have distances for transform, such as 'euclidean' or 'precomputed'; got 'affinities', "
-                "which say nothing of new samples"
+                "which contain no distances to new samples"
             )
         check_bool("return_distance", return_distance)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
@@ -389,7 +390,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         check_degrees_of_freedom(self.dof, self._kernel())
 
     def _early_exaggeration(self):
-        """The factor of the early stage."""
+        """The exaggeration of the early stage."""
         if self.early_exaggeration != "auto":
             return self.early_exaggeration
         return max(EARLY[self._kernel()], self.exaggeration)
@@ -401,7 +402,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         return "student-t" if self.n_components <= 3 else "gaussian"
 
     def _make_solver(self):
-        """The solver to run; without an early end where the learning rate is to fall to 0."""
+        """The solver to run. With tol="auto" it has no tolerance, because the learning rate must fall to 0."""
         check_int("max_iter", self.max_iter, low=1, words=("auto",))
         check_number("tol", self.tol, low=0, words=("auto", None))
         if not isinstance(self.verbose, (bool, np.bool_)):

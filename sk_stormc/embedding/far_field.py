@@ -1,4 +1,4 @@
-"""Pairs of points that are no edges: sums of the kernel over columns of the matrix of all pairs, or over a mesh."""
+"""The far field: sums of the kernel over pairs that are not edges, by columns of the matrix of all pairs or a mesh."""
 
 from functools import cached_property
 
@@ -10,19 +10,20 @@ from sk_stormc.embedding.pairs import column_sums, columns
 
 __all__ = ["Columns", "FarField"]
 
-KEPT = 2**27  # bytes of kernel values that a full batch keeps between its two uses
+KEPT = 2**27  # largest size in bytes of the kernel values that a full batch keeps between its two uses
 
 
 class Columns:
-    """Columns of the matrix of all pairs (None: all), and what was found at the last point.
+    """A batch of columns of the matrix of all pairs, with a cache for the last point.
 
     Attributes
     ----------
-    chosen : ndarray or None
+    chosen : ndarray of int or None
+        The columns. None means all.
     x : ndarray or None
-        A copy of that point, which nobody writes into.
+        A copy of the last point.
     found : tuple or None
-        What `FarField.at` returned there.
+        The value of `FarField.at` at the last point.
     """
 
     def __init__(self, chosen):
@@ -31,19 +32,19 @@ class Columns:
 
 
 class FarField:
-    """The kernel's sums over the pairs of a batch, and the forces that belong to them.
+    """Sums of the kernel over the pairs of a batch, and their forces (gradients).
 
     Parameters
     ----------
     edges : Edges
     near_field : bool
-        Whether the edges are left out, since they are taken exactly.
+        Whether the edges are left out, because they are summed exactly elsewhere.
     per_point : bool
-        Whether there is a normaliser for each point, as the Gaussian kernel has, or one for all.
+        Whether each point has a normaliser, as for the Gaussian kernel, or all pairs have one.
     mesh : Mesh or None
-        What sums all pairs, where that costs less than to take them one by one.
+        Sums over all pairs by a mesh, which is used if it costs less than direct summation.
     dof : float, default=1.0
-        Of the Student-t kernel.
+        Degrees of freedom of the Student-t kernel.
     """
 
     def __init__(self, edges, near_field, per_point, mesh, dof=1.0):
@@ -51,31 +52,32 @@ class FarField:
 
     @cached_property
     def left_out(self):
-        """What columns leave out: each point's pair with itself, and the near field."""
+        """The pairs that columns leave out: each point's pair with itself, and the near field."""
         itself = sparse.eye_array(self.edges.n, format="csr", dtype=np.int8)
         if not self.near_field:
             return itself
         return (itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
 
     def at(self, x, points, batch):
-        """A batch at x.
+        """The sums of a batch at x.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
         points : ndarray of shape (n_points, d)
-            x, as points.
+            x, reshaped to points.
         batch : Columns
 
         Returns
         -------
         sums : float or ndarray of shape (n_points,)
-            Of k, without the near field's.
+            Sums of k over the pairs of the batch.
         J : tuple
-            (a copy of x, weight, far, whole), which `forces` needs; ``whole`` says that the near field is in the sums.
+            (a copy of x, weight, far, whole), which `forces` needs. ``whole`` says whether the sums include the near
+            field.
         """
         if not same_point(batch.x, x):
-            batch.x = batch.found = None  # free the memory of the last ones first
+            batch.x = batch.found = None  # free the memory of the last point first
             x = x.copy()
             one = x.dtype.type(1)
             if batch.chosen is not None:
@@ -92,7 +94,7 @@ class FarField:
         return batch.found
 
     def columns(self, points, chosen):
-        """Sums over some columns, and what their forces come from."""
+        """Sums over some columns, and the terms that their forces need."""
         if not self.per_point:
             return column_sums(points, chosen, self.left_out, self.dof)
         E, sums = columns(points, chosen, self.left_out)
@@ -103,10 +105,10 @@ class FarField:
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
     def all_columns(self, points):
-        """Sums over all columns, block by block, and what their forces come from."""
+        """Sums over all columns, block by block, and the terms that their forces need."""
         if not self.per_point:
             total, forces = 0.0, 0.0
-            for block in self._blocks():  # none of their forces is kept
+            for block in self._blocks():  # forces are added up, so no kernel values are kept
                 of_block, part = self.columns(points, block)
                 total, forces = total + of_block, forces + part
             return total, forces
@@ -115,7 +117,7 @@ class FarField:
         return sum(self.columns(points, block)[0] for block in self._blocks()), None
 
     def forces(self, points, J, v):
-        """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of the batch that J is of."""
+        """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of the batch of J."""
         _, weight, far, _ = J
         if not self.per_point:
             return far * (-4 * weight * v[0])

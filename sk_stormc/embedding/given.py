@@ -1,4 +1,4 @@
-"""Affinities that are given, and not found from distances: as probabilities, or checked to be some."""
+"""Affinities that the user passes in place of data: normalisation and validation."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ["check_affinities", "given_affinities"]
 
 
 def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
-    """Affinities that were given in place of data, as probabilities.
+    """Normalise affinities that the user passed in place of data.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_points)
-        Not negative. The diagonal is ignored.
+        Affinities >= 0. The diagonal is ignored.
     joint : bool
-        Whether all of them are to sum to 1, and to be symmetric: the mean of X and its transpose is scaled. Otherwise
-        each row is to sum to 1.
+        Whether the result is a symmetric matrix that sums to 1: the scaled mean of X and its transpose. Otherwise each
+        row is scaled to sum to 1.
 
     Returns
     -------
     sparse array of shape (n_points, n_points)
-        CSR, in float64; the diagonal is empty.
+        In CSR format and float64. The diagonal is empty.
 
     Raises
     ------
     ValueError
-        For affinities that are not square, not finite or negative, or of a point that has none to any other.
+        If X is not square or has negative entries, or if a point has no affinity to any other.
     """
     if X.ndim != 2 or X.shape[0] != X.shape[1]:
         raise ValueError(f"with metric='affinities' X must be square, got shape {X.shape}")
@@ -43,7 +43,7 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     P.data[row == P.indices] = 0
     top = P.data.max(initial=0)
     if top > 0:
-        P.data /= top  # so that sums neither overflow nor vanish
+        P.data /= top  # so that sums neither overflow nor underflow
     if joint:
         P = ((P + P.T) / 2).tocsr()
     P.eliminate_zeros()
@@ -51,7 +51,7 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     sums = P.sum(axis=1)
     if not sums.all():
         raise ValueError(
-            "with metric='affinities' X must have an affinity above 0 of each sample to another, got none in row "
+            "with metric='affinities' X must have a positive affinity of each sample to another, got none in row "
             f"{int(np.argmin(sums))}"
         )
     P.data /= sums.sum() if joint else np.repeat(sums, np.diff(P.indptr))
@@ -59,13 +59,13 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
 
 
 def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
-    """P as a float CSR array, if it has probabilities and its diagonal is empty.
+    """Check that P holds probabilities and has an empty diagonal, and return it as a float CSR array.
 
     Parameters
     ----------
     P : sparse matrix of shape (n_points, n_points)
     joint : bool, default=False
-        Whether all of P sums to 1, and not each row.
+        Whether all entries of P must sum to 1, or each row.
 
     Returns
     -------
@@ -74,8 +74,8 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     Raises
     ------
     ValueError
-        If P is not square or not finite, has negative entries or a diagonal, or a row that does not sum to 1, which the
-        error names.
+        If P is not square, not sparse or not finite, has negative or diagonal entries, or does not sum to 1 as asked.
+        The error names the row.
 
     Examples
     --------

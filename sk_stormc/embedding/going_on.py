@@ -1,4 +1,4 @@
-"""The part of `SNEEmbedding` that makes a problem of what is known of the data, and goes on with a finished map."""
+"""The part of `SNEEmbedding` that makes the optimisation problem, and continues from a finished map."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  
 
 
 def as_map(x, order, dtype):
-    """The points of the samples, centred, from those of a problem that has the samples in another order."""
+    """The centred embedding in the order of the samples, from the variables of a problem with another order."""
     points = x.reshape(len(order), -1)
     embedding = np.empty(points.shape, dtype)
     embedding[order] = points - points.mean(axis=0, dtype=float)
@@ -54,23 +54,23 @@ class GoesOn:
         learning_rate: float | None = None,
         record_every: int | str = "auto",
     ) -> Self:
-        """Go on with the map as it is: one more stage, after those of `fit` and of earlier calls.
+        """Continue to optimise the fitted map: one more stage, after those of `fit` and of earlier calls.
 
-        ``embedding_`` and ``kl_divergence_`` are those of the new map, and ``loss_curve_``, ``record_iterations_``,
-        ``ifo_``, ``n_evaluations_`` and ``n_iter_`` go on. Callbacks see the records, and `resume` continues a stage
-        that was ended early.
+        ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``, ``record_iterations_``, ``ifo_``,
+        ``n_evaluations_`` and ``n_iter_`` are extended. Callbacks are called at the records, and `resume` continues a
+        stage that was ended early.
 
         Parameters
         ----------
         n_iter : int, default=100
-            Iterations of the stage. The learning rate falls to 0 over the second half of them.
+            Number of iterations of the stage. The learning rate falls to 0 over the second half of them.
         exaggeration : float, default=1.0
             Factor of the attraction, at least 1.
         learning_rate : float, default=None
-            The learning rate of the stage. None is the solver's own.
+            The learning rate of the stage. None means that of the solver.
         record_every : int or "auto", default="auto"
-            About how many iterations lie between two records. 1 records every iteration, and "auto" about twenty of the
-            stage.
+            Approximate number of iterations between two records. 1 records every iteration, and "auto" makes about
+            twenty records.
 
         Returns
         -------
@@ -124,16 +124,16 @@ class GoesOn:
         return self
 
     def _problem(self, near, P, solver, n_iter):
-        """The problem of a map, and the order that it has the samples in."""
-        # L-BFGS is the exact reference, and needs more than the precision of float32
+        """The optimisation problem of a map, and the order of the samples in it."""
+        # L-BFGS is the exact reference, and float32 is too coarse for it
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        # with neighbours near in memory the sums over edges of many points take 3/5 of the time
+        # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(P)
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
         return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
 
     def _finish(self, problem, whole, solver, fit):
-        """Keep what was found; ``whole`` is the result of all stages, with divergences."""
+        """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""
         self.kl_divergence_ = problem.divergence(self.embedding_.ravel().astype(problem.dtype), self._near.to_report())
         self._keep(solver, whole, fit)
         self.record_iterations_ = whole.record_iterations

@@ -1,4 +1,4 @@
-"""The kernels of an embedding, by what is kept of the squared length D of an edge: w, a function of D."""
+"""The kernels of an embedding, as functions of w. For an edge of squared length D, only w (a function of D) is kept."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ __all__ = ["Gaussian", "StudentT"]
 
 
 class Gaussian:
-    """k(D) = exp(-D), attraction phi(D) = D; w = k."""
+    """The kernel k(D) = exp(-D) with the attraction phi(D) = D. Here w = k."""
 
     def base(self, D):
         """w, written over D."""
@@ -26,16 +26,16 @@ class Gaussian:
 
 
 class StudentT:
-    """k(D) = (1 + D / a)^-a of a degrees of freedom, attraction phi(D) = a log(1 + D / a); w = 1 / (1 + D / a).
+    """The kernel k(D) = (1 + D / a)^-a with a degrees of freedom. Here w = 1 / (1 + D / a).
 
-    For a = 1 that is t-SNE's kernel, and for large a nearly exp(-D). It is the kernel that openTSNE has, after Kobak
-    et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE visualisations", 2019. scikit-learn's power
-    is (a + 1) / 2 in place of a.
+    The attraction is phi(D) = a log(1 + D / a). For a = 1 this is t-SNE's kernel, and for large a it is nearly exp(-D).
+    openTSNE has the same kernel, after Kobak et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE
+    visualisations", 2019. scikit-learn has the power (a + 1) / 2 in place of a.
 
     Parameters
     ----------
     dof : float, default=1.0
-        a.
+        Degrees of freedom a.
     """
 
     def __init__(self, dof=1.0):

@@ -1,8 +1,8 @@
-"""The metric of neighbour embedding: the Laplacian of the graph that attraction has at a point.
+"""The metric of neighbour embedding: the graph Laplacian of the attraction at a point.
 
-The attraction's Hessian is about L_c, the Laplacian of the weights c_ij that its gradient has. A step along
-(L_c + mu I)^-1 F moves clusters as readily as it moves the points within them (the "spectral direction" of Vladymyrov &
-Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear embeddings", 2012).
+The Hessian of the attraction is about L_c, the graph Laplacian with the edge weights c_ij of the attraction's gradient.
+A step along (L_c + mu I)^-1 F moves whole clusters as easily as the points within them (the "spectral direction" of
+Vladymyrov & Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear embeddings", 2012).
 """
 
 import copy
@@ -18,16 +18,15 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-FEW, AGGREGATE, MOST = 300, 40, 1200  # aggregates where they cost nothing, points of one, aggregates at most
-EDGES = 2**18  # of a thread at a time
+FEW, AGGREGATE, MOST = 300, 40, 1200  # number of aggregates that costs nothing, points per aggregate, largest number
+EDGES = 2**18  # edges of a thread's task
 
 
 class Aggregates:
-    """Groups of points that are near to each other in a graph: the coarse level of the metric's linear system.
+    """Groups (aggregates) of points that are close in a graph: the coarse level of the metric's linear system.
 
-    Seeds are evenly spaced among the points in the order of their weight, and each other point joins the seed that it
-    has the strongest edges to, at once or through points that have joined. Points that no seed reaches are a group of
-    their own.
+    Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which it has the
+    strongest edges. Points that are not connected to any seed form one more group.
 
     Parameters
     ----------
@@ -44,10 +43,10 @@ class Aggregates:
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
-        order = np.argsort(S.sum(axis=1), kind="stable")  # it must not matter how the points are listed
+        order = np.argsort(S.sum(axis=1), kind="stable")  # does not depend on the order of the points
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         newly = np.flatnonzero(label >= 0)
-        while newly.size:  # the last to join draw their neighbours after them
+        while newly.size:  # the groups grow along edges of the points that joined last
             free = np.flatnonzero(label < 0)
             groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
             pull = (S[free] @ groups).tocsr()
@@ -73,7 +72,7 @@ class Aggregates:
         self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
 
     def solver(self, c, mu):
-        """What solves the system of the groups, all points of a group moved together.
+        """A solver of the coarse system, in which all points of a group move together.
 
         Parameters
         ----------
@@ -83,7 +82,7 @@ class Aggregates:
         Returns
         -------
         callable
-            r of shape (k, n_points) -> an approximate solution of (L_c + mu I) z = r.
+            Maps r of shape (k, n_points) to an approximate solution of (L_c + mu I) z = r.
         """
         factor = self._factor(c, mu)
 
@@ -97,7 +96,7 @@ class Aggregates:
         return solve
 
     def _factor(self, c, mu):
-        """The Cholesky factor of the groups' matrix, of which the lower half is enough."""
+        """The Cholesky factor of the coarse matrix. Only its lower half is built."""
         weight = np.zeros(len(self._one))
         for of_some in each(lambda cells: cells[1] @ c[cells[0]], self._cells):
             weight += of_some
@@ -116,7 +115,7 @@ class Aggregates:
 
 
 class GraphLaplacian(Metric):
-    """M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
+    """The metric M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
 
     The preconditioner has two levels: the diagonal, and aggregates of points.
 
@@ -127,14 +126,14 @@ class GraphLaplacian(Metric):
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
-        Of the conjugate gradients.
+        Number of conjugate-gradient iterations.
     near : NearField, default=None
-        That of a run: its ``attraction(x)`` gives the weights c of the edges and their sums for each point. None takes
-        a new one each time.
+        The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
+        creates a new one each time.
 
     Notes
     -----
-    Beginning the iterations from the last step in place of zero would be unstable: that they end early from zero is
+    Starting the iterations from the last step instead of zero would be unstable, because stopping early from zero is
     part of the regularisation.
     """
 
@@ -153,7 +152,7 @@ class GraphLaplacian(Metric):
         return metric
 
     def apply(self, F):
-        """About (L_c + mu I)^-1 F."""
+        """An approximation of (L_c + mu I)^-1 F."""
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
@@ -184,7 +183,7 @@ class GraphLaplacian(Metric):
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):
-        """How far each point goes: Euclidean lengths, since the metric's own have no meaning for a single point."""
+        """Euclidean step lengths of the points. The metric's norm has no meaning for a single point."""
         q = q.reshape(n_blocks, -1)
         return np.sqrt(np.einsum("ij,ij->i", q, q))
 
@@ -196,7 +195,7 @@ class GraphLaplacian(Metric):
 
 
 def _strongest(pull):
-    """The column of the largest entry in each row, of equal ones the first; scipy's own looks at them row by row."""
+    """The column of the largest entry in each row, the first among ties. scipy's argmax loops over rows."""
     pull.sort_indices()
     count = np.diff(pull.indptr)
     some = np.flatnonzero(count)
@@ -208,5 +207,5 @@ def _strongest(pull):
 
 
 def _ratio(a, b):
-    """a / b as a column, 0 where b is not positive: a coordinate whose system is solved stays as it is."""
+    """a / b as a column, and 0 where b is not positive, so that a coordinate whose system is solved does not change."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]

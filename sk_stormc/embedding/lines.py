@@ -1,4 +1,4 @@
-"""The lines of verbose=1."""
+"""The output of verbose=1."""
 
 import time
 
@@ -6,14 +6,14 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """A line for each record of a fit, in one table: the divergence, whatever the stage.
+    """A table with a line for each record of a fit, over all its stages. The lines have the divergence.
 
     Parameters
     ----------
     divergence_of : callable
-        The divergence of a recorded objective.
+        Converts a recorded objective to the divergence.
     n_before : int, default=0
-        Iterations before the first of these.
+        Number of iterations before the first of these stages.
     """
 
     def __init__(self, divergence_of, n_before=0):
@@ -22,12 +22,12 @@ class Lines:
         print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
 
     def line(self, iteration, fun):
-        """Print one, unless it is the last again."""
+        """Print a line, unless this iteration was printed last."""
         if iteration == self.last:
             return
         self.last, seconds = iteration, time.perf_counter() - self.began
         print(f"{self.n_before + iteration:10d}{self.divergence_of(fun):16.6f}{seconds:10.2f}", flush=True)
 
     def after(self, n_iter):
-        """What prints the records of a run that so many iterations came before."""
+        """A function that prints the records of a run that begins after n_iter iterations."""
         return lambda record: self.line(n_iter + record.iteration, record.fun)

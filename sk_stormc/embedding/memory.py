@@ -1,4 +1,4 @@
-"""How much memory a map takes, told before it is taken."""
+"""An estimate of the memory of a fit, and a warning before the fit."""
 
 import os
 
@@ -9,28 +9,28 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["needed_memory", "warn_of_memory"]
 
-# bytes, of which about so many are held at the same time
-OF_NEIGHBOR, OF_EDGE, OF_POINT = 50, 90, 400  # a neighbour of a point, one that is optimised on, the map's vectors
-COPIES = 3  # of the data, during the search
-OF_NODE, NODES = 40, 4096  # of the mesh that the divergence is reported from, and its nodes a side at most
-WIDTH = 12  # nodes a side over the root of the number of points, about
-PLENTY = 2**30  # which any machine has
+# approximate numbers of bytes that are in use at the same time
+OF_NEIGHBOR, OF_EDGE, OF_POINT = 50, 90, 400  # for each neighbour of a point, each optimised neighbour, each point
+COPIES = 3  # copies of the data during the search
+OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
+WIDTH = 12  # nodes of a side, divided by the square root of the number of points
+PLENTY = 2**30  # memory that every machine has
 
 
 def needed_memory(X, perplexity, on_mesh):
-    """About the largest memory of a fit, the caller's data left out.
+    """An estimate of the peak memory of a fit, without the caller's data.
 
     Parameters
     ----------
     X : ndarray or CSR array
     perplexity : float
     on_mesh : bool
-        Whether a mesh in two dimensions sums all pairs.
+        Whether a mesh in two dimensions sums over all pairs.
 
     Returns
     -------
     float
-        Bytes.
+        Number of bytes.
     """
     n = X.shape[0]
     data = X.data.nbytes if sparse.issparse(X) else X.nbytes
@@ -41,7 +41,7 @@ def needed_memory(X, perplexity, on_mesh):
 
 
 def warn_of_memory(X, perplexity, on_mesh):
-    """Say so where a fit needs more memory than the machine has.
+    """Warn if a fit needs more memory than the machine has.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Sums of the Student-t kernel over all pairs of points in one or two dimensions, on a mesh, by Fourier transforms.
 
-Points are spread over the nodes of a mesh by cubic B-splines, the kernel is summed there as a convolution, and the sums
-are gathered with the same splines: the particle mesh of molecular dynamics (Essmann et al., "A smooth particle mesh
-Ewald method", 1995).
+Points are spread over the nodes of a mesh by cubic B-splines. The sums at the nodes are a convolution with the kernel,
+and they are interpolated at the points with the same splines. This is the particle-mesh method of molecular dynamics
+(Essmann et al., "A smooth particle mesh Ewald method", 1995).
 """
 
 import math
@@ -15,11 +15,12 @@ from sk_stormc.embedding.splines import Spread
 
 __all__ = ["Mesh"]
 
-SPACING = 0.5  # of the nodes, in units of the kernel's width; Z is then right to about 1e-3
-LEAST, MOST = 64, 4096  # cells a side
-RUNGS = 4  # spacings for each factor of two
-CELL, POINT = 21, 350  # pairs that are taken instead of a cell of the mesh, and of a point on it. By time a cell is 10:
-# the rest is for pairs being exact, where forces of the mesh are wrong by a fifth on wide maps of few points
+SPACING = 0.5  # distance of nodes in units of the kernel's width, for a relative error of Z of about 1e-3
+LEAST, MOST = 64, 4096  # smallest and largest number of cells along a side
+RUNGS = 4  # number of allowed spacings for each factor of two
+# Cost of a mesh cell and of a point on the mesh, in pairs. A cell takes the time of 10 pairs. Its cost is set higher
+# because direct sums are exact, while the mesh's forces on wide maps of few points have errors of a fifth.
+CELL, POINT = 21, 350
 
 
 class Mesh:
@@ -28,9 +29,9 @@ class Mesh:
     Parameters
     ----------
     spacing : float, default=0.5
-        Largest distance between two nodes. A map too wide for 4096 cells a side has a coarser mesh.
+        Largest distance between two nodes. A map too wide for 4096 cells along a side has a coarser mesh.
     dof : float, default=1.0
-        a. The mesh is finer for kernels that are narrower near 0, a < 1.
+        Degrees of freedom a. With a < 1 the kernel is narrower near 0, and the mesh is finer.
 
     Examples
     --------
@@ -46,7 +47,7 @@ class Mesh:
         self._known = None  # shape, spacing and precision of the last mesh, and its kernel
 
     def __call__(self, x):
-        """The sum over all pairs i != j, and what pushes each point away from the others.
+        """The sum over all pairs i != j, and the repulsive forces on the points.
 
         Parameters
         ----------
@@ -57,7 +58,7 @@ class Mesh:
         total : float
             Z = sum_{i != j} k(D_ij).
         forces : ndarray of shape (n, d)
-            sum_j -k'(D_ij) (x_i - x_j): -1/4 of the exact gradient of this Z, for a mesh that does not move.
+            sum_j -k'(D_ij) (x_i - x_j). This is -1/4 of the exact gradient of this Z for a fixed mesh.
         """
         if not np.isfinite(x).all():
             return math.nan, np.full_like(x, math.nan)
@@ -65,7 +66,7 @@ class Mesh:
         return total, points.slopes(potential) * x.dtype.type(-0.5)
 
     def pays(self, x):
-        """Whether sums on the mesh cost less than those over pairs: they do not where few points make a wide map.
+        """Whether sums on the mesh cost less than direct sums. They cost more for wide maps of few points.
 
         Parameters
         ----------
@@ -76,13 +77,13 @@ class Mesh:
         bool
         """
         if not np.isfinite(x).all():
-            return True  # there is nothing to sum
+            return True  # the mesh returns NaN at no cost
         low, high = _bounds(x)
         _, shape = _layout(high - low, self.spacing)
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
-        """Z alone.
+        """The sum Z, without the forces.
 
         Parameters
         ----------
@@ -95,29 +96,29 @@ class Mesh:
         return self._sums(x)[1] if np.isfinite(x).all() else math.nan
 
     def _sums(self, x):
-        """The points on the mesh, Z, and the sums at the nodes."""
+        """The points on the mesh, Z, and the potential at the nodes."""
         low, high = _bounds(x)
         spacing, shape = _layout(high - low, self.spacing)
         key = shape, spacing, x.dtype
-        known = self._known  # another thread may have another shape
+        known = self._known  # read once, because another thread may replace it
         if known is None or known[0] != key:
             self._known = known = key, Convolution(shape, spacing, self.dof, x.dtype)
         points, convolution = Spread(x, low, spacing, shape), known[1]
         density = points.density()
         potential = convolution(density)
-        total = float(np.vdot(density, potential))  # what gathering would give, since both use the same splines
+        total = float(np.vdot(density, potential))  # equals interpolation at the points, with the same splines
         return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
 
 
 def _bounds(x):
-    """The least and the largest of each column."""
-    return np.array([(c.min(), c.max()) for c in x.T]).T  # along the first axis of a narrow array it takes longer
+    """The minimum and the maximum of each column."""
+    return np.array([(c.min(), c.max()) for c in x.T]).T  # faster than axis=0 for a narrow array
 
 
 def _layout(extent, spacing):
     """Spacing and shape of the mesh for a map of this extent.
 
-    The spacing is one of few, so that the kernel's transform serves for several iterations while a map is small.
+    Only some spacings are allowed, so that the transform of the kernel can be reused in several iterations.
     """
     widest = float(extent.max()) or 1.0
     steps = RUNGS * math.log2(max(min(spacing, widest / LEAST), widest / MOST) / spacing)
@@ -126,6 +127,6 @@ def _layout(extent, spacing):
 
 
 def _length(least):
-    """An even length that transforms fast, one of few: the kernel's transform stays while the map grows a little."""
+    """An even length with a fast transform. Few lengths are allowed, so that the kernel's transform can be reused."""
     step = 2 ** max(2, least.bit_length() - 5)
     return 2 * fft.next_fast_len(-(-least // (2 * step)) * step, real=True)

@@ -1,4 +1,4 @@
-"""What a run remembers of the last point that it evaluated: the kernel along the edges of the graph."""
+"""The near field: the kernel along the edges of the graph, cached for the last point of a run."""
 
 import numpy as np
 
@@ -9,12 +9,12 @@ __all__ = ["NearField", "same_point"]
 
 
 def same_point(x, y):
-    """Whether two arrays hold the same point: by value, since an array may have been written into since.
+    """Whether two arrays hold the same point. They are compared by value, because arrays may be changed in place.
 
     Parameters
     ----------
     x : ndarray or None
-        None is no point.
+        None differs from every point.
     y : ndarray
 
     Returns
@@ -25,18 +25,18 @@ def same_point(x, y):
 
 
 class NearField:
-    """The kernel along the edges at one point at a time, and the weights of the attraction there.
+    """The kernel along the edges, and the weights of the attraction, cached for the last point.
 
-    One iteration asks for them several times at the same point. They are kept here for the last point, with the memory
-    that they are computed in. A run has a near field of its own, so that runs do not disturb each other.
+    One iteration needs them several times at the same point. The buffers in which they are computed are reused. Each
+    run has its own near field, so that runs do not disturb each other.
 
     Parameters
     ----------
     edges : Edges
     kernel : object
-        Of kernels.py.
+        A kernel of kernels.py.
     exaggeration : float
-        alpha.
+        The factor alpha of the attraction.
     """
 
     def __init__(self, edges, kernel, exaggeration):
@@ -55,10 +55,10 @@ class NearField:
         -------
         rows : ndarray of shape (d, n_points)
         w : ndarray of shape (n_edges,)
-            What the kernel keeps of them (kernels.py). Overwritten at the next point.
+            The function w of the squared lengths (kernels.py). It is overwritten at the next point.
         """
         if not same_point(self._x, x):
-            self._x = self._attraction = None  # if what follows is interrupted, nothing is known
+            self._x = self._attraction = None  # the cache stays empty if what follows is interrupted
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
             self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
             self._x = x.copy()
@@ -80,7 +80,7 @@ class NearField:
         if self._attraction is None:
             if w.dtype not in self._weight:
                 self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
-            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer: a metric keeps it
+            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer, because a metric keeps it
 
             def task(some):
                 c[some] = self.kernel.attraction(weight[some], w[some])
@@ -90,7 +90,7 @@ class NearField:
         return self._attraction
 
     def buffer(self, name, dtype):
-        """A vector over the edges that is used again and again: fresh memory would cost more than its use."""
+        """A reused vector over the edges. Allocating a new one would cost more than the computation."""
         key = name, np.dtype(dtype)
         if key not in self._buffers:
             self._buffers[key] = np.empty(len(self.edges.i), dtype)

@@ -1,4 +1,4 @@
-"""What a map knows of its data: which samples are near to which, from a search or as affinities that were given."""
+"""The neighbours of the samples and their affinities, from a search or from affinities that the user passed."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ class Neighborhoods:
     Parameters
     ----------
     X : ndarray or CSR array
-        Checked.
+        The checked data.
     per_point : bool
         Whether each sample has a distribution of its own ("gaussian"), or all pairs have one ("student-t").
     perplexity : float or sequence of float
     metric : str or callable
     **how
-        Of `perplexity_search`.
+        Further arguments of `perplexity_search`.
 
     Attributes
     ----------
     search : NeighborSearch or None
-        None where affinities were given.
+        None with metric="affinities".
     perplexity : float or tuple of float
-        What is used; NaN where affinities were given.
+        The perplexity that is used. NaN with metric="affinities".
     recall : float
+        Fraction of the true neighbours that the search found. NaN with metric="affinities".
     spacing : ndarray of shape (n_samples,) or None
-        From `spacings`.
+        Distance of each sample to its tenth neighbour, from `spacings`.
     """
 
     def __init__(self, X, per_point, perplexity, metric, **how):
@@ -55,12 +56,12 @@ class Neighborhoods:
         return self.search is None and not self.per_point
 
     def to_optimise(self):
-        """The affinities that a map is optimised on.
+        """The affinities on which a map is optimised.
 
         Returns
         -------
         CSR array of shape (n_samples, n_samples)
-            For "student-t" those to 2 perplexity + 1 neighbours.
+            For "student-t" the affinities to 2 perplexity + 1 neighbours.
         """
         if self.search is None:
             return self._graph
@@ -69,5 +70,5 @@ class Neighborhoods:
         )
 
     def to_report(self):
-        """The affinities that the divergence is reported of, to 3 perplexity + 1 neighbours."""
+        """The affinities of the reported divergence, to 3 perplexity + 1 neighbours."""
         return self._graph if self.search is None else graph_affinities(self._graph, self.perplexity)

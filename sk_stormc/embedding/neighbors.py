@@ -1,4 +1,4 @@
-"""The search for neighbours behind affinities: checks of the data, graphs, and how long an exact search takes."""
+"""The nearest-neighbour search for affinities: validation of the data, graphs, and warnings."""
 
 import time
 
@@ -41,7 +41,7 @@ UNSURE = 0.1  # part of the points whose neighbours float32 may leave unsure
 
 
 def fewest_neighbors(X, metric):
-    """The smallest number of neighbours that a sample has, after a check of the data.
+    """Check the data, and return the smallest number of neighbours that a sample has.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ def fewest_neighbors(X, metric):
     Returns
     -------
     int
-        n_points - 1, or for a graph the number of neighbours in its shortest row, self-loops not counted.
+        n_points - 1, or for a graph the number of neighbours in its shortest row, without self-loops.
 
     Raises
     ------
     ValueError
-        For values whose squares overflow; for distances that are negative, not square or not symmetric; for a graph
-        with a row without neighbours.
+        If squares of the data overflow or underflow, if distances are negative, not square or not symmetric, or if a
+        row of a graph has no neighbours.
     """
     if not isinstance(metric, str) and not callable(metric):
         raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
@@ -83,14 +83,14 @@ def fewest_neighbors(X, metric):
     if (X.data[others] == 1).all():
         warn(
             "all distances in the neighbour graph X are 1, as with mode='connectivity': all neighbours of a sample "
-            "count the same. Use mode='distance', unless they are meant to",
+            "then have the same affinity. If this is not intended, use mode='distance'",
             UserWarning,
         )
     return int(found.min())
 
 
 def check_not_negative(X):
-    """Distances, dense or a graph's, must not be negative."""
+    """Raise a ValueError if a distance, dense or in a graph, is negative."""
     lowest = (X.data if sparse.issparse(X) else X).min(initial=0)
     if lowest < 0:
         raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
@@ -99,14 +99,14 @@ def check_not_negative(X):
 def largest_of_columns(X):
     """The largest absolute value of each column, in float64."""
     if sparse.issparse(X):
-        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph
+        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph in place
         np.maximum.at(largest, X.indices, np.abs(X.data))
         return largest
     return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
 
 
 def _check_size(X):
-    """Squares of the data must neither overflow nor vanish in their type."""
+    """Raise a ValueError if squares of the data overflow or underflow in their dtype."""
     largest = largest_of_columns(X)
     top = largest.max()
     if not top > 0:
@@ -124,7 +124,7 @@ def _check_size(X):
 
 
 def _check_symmetry(X):
-    """Distances there and back must be the same, and those of samples to themselves 0, but for rounding."""
+    """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to rounding."""
     n, largest, mean = X.shape[0], 0.0, float(X.mean(dtype=float))
     for rows in gen_batches(n, max(1, BLOCK // n)):
         difference = np.abs(X[rows] - X[:, rows].T)
@@ -151,29 +151,29 @@ def _row_numbers(X):
 
 
 def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-    """A fitted search for at most so many neighbours, of data that `fewest_neighbors` has checked.
+    """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked.
 
     Parameters
     ----------
     X : ndarray or CSR matrix
     n_neighbors : int
-        Rows of a graph that have fewer use what they have.
+        Rows of a graph that have fewer neighbours use all of them.
     metric, metric_params, n_jobs
-        Of `sklearn.neighbors.NearestNeighbors`.
+        Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
         How the neighbours of X among themselves are found.
 
     Returns
     -------
     NeighborSearch
-        It has a copy of the data.
+        It holds a copy of the data.
 
     Raises
     ------
     ValueError
-        For a metric without what it needs, and an approximate search of data that it is not for.
+        If ``metric_params`` lacks a parameter of the metric, or if an approximate search does not support the data.
     """
-    from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
+    from sk_stormc.embedding.search import NeighborSearch  # here, because sklearn.neighbors takes long to import
 
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
@@ -196,7 +196,7 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
 
 
 def as_search(search):
-    """A search as `fit_search` makes it, for the data and neighbours of any fitted one of scikit-learn's.
+    """Convert any fitted search of scikit-learn to one of `fit_search`, on the same data and with the same parameters.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def as_search(search):
     Raises
     ------
     ValueError
-        For anything else.
+        If the search is not fitted, or is not a search.
     """
     from sk_stormc.embedding.search import NeighborSearch
 
@@ -239,7 +239,7 @@ def _nearest_in_graph(X, k):
 
 
 def neighbor_graph(search):
-    """The distances of each point to its neighbours, itself left out.
+    """The distances of each point to its neighbours, without the point itself.
 
     Parameters
     ----------
@@ -248,11 +248,11 @@ def neighbor_graph(search):
     Returns
     -------
     CSR array of shape (n_points, n_points)
-        The entries of each row by distance, not by column.
+        The entries of each row are sorted by distance, not by column.
     """
     X = search._fit_X
     if search.metric == "precomputed" and sparse.issparse(X):
-        search.recall_ = np.nan  # nobody knows
+        search.recall_ = np.nan  # unknown, because the user made the graph
         return X
     distances, neighbors = neighbors_of_each(search)
     n, k = distances.shape
@@ -262,16 +262,16 @@ def neighbor_graph(search):
 
 
 def neighbors_of_each(search):
-    """Distances and indices of the neighbours of each point of a fitted search, itself left out.
+    """Distances and indices of the neighbours of each point of a fitted search, without the point itself.
 
     Parameters
     ----------
     search : NeighborSearch
-        Its attribute ``recall_`` becomes the part of the true neighbours that was found.
+        Its attribute ``recall_`` is set to the fraction of the true neighbours that was found.
 
     Returns
     -------
-    distances, neighbors : ndarrays of shape (n_points, n_neighbors)
+    distances, neighbors : ndarray of shape (n_points, n_neighbors)
     """
     with threads(search.n_jobs):
         found = _in_cells(search) if search.is_approximate() else None
@@ -289,11 +289,11 @@ def neighbors_of_each(search):
 
 
 def _in_cells(search):
-    """Distances, neighbours and recall of an approximate search; None where it is not quicker than an exact one."""
+    """Distances, neighbours and recall of an approximate search, or None if an exact search is as fast."""
     X, cosine = search._fit_X, search.effective_metric_ == "cosine"
     if cosine:
         size = np.sqrt(np.einsum("ij,ij->i", X, X))
-        nothing = size == 0  # a direction of its own: at distance 1 from all others
+        nothing = size == 0  # zero vectors get an extra coordinate, so that they are at distance 1 from all others
         X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
         X -= offsets(X)
     most = 1.0 if search.neighbors == "approximate" else WORTH
@@ -329,7 +329,7 @@ def _exactly(search):
 
 
 def _warn_of_long_search(search):
-    """Say what an exact search of many points takes, by the time of some of its rows, and what to do instead."""
+    """Warn of the time of an exact search of many points, estimated from some rows, and name an alternative."""
     n = search.n_samples_fit_
     if n < LONG:
         return
@@ -343,10 +343,10 @@ def _warn_of_long_search(search):
     seconds = taken / m * n
     if seconds >= LONG_SECONDS:
         amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-        instead = "neighbors='approximate' is quicker"
+        instead = "neighbors='approximate' is faster"
         if not search.may_be_approximate() or search.neighbors == "auto":
             instead = (
-                "An approximate graph is quicker: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors="
+                "An approximate graph is faster: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors="
                 f"{search.n_neighbors}, metric={search.metric!r}), SNEEmbedding(metric='precomputed'))"
             )
         said = f"the exact search for the neighbours of {n} samples will take up to about {amount}. {instead}"

@@ -1,16 +1,17 @@
-"""Offsets of data: what all samples have in common, and what rounding it has taken from them."""
+"""The common offset of the samples, and the rounding error that it causes in distances."""
 
 import numpy as np
 
 __all__ = ["grain", "offsets"]
 
-SAMPLE = 10_000  # rows that are looked at
+SAMPLE = 10_000  # largest number of rows that are used
 
 
 def offsets(X):
-    """A number for each column that is near the middle of its values: their lower median, which is one of them.
+    """The lower median of each column.
 
-    So whole numbers stay whole, and equal distances equal. Unlike a mean it is not moved by a sample far out.
+    It is one of the column's values, so that integers stay integers and equal distances stay equal after it is
+    subtracted. Unlike the mean it is robust against outliers.
 
     Parameters
     ----------
@@ -26,9 +27,9 @@ def offsets(X):
 
 
 def grain(X):
-    """The part of squared distances that is the rounding of the data, about: numbers near 1e8 are 8 apart in float32.
+    """An estimate of the rounding error of squared distances: float32 numbers near 1e8 are 8 apart, for example.
 
-    A column that is the same number everywhere counts for nothing.
+    Constant columns do not count.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ def grain(X):
     rows = _some(X)
     steps = np.spacing(np.abs(offsets(rows))).astype(float)
     varied = rows.max(axis=0) > rows.min(axis=0)
-    return float(np.square(steps[varied]).sum() / 6)  # each of two numbers is off by up to half a step
+    return float(np.square(steps[varied]).sum() / 6)  # variance of the difference of two rounding errors
 
 
 def _some(X):
-    """Rows at even distances, at most about `SAMPLE`."""
+    """Evenly spaced rows, at most about `SAMPLE` of them."""
     return np.asarray(X[:: -(-len(X) // SAMPLE)])

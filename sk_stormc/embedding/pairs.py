@@ -10,16 +10,16 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Edges", "column_sums", "columns", "masked_positions"]
 
-COARSE = 0.02  # if squared distances are rounded by more than this, the sums guard against negative ones
-ROWS, EDGES = 256, 2**15  # of a chunk that stays in the processor's cache
-TASK, BLOCKS = 2**18, 8  # edges of a thread at a time; blocks of rows that a sum over edges is divided into, at most
+COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
+ROWS, EDGES = 256, 2**15  # size of a chunk that stays in the processor's cache
+TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
 
 class Edges:
-    """The edges i < j of a symmetric graph: lengths in an embedding, and sums back to the points.
+    """The edges i < j of a symmetric graph: their lengths in an embedding, and sums over the edges of each point.
 
-    A number for each edge stands for the two entries ij and ji of a symmetric matrix. Coordinates come as rows: a
-    product with one vector in a row costs less than with one column of several.
+    A value of an edge stands for the two entries ij and ji of a symmetric matrix. Coordinates are rows, because a
+    product with a contiguous vector costs less than with a column of an array.
 
     Parameters
     ----------
@@ -29,7 +29,9 @@ class Edges:
     Attributes
     ----------
     weight : ndarray of shape (n_edges,)
+        Weights of the edges.
     i, j : ndarray of shape (n_edges,)
+        End points of the edges, i < j.
     """
 
     def __init__(self, S):
@@ -45,7 +47,7 @@ class Edges:
         self.j = upper.indices.astype(np.intp)
 
     def squares(self, X, out, change=None):
-        """|x_i - x_j|^2 for each edge, from X of shape (d, n); or what a function makes of some of them in place."""
+        """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out. ``change`` is then applied in place."""
         columns, pointer = _in_pairs(X), self._upper.indptr
 
         def task(chunks):
@@ -66,7 +68,7 @@ class Edges:
         return out
 
     def matrix(self, c):
-        """The symmetric matrix C of c, as what multiplies rows: X of shape (k, n) -> C X^T, as rows too.
+        """A function that multiplies rows by the symmetric matrix C of the edge values c.
 
         Parameters
         ----------
@@ -75,10 +77,11 @@ class Edges:
         Returns
         -------
         callable
+            Maps X of shape (k, n) to X C, of the same shape.
         """
         blocks = []
         for rows, edges, *halves in self._blocks:
-            # copies share the indices; making the halves anew would cost as much as the sums of few points
+            # shallow copies share the indices; building new matrices would cost as much as the sums for few points
             by_row, by_column = (copy.copy(half) for half in halves)
             by_row.data = by_column.data = c[edges]
             blocks.append((rows, by_row, by_column))
@@ -102,17 +105,17 @@ class Edges:
         return product
 
     def sums(self, c):
-        """For each point the sum of c over its edges."""
+        """The sum of c over the edges of each point."""
         return self.matrix(c)(np.ones((1, self.n), c.dtype))[0]
 
     def forces(self, c, X, sums=None):
-        """sum_j c_ij (x_i - x_j) for each point i, as rows; ``sums`` are those of c where they are known."""
+        """sum_j c_ij (x_i - x_j) for each point i, as rows. ``sums`` is ``self.sums(c)``, if it is known."""
         product = self.matrix(c)
         sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
         return sums * X - product(X)
 
     def total(self, value):
-        """The sum over all edges of their weight times the value of some of them, a function of a slice."""
+        """The sum over all edges of weight times value. ``value`` returns the values of a slice of edges."""
         return sum(each(lambda some: float(self.weight[some] @ value(some)), parts(len(self.weight), TASK)))
 
     def ends(self, v):
@@ -129,7 +132,7 @@ class Edges:
 
 
 def _in_pairs(X):
-    """The rows of X, two of them as the parts of complex numbers: to gather these takes as long as to gather one."""
+    """The rows of X, in pairs as complex numbers, because gathering these takes as long as gathering real ones."""
     columns = []
     for pair in (X[k : k + 2] for k in range(0, len(X), 2)):
         kind = np.result_type(X.dtype, np.complex64) if len(pair) == 2 else X.dtype
@@ -138,7 +141,7 @@ def _in_pairs(X):
 
 
 def _even_rows(upper, size):
-    """Slices of rows with about so many edges each, or a little more."""
+    """Slices of rows with about ``size`` edges each."""
     count = max(1, upper.nnz // size)
     ends = np.searchsorted(upper.indptr, np.linspace(0, upper.nnz, count + 1)[1:-1]).tolist()
     bounds = [0, *ends, upper.shape[0]]
@@ -146,7 +149,7 @@ def _even_rows(upper, size):
 
 
 def _block(upper, rows):
-    """Some rows of a half, their edges, and these as matrices from all points to the rows and back."""
+    """Some rows of the upper half: the rows, the slice of their edges, and the edges as a matrix and its transpose."""
     edges = slice(int(upper.indptr[rows.start]), int(upper.indptr[rows.stop]))
     pointer = upper.indptr[rows.start : rows.stop + 1] - upper.indptr[rows.start]
     shape = rows.stop - rows.start, upper.shape[1]
@@ -155,7 +158,7 @@ def _block(upper, rows):
 
 
 def masked_positions(pattern, chosen):
-    """Where the entries of a pattern lie in the (n, B) matrix of its ``chosen`` columns, row by row.
+    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen`` columns.
 
     Parameters
     ----------
@@ -166,9 +169,9 @@ def masked_positions(pattern, chosen):
     Returns
     -------
     positions : ndarray
-        Flat, ascending.
+        Flat indices in ascending order.
     pointer : ndarray of shape (n + 1,)
-        Where each row's begin.
+        Index of the first position of each row.
     """
     part = pattern[chosen].tocsc()
     row = np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))
@@ -176,7 +179,7 @@ def masked_positions(pattern, chosen):
 
 
 def _factors(x, chosen, constant, sign):
-    """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2; and whether rounding shows."""
+    """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2, and whether rounding is notable."""
     n, d = x.shape
     x = x - x.mean(axis=0)
     M = np.ones((n, d + 2), x.dtype)
@@ -190,7 +193,7 @@ def _factors(x, chosen, constant, sign):
 
 
 def columns(x, chosen, pattern):
-    """exp(-|x_i - x_b|^2) for all points i and the chosen columns b, 0 on the pattern; and its row sums.
+    """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the pattern, and its row sums.
 
     Returns
     -------
@@ -213,7 +216,7 @@ def columns(x, chosen, pattern):
 
 
 def column_sums(x, chosen, pattern, dof=1.0):
-    """Sums over chosen columns b off the pattern, with w = 1 / (1 + |x_i - x_b|^2 / a) and a degrees of freedom.
+    """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the pattern. a is ``dof``.
 
     Returns
     -------
@@ -244,7 +247,7 @@ def column_sums(x, chosen, pattern, dof=1.0):
 
 
 def _inverse(D, coarse):
-    """1 / D, written into D, which is not below 1."""
+    """1 / D in place. D is at least 1 up to rounding, which ``coarse`` removes."""
     if coarse:
         np.maximum(D, 1, out=D)
     return np.reciprocal(D, out=D)

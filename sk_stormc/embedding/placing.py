@@ -1,4 +1,4 @@
-"""Places for new samples among embedded ones."""
+"""Placement of new samples in an embedding."""
 
 import numpy as np
 from scipy import sparse
@@ -12,51 +12,52 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
 
-CHUNK = 2**20  # numbers in an array at a time
-CANDIDATES = 50  # of the nearest, to begin from
-LARGEST = 1e150  # the squares of larger numbers overflow, or sums of them
-REACH = 4.0  # neighbours so many times farther than the nearest lose weight
+CHUNK = 2**20  # numbers of an array in one chunk
+CANDIDATES = 50  # nearest neighbours that are tried as starting points
+LARGEST = 1e150  # larger numbers have squares, or sums of squares, that overflow
+REACH = 4.0  # neighbours more than REACH times farther than the nearest lose weight
 ITERATIONS = 10
-NEAREST = 10  # training samples that say how far away a sample is
-FAR = 10.0  # times as far from them as they are from theirs: the place says little
+NEAREST = 10  # number of training samples that measure the distance of a new sample
+FAR = 10.0  # relative distance above which there is a warning
 
 
 def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
-    """Place new samples among embedded ones, each on its own.
+    """Place new samples among embedded ones, independently of each other.
 
-    A sample goes where sum_j w_j log(1 + |z - x_j|^2 / dof) is smallest, x_j the points of its nearest training samples
-    and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is hardly moved by a neighbour
-    whose point is far from those of the others. There can be several minima. The best of the x_j begins, and
-    fixed-point iterations improve it: they move it to weighted means of the x_j, so never beyond them.
+    The place z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j are the embedded points of its
+    nearest training samples and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is robust
+    against a neighbour whose point is far from the others. There can be several minima. The search starts at the best
+    of the x_j and makes fixed-point iterations. These move to weighted means of the x_j, so z stays in their convex
+    hull.
 
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n_new, n_features)
-        Or, where the metric of the search is "precomputed", distances or a sparse graph, (n_new, n_samples).
+        The new samples. With metric="precomputed", distances or a sparse graph of shape (n_new, n_samples).
     search : sklearn.neighbors.NearestNeighbors
-        Fitted on the training samples.
+        A search that is fitted on the training samples.
     embedding : ndarray of shape (n_samples, d)
-        Their points.
+        The embedded points of the training samples.
     perplexity : float
-        Of the affinities. They are to 3 perplexity + 1 neighbours, or to all that there are, such as those in the row
-        of a graph; it is at most a third of their number.
+        Perplexity of the affinities, which are to 3 perplexity + 1 neighbours, or to all if there are fewer. It is
+        lowered to a third of the number of neighbours if it is above.
     spacing : ndarray of shape (n_samples,), default=None
-        From `spacings`.
+        Distances of training samples to their tenth neighbours, from `spacings`.
     dof : float, default=1.0
         Degrees of freedom of the kernel.
 
     Returns
     -------
     places : ndarray of shape (n_new, d)
-        float64. Each row depends on its own sample only, to the last bit.
+        Places in float64. Each row depends on its own sample only, bit for bit.
     distances : ndarray of shape (n_new,)
-        Only with a spacing: the distance to the tenth nearest training sample, or the last that is known, in units of
-        the median spacing of these ten.
+        Only with ``spacing``: the distance to the tenth nearest training sample, or to the farthest if there are fewer,
+        divided by the median spacing of these ten.
 
     Raises
     ------
     ValueError
-        For data that are too large, distances that are negative or not finite, or an empty row of a graph.
+        If the data are too large, distances are negative or not finite, or a row of a graph is empty.
 
     Examples
     --------
@@ -87,17 +88,17 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
 
 
 def spacings(graph):
-    """How far each sample is from its tenth neighbour, or the last that is known.
+    """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer.
 
     Parameters
     ----------
     graph : CSR array of shape (n_samples, n_samples)
-        Distances, of each row in order.
+        Distances, sorted in each row.
 
     Returns
     -------
     ndarray of shape (n_samples,)
-        Where it is 0, as of a sample with ten copies, the mean of all.
+        Zeros, as for a sample with ten copies, are replaced by the mean of all.
     """
     count = np.diff(graph.indptr)
     found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
@@ -105,13 +106,13 @@ def spacings(graph):
 
 
 def _distances(D, spacing, near):
-    """The farthest of each row of D in units of the median spacing there."""
+    """The largest distance in each row of D, divided by the median spacing of the row's neighbours."""
     unit = np.median(spacing[near], axis=1)
     return np.divide(D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0)
 
 
 def warn_of_far_samples(distances):
-    """Say that new samples are far from the training data.
+    """Warn if new samples are far from the training data.
 
     Parameters
     ----------
@@ -123,15 +124,15 @@ def warn_of_far_samples(distances):
         row = int(distances.argmax())
         warn(
             f"{count} of {len(distances)} samples are far from the training data: row {row} is {distances[row]:.3g} "
-            "times as far from its nearest training samples as these are from theirs. The places of such samples say "
-            "little. transform(X, return_distance=True) gives this number for each sample",
+            "times as far from its nearest training samples as these are from theirs. The places of such samples have "
+            "little meaning. transform(X, return_distance=True) returns this number for each sample",
             UserWarning,
         )
 
 
 def _found(X, search, k):
-    """Some rows at a time, their distances to their k nearest training samples, and which these are."""
-    from sk_stormc.embedding.search import NeighborSearch  # here, because scikit-learn's takes long to load
+    """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these."""
+    from sk_stormc.embedding.search import NeighborSearch  # here, because sklearn.neighbors takes long to import
 
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:
@@ -157,7 +158,7 @@ def _found(X, search, k):
 
 
 def _listed(graph, k):
-    """The same for rows of a graph: its k nearest of each row, or as many as it has; rows with as many together."""
+    """The same for the rows of a graph, grouped by their number of neighbours: the k nearest, or all if fewer."""
     count = np.diff(graph.indptr)
     order = np.lexsort((graph.indices, graph.data, np.repeat(np.arange(len(count)), count)))
     for size in np.unique(np.minimum(count, k)):
@@ -169,12 +170,12 @@ def _listed(graph, k):
 def _weights(D, perplexity):
     """Weights of neighbours at distances D, sorted: affinities of the given perplexity, made continuous in D.
 
-    The farthest has none, so that it does not matter which of several equally far ones was found. As the nearest
-    distance goes to 0 only the nearest keeps its weight.
+    The farthest neighbour has weight 0, so that it does not matter which of several equally far ones was found. As the
+    nearest distance goes to 0, only the nearest neighbour keeps its weight.
     """
     p = conditional_probabilities(D, perplexity)
     w = p - p[:, -1:]
-    w = np.where(w[:, :1] > 0, w, p)  # all are equally far
+    w = np.where(w[:, :1] > 0, w, p)  # keep p if all neighbours are equally far
     nearest = D[:, :1]
     ratio = np.divide(nearest, D, out=np.ones_like(D), where=nearest < D)
     w *= np.square(np.minimum(1, REACH * ratio))
@@ -182,9 +183,10 @@ def _weights(D, perplexity):
 
 
 def _lowest(w, x, dof=1.0):
-    """Where sum_j w_j log(1 + |z - x_j|^2 / dof) is lowest, for each row of w (n, k) and its points x (d, n, k).
+    """The minimiser of sum_j w_j log(1 + |z - x_j|^2 / dof) for each row of w (n, k) and its points x (d, n, k).
 
-    Sums go over the last axis, or over dimensions one at a time: their rounding does not depend on the number of rows.
+    Sums are over the last axis, or over dimensions one at a time, so that rounding does not depend on the number of
+    rows.
     """
     squares = sum(np.square(c[:, :CANDIDATES, None] - c[:, None]) for c in x)
     value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
@@ -204,13 +206,13 @@ def _squared(a, b):
 
 
 def _cosine(a, b):
-    """Cosine distances of the rows of a to those of b; all that are 0 but for rounding are the same."""
+    """Cosine distances of the rows of a to those of b. Those that are 0 up to rounding get the same small value."""
     product = (normalize(a.astype(float)) * normalize(b.astype(float))).sum(axis=1)
     return np.maximum(1 - product, 4 * np.finfo(float).eps)
 
 
-# The search takes these from products of whole batches. So the last bits depend on the batch, and equal rows are not at
-# distance 0.
+# The search computes these distances from matrix products. Their last bits depend on the batch, and equal rows do not
+# have the distance 0. So they are computed again, from differences.
 EXACT = {
     "euclidean": lambda a, b: np.sqrt(_squared(a, b)),
     "l2": lambda a, b: np.sqrt(_squared(a, b)),

@@ -37,7 +37,7 @@ def check_degrees_of_freedom(dof, kernel):
     """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
     check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
-        raise ValueError(f"dof must be 1 for kernel='gaussian', as it is of kernel='student-t'; got {dof}")
+        raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
 
 
 class SNEProblem(Reports, CompositionalProblem):
@@ -47,7 +47,7 @@ class SNEProblem(Reports, CompositionalProblem):
 
         \Phi(x) = \sum_{i, j} p_{ij} \bigl( \alpha \, \varphi(D_{ij}) + \log u_i \bigr), \qquad D_{ij} = |x_i - x_j|^2
 
-    This is the divergence up to a constant. The kernel says what p, phi and u are:
+    This is the divergence up to a constant. The kernel determines p, phi and u:
 
     - "gaussian" is the paper's SNE. It has the conditional probabilities p_{j|i}, phi(D) = D, and for each point
       u_i = sum_{j != i} exp(-D_ij).
@@ -56,48 +56,50 @@ class SNEProblem(Reports, CompositionalProblem):
 
     The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
     subtracts it again). The outer component f_j is n times column j of P. In a sampled batch, pairs that are edges of
-    P's graph are taken exactly, and sampled columns stand for all other pairs (``near_field``). A full batch takes all
-    pairs one by one. For "student-t" in one or two dimensions and more than 1024 points, a mesh sums them instead
-    (embedding/mesh.py), at a cost in proportion to n and to the map's area, wherever that is less than the cost of all
-    pairs. Steps are measured in the Laplacian of the attraction's graph (embedding/laplacian.py).
+    P's graph are summed exactly, and the sampled columns estimate the sum over all other pairs (``near_field``). A full
+    batch sums over all pairs directly. For "student-t" in one or two dimensions and more than 1024 points, it uses a
+    mesh instead (embedding/mesh.py) if that costs less; the cost is proportional to n plus the map's area. Steps are
+    preconditioned by the graph Laplacian of the attraction (embedding/laplacian.py).
 
     Parameters
     ----------
     affinities : sparse matrix of shape (n_points, n_points)
-        P, the conditional probabilities p_{j|i}: rows sum to 1, the diagonal is empty
+        The conditional probabilities P = (p_{j|i}): rows sum to 1, the diagonal is empty
         (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them. With ``joint`` all
-        of P sums to 1.
+        entries of P together sum to 1.
     n_components : int, default=2
-        d, the dimension of the embedding. x is (n_points, d), flat.
+        Dimension d of the embedding. The variable x is the flattened array of shape (n_points, d).
     kernel : {"gaussian", "student-t"}, default="gaussian"
+        Kernel of the embedding.
     exaggeration : float, default=1.0
-        alpha >= 1. Above 1 the learning rate is constant: an early stage, for another `solve` to go on from. Records
-        have Phi without it.
+        Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
+        `solve` continues. Recorded values of Phi are without this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate; None means 60 to 150, by the number of points, the kernel
-        and the dimension (the problem's ``advice.max_iter`` says it).
+        Horizon of the automatic learning rate. None means 60 to 150, depending on the number of points, the kernel
+        and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
-        a, the degrees of freedom of "student-t".
+        Degrees of freedom a of "student-t".
     joint : bool, default=False
-        Whether P are joint probabilities, for "student-t" only.
+        Whether P holds joint probabilities, for "student-t" only.
     near_field : bool, default=True
-        False samples all pairs, as the paper does.
+        Whether the edges are summed exactly. False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
-        "operator": J is used on the batch it was sampled with, never as an array. "dense": an array that step 9 can
-        track, (n_points, n_points d) for "gaussian"; refused where it would take more than a quarter of the memory.
+        "operator": J is only multiplied by vectors, on the batch with which it was sampled. "dense": J is an array that
+        step 9 of Algorithm 1 can track, of shape (n_points, n_points d) for "gaussian". It is refused if it would take
+        more than a quarter of the memory.
     dtype : dtype, default=numpy.float32
-        Of the embedding in a run.
+        Dtype of the embedding in a run.
 
     Raises
     ------
     ValueError
-        For affinities that are not square, have a diagonal or rows that do not sum to 1, a parameter out of range, or
-        a dense Jacobian too large for this machine.
+        If affinities are not square, have a diagonal or rows that do not sum to 1, a parameter is out of range, or a
+        dense Jacobian is too large for this machine.
 
     Notes
     -----
-    The mesh's Z is right to about 1e-3. Where there is no mesh, the normalisers of the recorded Phi come from 2048
-    columns, evenly spaced among the points, where there are more. `divergence` is more exact.
+    The mesh's Z has a relative error of about 1e-3. Without a mesh, and with more than 2048 points, the normalisers of
+    the recorded Phi are estimated from 2048 evenly spaced columns. `divergence` is more accurate.
 
     References
     ----------
@@ -117,7 +119,7 @@ class SNEProblem(Reports, CompositionalProblem):
     ((100, 2), True)
     """
 
-    _kept = _all = None  # a problem remembers nothing; its copy in a run does
+    _kept = _all = None  # caches of `in_run`; a problem outside of a run has none
 
     def __init__(
         self,
@@ -160,7 +162,7 @@ class SNEProblem(Reports, CompositionalProblem):
         S = (self.P + self.P.T).tocsr()
         self.edges = Edges(S)
         self.near_field = bool(near_field)
-        # what a drawn batch evaluates exactly besides its draws, in components of n evaluations
+        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
         self.n_near = -(-S.nnz // n) if near_field else 0
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE, self.dof) if meshed else None
@@ -171,7 +173,7 @@ class SNEProblem(Reports, CompositionalProblem):
 
     @cached_property
     def aggregates(self):
-        """Groups of points, the coarse level of the metric's linear system."""
+        """Groups of points: the coarse level of the metric's linear system."""
         return Aggregates(self.edges)
 
     @cached_property
@@ -182,19 +184,20 @@ class SNEProblem(Reports, CompositionalProblem):
         return ThinnedEdges(self.edges, number) if large else None
 
     def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
-        """The same problem with another horizon and exaggeration; the graph is shared.
+        """The same problem with another horizon and exaggeration. Both share the graph.
 
         Parameters
         ----------
         n_iter : int
+            Horizon of the stage.
         exaggeration : float, default=1.0
         held : float, default=None
-            Regularisation of the metric at which learning rate and metric are held, in units of the weight of a point;
+            A constant regularisation of the metric, in units of the weight of a point, with a constant learning rate.
             None means that both follow their schedules.
         on : bool, default=False
-            Whether the stage goes on from a finished map: the regularisation stays as low as it was at the end.
+            Whether the stage continues from a finished map. The regularisation then stays at its final value.
         early : bool, default=False
-            Whether another stage follows: ``held`` is 1 then.
+            Whether another stage follows. ``held`` is then 1.
 
         Returns
         -------
@@ -207,7 +210,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return other
 
     def in_run(self):
-        """The same problem, with memory for what one run evaluates.
+        """The same problem, with caches for one run.
 
         Returns
         -------
@@ -222,7 +225,7 @@ class SNEProblem(Reports, CompositionalProblem):
 
     @property
     def is_exact(self):
-        """Whether a recorded Phi has no sampling error that could hide a trend.
+        """Whether recorded values of Phi have no sampling error, which could hide a trend.
 
         Returns
         -------
@@ -231,7 +234,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return self._fine is not None or self.n_inner <= CENSUS or not self.near_field
 
     def new_near(self):
-        """The kernel along the edges, with new memory: nothing is known of any point.
+        """A new near field with an empty cache.
 
         Returns
         -------
@@ -241,26 +244,26 @@ class SNEProblem(Reports, CompositionalProblem):
 
     @property
     def iteration_ifo(self):
-        """Oracle calls of an iteration by the problem's own advice."""
+        """Oracle calls (IFO) of an iteration with the problem's advice."""
         batch = self.advice.batch_size[0]
         return self.n_inner + 2 * (self.n_inner if batch is None else batch + self.n_near)
 
     def _set_steps(self, n_iter, held=None, on=False):
         n, d = self.n_inner, self.n_components
-        total = self.edges.weight.sum() / n  # of P: 1 for each point, 1 / n for a joint one
+        total = self.edges.weight.sum() / n  # weight of P per point: 1, or 1 / n for joint probabilities
         meshed = self._fine is not None
         self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, on)
         self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
-        """Random points: standard normal for "gaussian", 1e-4 of that for "student-t"."""
+        """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4 for "student-t"."""
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
 
     @property
     def source(self):
-        """Columns, which a near field comes with."""
+        """The source of columns, with the cost of the near field."""
         return ColumnSource(self.n_inner, self.n_near if self.near_field else None)
 
     def inner_batch(self, draws):
@@ -268,7 +271,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return self._all if draws is None and self._all is not None else Columns(draws)
 
     def outer_batch(self, draws):
-        """Columns of P, as (rows, columns, probabilities), weighted; None for all."""
+        """Columns of P as (rows, columns, weighted probabilities). None means all columns."""
         if draws is None:
             return None
         part = self.P[:, draws].tocoo()
@@ -289,12 +292,12 @@ class SNEProblem(Reports, CompositionalProblem):
         return self._far_field.at(x, self._points(x), batch)
 
     def inner(self, x, batch):
-        """u: the normalisers, Z_i of each point or one Z."""
+        """The inner value u: the normalisers Z_i of the points, or the one Z of all pairs."""
         far, (_, _, _, whole) = self._far(x, batch)
         return self._all_pairs(x, far, whole)
 
     def _all_pairs(self, x, far, whole):
-        """u from the sums over the far field, and the near one's where they are not in it."""
+        """The inner value u from the sums over the far field, plus the near field if they do not include it."""
         near = self.near_field and not whole
         k = self._kernel.value(self._near().at(x)[1]) if near else None
         if self.per_point:
@@ -302,13 +305,13 @@ class SNEProblem(Reports, CompositionalProblem):
         return np.array([far + (2 * float(k.sum(dtype=float)) if near else 0.0)], x.dtype)
 
     def jacobian(self, x, batch):
-        """ "operator": (x, weight, what `vjp` needs of the batch); "dense": the derivative of the batch's u."""
+        """The Jacobian of the batch: an array if "dense", and otherwise a tuple that `vjp` takes."""
         if self.jacobian_kind == "operator":
             return self._far(x, batch)[1]
         return self._dense_jacobian(x, batch)
 
     def vjp(self, J, v):
-        """J.T v: -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l; over a batch an estimate of that."""
+        """J.T v = -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, or an estimate of it from a batch."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
         F = self._far_field.forces(self._points(J[0]), J, v)
@@ -344,7 +347,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
 
     def compositional_gradient(self, x, u, J, batch):
-        """F; attraction and near repulsion are one sum over the edges."""
+        """The gradient F. Attraction and near-field repulsion are computed in one sum over the edges."""
         fused = batch is None and self.near_field and self.jacobian_kind == "operator" and not J[3]
         if not (fused and same_point(J[0], x)):
             return super().compositional_gradient(x, u, J, batch)
@@ -372,7 +375,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):
-        """The exact gradient of Phi; by a mesh where there is one.
+        """The full gradient of Phi. It is exact, or computed on the mesh if there is one.
 
         Parameters
         ----------

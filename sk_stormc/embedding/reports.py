@@ -1,4 +1,4 @@
-"""The part of `SNEProblem` that says how good a map is, which no step needs."""
+"""The part of `SNEProblem` that evaluates a map: the objective and the divergence. Steps do not need it."""
 
 from functools import cached_property
 
@@ -9,24 +9,24 @@ from sk_stormc.embedding.steps import CENSUS
 
 __all__ = ["Reports"]
 
-EXACT = 10_000  # up to so many points the divergence that is reported is over all pairs, where there is no mesh
+EXACT = 10_000  # largest number of points for which the reported divergence sums over all pairs, without a mesh
 
 
 class Reports:
     """Mixin of `SNEProblem`: the objective and the divergence."""
 
     def objective(self, x):
-        """Phi(x), Z from the mesh; without one the normalisers come from 2048 columns where there are more."""
+        """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated from at most 2048 columns."""
         own = self._remembering()
         return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
 
     def reported(self, x):
-        """What records have: Phi(x) without exaggeration, so that those of all stages can be compared."""
+        """The recorded value: Phi(x) without exaggeration, so that the values of all stages can be compared."""
         own = self._remembering()
         return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
 
     def _normalisers(self, x, mesh, exact):
-        """u to report, from the mesh; without one it comes from 2048 columns above so many points."""
+        """The normalisers u for reports: from the mesh, or with more than ``exact`` points from 2048 columns."""
         n, points = self.n_inner, self._points(x)
         if mesh is not None and mesh is not self._far_field.mesh:
             if mesh.pays(points):
@@ -37,7 +37,7 @@ class Reports:
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
             sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
-        return self.inner(x, self.inner_batch(None))  # what an iteration needs at this point too
+        return self.inner(x, self.inner_batch(None))  # cached, because the next iteration needs it too
 
     def divergence(self, x, affinities=None):
         """KL(P || Q) at an embedding, without exaggeration.
@@ -46,17 +46,17 @@ class Reports:
         ----------
         x : ndarray of shape (n_variables,)
         affinities : CSR array of shape (n_points, n_points), default=None
-            Probabilities to use in place of the problem's own, such as those with more neighbours.
+            Affinities to use in place of the problem's own, such as those with more neighbours.
 
         Returns
         -------
         float
-            "gaussian": (1/n) sum_i KL(P_i || Q_i); "student-t": KL of the joint probabilities.
+            (1/n) sum_i KL(P_i || Q_i) for "gaussian", and the KL divergence of the joint probabilities for "student-t".
 
         Notes
         -----
-        It is more exact than the recorded Phi: Z comes from a finer mesh, or from all pairs where there is no mesh and
-        there are at most 10,000 points.
+        It is more accurate than the recorded Phi: Z comes from a finer mesh. Without a mesh, and with at most 10,000
+        points, the normalisers are sums over all pairs.
         """
         own = self._remembering()
         log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))

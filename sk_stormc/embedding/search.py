@@ -1,4 +1,4 @@
-"""A search for neighbours that does not lose them where the data are far from zero."""
+"""A nearest-neighbour search that stays accurate for data far from zero."""
 
 import warnings
 
@@ -13,32 +13,32 @@ from sk_stormc.utils.validation import is_word
 __all__ = ["NeighborSearch"]
 
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # minkowski with p = 2 becomes euclidean
-MANY = 10_000  # points above which "auto" is approximate
-FEW_FEATURES = 5  # up to so many a tree is quick
-PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # what comes from products, as effective_metric_ names it
-RESOLVED = 1e-6  # rounding of a squared distance to the farthest neighbour that changes hardly any neighbour
+MANY = 10_000  # number of points above which "auto" is approximate
+FEW_FEATURES = 5  # number of features up to which a tree is fast
+PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # values of effective_metric_ that scikit-learn computes from products
+RESOLVED = 1e-6  # relative rounding error of a squared distance that is accepted
 
 
 class NeighborSearch(NearestNeighbors):
-    """scikit-learn's search on a copy of the data, of dense ones with what is near their middle at zero.
+    """scikit-learn's search on a copy of the data, centred near zero if they are dense and Euclidean.
 
-    scikit-learn takes Euclidean distances from |x|^2 + |y|^2 - 2 x.y. That is quick, but loses what is small beside
-    |x|. So an offset is taken off first, the same of all samples. Where samples lie far apart that does not do, and
-    the neighbours of those that it does not do for are found by a tree, which takes differences.
+    scikit-learn computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y. This is fast, but suffers from cancellation if
+    distances are small compared with |x|. Therefore a common offset is subtracted from all samples. If samples lie far
+    apart this is not enough for some of them. The neighbours of these are found by a tree, which uses differences.
 
     Parameters
     ----------
     n_neighbors, metric, p, metric_params, n_jobs
         Of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of the data among themselves are found. "auto" is "approximate" for many.
+        How the neighbours of the data among themselves are found. "auto" is "approximate" for many points.
 
     Attributes
     ----------
     offset_ : ndarray of shape (n_features,), or None
-        What is taken off; None where the metric has no such distances.
+        The offset that is subtracted. None for data or metrics that do not need it.
     grain_ : float
-        What rounding to the data's own type may have changed a squared distance by.
+        Estimated rounding error of squared distances in the dtype of the data.
     """
 
     def __init__(self, *, n_neighbors=5, metric="euclidean", p=2, metric_params=None, n_jobs=None, neighbors="exact"):
@@ -46,7 +46,7 @@ class NeighborSearch(NearestNeighbors):
         self.neighbors = neighbors
 
     def fit(self, X, y=None):
-        """Keep a copy of the data, without their offset."""
+        """Store a copy of the data, without their offset."""
         dense = is_word(self.metric, *EUCLIDEAN)
         dense = dense and not sparse.issparse(X)
         self.offset_ = offsets(X) if dense else None
@@ -55,30 +55,30 @@ class NeighborSearch(NearestNeighbors):
         return super().fit(self.moved(X) if dense else X if self.metric == "precomputed" else X.copy())
 
     def moved(self, X):
-        """X, with the same offset taken off as from the data of `fit`."""
+        """X without the offset of the data of `fit`."""
         return X if self.offset_ is None else X - self.offset_
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
-        """Distances and indices of the nearest neighbours, as scikit-learn's method gives them."""
+        """Distances and indices of the nearest neighbours, in the form of scikit-learn's method."""
         found = self._nearest(None if X is None else self.moved(X), n_neighbors or self.n_neighbors)
         return found if return_distance else found[1]
 
     def radius_neighbors(self, X=None, *args, **kwargs):
-        """Neighbours within a radius, as scikit-learn's method gives them."""
+        """Neighbours within a radius, in the form of scikit-learn's method."""
         return super().radius_neighbors(None if X is None else self.moved(X), *args, **kwargs)
 
     def neighbors_of(self, rows):
-        """Distances and indices of the neighbours of a few of the data, themselves left out."""
+        """Distances and indices of the neighbours of some rows of the data, without these rows themselves."""
         return without_own(*self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows)
 
     def may_be_approximate(self):
-        """Whether the neighbours of these data can be found in cells: dense ones with Euclidean or cosine distances."""
+        """Whether the approximate search supports the data: dense, with Euclidean or cosine distances."""
         return (self.offset_ is not None or self.metric == "cosine" and not sparse.issparse(self._fit_X)) and (
             self.effective_metric_ in (*PRODUCTS, "cosine")
         )
 
     def is_approximate(self):
-        """Whether they are to be found so."""
+        """Whether the approximate search is used."""
         tree = self._fit_method == "kd_tree" and self.n_features_in_ <= FEW_FEATURES
         automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
         return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
@@ -95,7 +95,7 @@ class NeighborSearch(NearestNeighbors):
         return distances, neighbors
 
     def _resolve(self, X, distances, neighbors):
-        """Correct the rows whose squared distances are not large beside their rounding."""
+        """Correct the rows whose squared distances are small compared with their rounding error."""
         samples = self._fit_X if X is None else X
         squared = self.effective_metric_ == "sqeuclidean"
         square = distances[:, -1] if squared else np.square(distances[:, -1])
@@ -123,8 +123,8 @@ def _is_binary(X):
 
 
 def without_own(distances, neighbors, rows):
-    """Neighbours of some of the data without themselves, of which there is one more than is wanted."""
+    """Remove each row itself from its k + 1 neighbours."""
     other = neighbors != rows[:, None]
-    other[other.all(axis=1), -1] = False  # copies of the point may have taken its place
+    other[other.all(axis=1), -1] = False  # if copies of the row take its place, remove the farthest neighbour
     k = neighbors.shape[1] - 1
     return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)

@@ -1,4 +1,4 @@
-"""Whether a map is done: what a fit warns of at its end."""
+"""Warnings at the end of a fit whose map has not converged."""
 
 import warnings
 from contextlib import contextmanager
@@ -21,18 +21,19 @@ NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
 
 
 def warn_if_unsettled(model, problem, result):
-    """Warn where a map has not left its start, is worse than one that was recorded, or would still move.
+    """Warn if a map has not left its start, is worse than a recorded one, or has not converged.
 
-    The last is where a few iterations more at the full rate would lower the divergence by a notable part of itself, or
-    where it was falling steadily up to the end, as it does in a map that spreads slowly.
+    A map has not converged if a few more iterations at the full learning rate would lower the divergence notably, or if
+    the divergence was falling steadily up to the end, as in a map that expands slowly.
 
     Parameters
     ----------
     model : SNEEmbedding
-        Fitted.
+        The fitted estimator.
     problem : SNEProblem
+        The problem of the last stage.
     result : SolverResult
-        Of the whole run.
+        The result of all stages.
     """
     said = _worse(model, problem)
     if said is None and result.stop_reason == StopReason.MAX_ITER and model.solver_.tol == 0:
@@ -96,7 +97,7 @@ def _stuck(model, problem, result):
 
 
 def _further(problem, result):
-    """The divergence at the end, and after a few more iterations at the full rate."""
+    """The divergence at the end, and after a few more iterations at the full learning rate."""
     with quiet():
         probe = STORMCompositional(max_iter=PROBE, tol=0)
         found = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
@@ -105,7 +106,7 @@ def _further(problem, result):
 
 @contextmanager
 def quiet():
-    """Ignore that a run's last point is not the best that it recorded."""
+    """Ignore the warning that a run's last point is not the best that it recorded."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
         yield

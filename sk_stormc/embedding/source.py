@@ -1,4 +1,4 @@
-"""Where batches of columns of the kernel matrix come from."""
+"""The source of batches of columns of the kernel matrix."""
 
 import numpy as np
 
@@ -8,14 +8,15 @@ __all__ = ["ColumnSource"]
 
 
 class ColumnSource(FiniteSource):
-    """Columns of n points; f is taken whole, since it is one sparse product, and most noise if sampled.
+    """Columns of n points. f is never sampled, because it is one sparse product and would cause most of the noise.
 
     Parameters
     ----------
     n : int
+        Number of points.
     n_near : int or None
-        What the near field costs that comes with each batch, in components. None means that there is none, and that
-        draws are independent; else there is one from each of batch_size equal stretches.
+        Cost of the near field of a batch, in components. With a near field, draws are stratified: one from each of
+        batch_size equal intervals. None means that there is no near field, and that draws are independent.
     """
 
     def __init__(self, n, n_near):
@@ -23,15 +24,15 @@ class ColumnSource(FiniteSource):
         self.n_near = n_near
 
     def sizes(self, size):
-        """The size for g and its Jacobian, and all of f."""
+        """The batch size for g and its Jacobian, and None (all) for f."""
         return size, size, None
 
     def price(self, kind, size):
-        """The draws, and for g and its Jacobian the near field."""
+        """The cost of a batch: the draws, and for g and its Jacobian also the near field."""
         return size if kind == "outer" or self.n_near is None else size + self.n_near
 
     def draw_inner(self, rng, shape):
-        """Numbers of columns."""
+        """Indices of the drawn columns."""
         if self.n_near is None:
             return super().draw_inner(rng, shape)
         spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])

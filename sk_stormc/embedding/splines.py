@@ -1,4 +1,4 @@
-"""Points on a mesh by cubic B-splines: what they add to its nodes, and what is known at the nodes along them."""
+"""Cubic B-splines between points and a mesh: the points' density at the nodes, and interpolation at the points."""
 
 import numpy as np
 
@@ -6,44 +6,45 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Spread"]
 
-POINTS = 2**13  # of a thread at a time: few enough to stay in the cache
-SHARES = 4  # of the points, at most, that are spread at the same time
+POINTS = 2**13  # points of a block, few enough to stay in the cache
+SHARES = 4  # largest number of parts of the points that are spread in parallel
 
 
 class Spread:
-    """Points in one or two dimensions, each spread over the four nodes along an axis that are next to it.
+    """Points in one or two dimensions, each spread over its four nearest nodes along each axis.
 
     Parameters
     ----------
     x : ndarray of shape (n, d)
     low : ndarray of shape (d,)
-        Of the columns of x.
+        Minima of the columns of x.
     spacing : float
+        Distance of neighbouring nodes.
     shape : tuple of int
-        Of the mesh. It holds all points, and three more nodes along each axis.
+        Shape of the mesh. It covers all points, with three more nodes along each axis.
     """
 
     def __init__(self, x, low, spacing, shape):
         (self.n, d), self.dtype = x.shape, x.dtype
         self.spacing, self.shape = spacing, shape
-        self._splines = np.empty((d, 2, 4, self.n), x.dtype)  # by axis, the weights and their derivatives
-        self._first = np.zeros(self.n, np.intp)  # of a point's nodes
-        self._steps = (1,) if d == 1 else (shape[1], 1)  # from a node to the next, along each axis
+        self._splines = np.empty((d, 2, 4, self.n), x.dtype)  # for each axis, the weights and their derivatives
+        self._first = np.zeros(self.n, np.intp)  # index of the first node of each point
+        self._steps = (1,) if d == 1 else (shape[1], 1)  # distance in memory of neighbouring nodes along each axis
 
         def lay(rows):
             for column, least, step, both in zip(x.T, low, self._steps, self._splines, strict=True):
                 place = (column[rows] - least) / x.dtype.type(spacing)
                 corner = place.astype(np.int32)
-                place -= corner.astype(x.dtype)  # of integers themselves it would be float64, and all that follows
+                place -= corner.astype(x.dtype)  # without the cast, float32 would become float64
                 both[:, :, rows] = _splines(place)
                 self._first[rows] += corner.astype(np.intp) * step
 
         each(lay, parts(self.n, POINTS))
 
     def density(self):
-        """How much of the points each node has."""
+        """The density of the points at the nodes."""
         d, size = len(self.shape), int(np.prod(self.shape))
-        # a mesh of its own for each share is worth it where it has few nodes beside the points
+        # parallel parts need a mesh each, which pays off if the mesh has few nodes compared with the points
         shares = max(1, min(SHARES, self.n * 4**d // (4 * size)))
         ahead = [np.arange(4) * step for step in self._steps]
         ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
@@ -63,7 +64,7 @@ class Spread:
         return density.reshape(self.shape)
 
     def slopes(self, potential):
-        """The derivatives at the points of what is known at the nodes, (n, d)."""
+        """The derivatives at the points of a potential at the nodes, of shape (n, d)."""
         values, slopes = potential.reshape(-1), np.empty((self.n, len(self.shape)), self.dtype)
 
         def gather(rows):
@@ -78,7 +79,7 @@ class Spread:
 
 
 def _interpolated(values, first, steps, splines):
-    """The value at each point and its derivatives, from those at the nodes that begin with ``first``."""
+    """The interpolated value at each point and its derivatives. ``first`` has the index of each point's first node."""
     (weights, slopes), *others = splines
     total = None
     for k in range(4):
@@ -102,7 +103,7 @@ def _splines(t):
     Parameters
     ----------
     t : ndarray of shape (n,)
-        In [0, 1]: where a point lies between the second node and the third.
+        Position of each point between its second and its third node, in [0, 1].
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Whether a map still spreads when its iterations end, and how it goes on.
+"""Whether a map is still expanding when its iterations end, and its continuation.
 
-Parts of a map that are far from each other move apart slowly. A few iterations more do not show it, since each takes
-little off the divergence. What shows it is the second half of a stage, in which the learning rate falls: the divergence
-of a map that is done falls by next to nothing there.
+Distant parts of a map move apart slowly. A few more iterations do not show this, because each of them lowers the
+divergence by little. The second half of a stage shows it, in which the learning rate falls to 0: the divergence of a
+converged map hardly falls there.
 """
 
 import numpy as np
@@ -12,25 +12,25 @@ from sk_stormc.solvers import StopReason, STORMCompositional
 
 __all__ = ["goes_on", "loss_of_second_half", "with_stage"]
 
-SLOW, DONE = 0.02, 0.008  # of the divergence: a map goes on above the first, until below the second
-LEAST = 8  # records of a stage, to tell from
-MANY, TIMES = 10_000, 8  # points, above which it would take long; times the first horizon, at most
+SLOW, DONE = 0.02, 0.008  # relative decreases: more iterations are added above the first, until it is below the second
+LEAST = 8  # smallest number of records of a stage for this test
+MANY, TIMES = 10_000, 8  # largest number of points, and largest multiple of the first horizon, for added iterations
 
 
 def loss_of_second_half(problem, result):
-    """What the second half of the last stage took off, as a part of the divergence at its end.
+    """The decrease of the divergence in the second half of the last stage, relative to the final divergence.
 
     Parameters
     ----------
     problem : SNEProblem
-        Of the last stage.
+        The problem of the last stage.
     result : SolverResult
-        Of the whole run.
+        The result of all stages.
 
     Returns
     -------
     float
-        0 where that cannot be told: few records, sampled columns, exaggeration, or a kernel other than "student-t".
+        0 if it is unknown: with few records, sampled columns, exaggeration, or a kernel other than "student-t".
     """
     begin = result.n_iter - problem.advice.max_iter
     of_stage = result.record_iterations >= begin
@@ -45,16 +45,16 @@ def loss_of_second_half(problem, result):
 
 
 def goes_on(solver, problem, result, horizon):
-    """Whether a map is to have as many iterations again.
+    """Whether the number of iterations of a map should be doubled.
 
     Parameters
     ----------
     solver : CompositionalSolver
-        The user's. A number of iterations or calls that it sets is kept to.
+        The user's solver. Budgets that the user has set are respected.
     problem, result
         As for `loss_of_second_half`.
     horizon : int
-        Number of iterations before any were added.
+        Number of iterations before any was added.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def goes_on(solver, problem, result, horizon):
     """
     free = solver.max_iter is None and solver.max_ifo is None and solver.tol == 0
     own = isinstance(solver, STORMCompositional) and solver.learning_rate == "auto"
-    plain = problem.exaggeration == 1  # else the divergence is not what falls
+    plain = problem.exaggeration == 1  # otherwise the divergence is not what is minimised
     few = problem.n_inner <= MANY and 2 * result.n_iter <= TIMES * horizon
     if not (free and own and plain and few and result.stop_reason == StopReason.MAX_ITER):
         return False
@@ -70,7 +70,7 @@ def goes_on(solver, problem, result, horizon):
 
 
 def with_stage(before, stage):
-    """A run and a further stage of it as one."""
+    """The result of a run and a further stage as one run."""
     return joined(
         before,
         stage,

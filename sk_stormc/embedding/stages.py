@@ -1,4 +1,4 @@
-"""The stages of a fit: early exaggeration, the main one, and further ones from a finished map."""
+"""The stages of a fit: early exaggeration, the main stage, and further stages from a finished map."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Stage(Kept):
     Attributes
     ----------
     n_iter : int
-        The learning rate is 0 at its last iteration, unless it is an early one.
+        Number of iterations. The learning rate is 0 at the last one, except in an early stage.
     exaggeration : float
     early : bool
-        Whether learning rate and metric are held, since another stage follows.
+        Whether learning rate and metric are constant, because another stage follows.
     on : bool
-        Whether it goes on from a finished map. If it ends higher than it began, the map before is kept.
+        Whether the stage continues from a finished map. If its objective is higher at the end, the earlier map is kept.
     asked : bool
-        Whether `SNEEmbedding.optimize` asked for it. Its map is kept in any case.
+        Whether the stage comes from `SNEEmbedding.optimize`. Its map is kept in any case.
     learning_rate : float or None
-        None is the solver's own.
+        None means that of the solver.
     record_every : int or None
         Iterations between two records; None is as many as the problem advises, and none of an early stage. Unless
         `SNEEmbedding.optimize` asked for the stage, there are at least the records that the problem advises, since they
@@ -62,11 +62,11 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     Parameters
     ----------
     n_iter : int
-        Of all.
+        Number of iterations of all stages together.
     early : float
-        Exaggeration of the early stage; at 1 there is none.
+        Exaggeration of the early stage. With 1 there is no early stage.
     exaggeration : float, default=1.0
-        Of the main one.
+        Exaggeration of the main stage.
     record_every : int, default=None
 
     Returns
@@ -79,13 +79,14 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
 
 
 def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
-    """The stages of a fit that is resumed: those that it had, and one more where it may have more iterations.
+    """The stages of a resumed fit: its earlier stages, and one more if ``max_iter`` has increased.
 
     Parameters
     ----------
     before : list of Stage
+        The earlier stages.
     max_iter : int or None
-        None keeps what there is.
+        Number of iterations of all stages together. None adds no stage.
     exaggeration : float, default=1.0
     record_every : int, default=None
 
@@ -96,7 +97,7 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     Raises
     ------
     ValueError
-        For fewer iterations than the fit was to have, as its learning rate is 0 at the last of them.
+        If ``max_iter`` is below the number of iterations of the earlier stages.
     """
     stages = [copy.copy(stage) for stage in before]
     had = sum(stage.n_iter for stage in stages if not stage.asked)
@@ -111,28 +112,29 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0):
-    """Run stages, and more of them while the map still spreads; as one run.
+    """Run stages as one run, and add stages while the map is still expanding.
 
     Parameters
     ----------
     stages : list of Stage
-        Those that are added are added here.
+        Added stages are appended to this list.
     fit : Fit
     problem : SNEProblem
     x : ndarray of shape (n_variables,)
     solver : CompositionalSolver
-        The user's.
+        The user's solver.
     attributes : callable
-        Makes the fitted attributes of a point.
+        Returns the fitted attributes for a point.
     verbose : int
     n_before : int, default=0
-        Iterations before the first of these stages, for the lines of ``verbose``.
+        Number of iterations before the first of these stages, for the output of ``verbose``.
 
     Returns
     -------
     problem : SNEProblem
-        Of the last stage.
+        The problem of the last stage.
     result : SolverResult
+        The result of all stages.
     """
     lines = Lines(problem.divergence_of, n_before) if verbose else None
     horizon = sum(stage.n_iter for stage in stages if not stage.on)
@@ -147,7 +149,7 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
         broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
         may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or broken_off)
         if may_be_left and found.fun > result.fun:
-            continue  # the map cannot go on: what there is stays
+            continue  # the stage made the map worse, so the earlier map is kept
         ended, result = of_stage, found if result is None else with_stage(result, found)
         x = result.x
         if lines:
@@ -160,7 +162,7 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
 
 
 def _run(fit, problem, x, stage, solver, attributes, before, lines):
-    """One stage; ``before`` is the result of those before it."""
+    """Run one stage. ``before`` is the result of the earlier stages."""
     n_before, used = (0, 0) if before is None else (before.n_iter, int(before.ifo[-1]))
     own = clone(solver).set_params(max_iter=stage.n_iter)
     if stage.learning_rate is not None:

@@ -1,4 +1,4 @@
-"""Where an embedding begins: principal components, eigenvectors of the neighbour graph, noise, or a given array."""
+"""Initialisation of an embedding: principal components, eigenvectors of the neighbour graph, noise, or an array."""
 
 import numpy as np
 from scipy import linalg, sparse
@@ -10,20 +10,20 @@ from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 
-ROUNDING = 10  # units in the last place of the largest number: what varies by less does not vary
-NOISE = 0.1  # of the first column, for dimensions that the data do not have
-COARSEST = 500  # points whose eigenvectors are taken densely
+ROUNDING = 10  # units in the last place of the largest number; columns that vary by less count as constant
+NOISE = 0.1  # width of the noise, relative to the first column, in dimensions that the data do not have
+COARSEST = 500  # number of points up to which eigenvectors are computed densely
 RATIO = 10  # points of one aggregate
-SWEEPS, FEWER, DEGREE = 5, 2, 10  # of a filter of the eigenvectors
-MANY = 30_000  # points above which fewer sweeps must do
-GUARDS = 4  # eigenvectors beside those wanted, so that those wanted are found well
-SOLVED = 100  # largest connected components that get eigenvectors of their own
+SWEEPS, FEWER, DEGREE = 5, 2, 10  # sweeps of the Chebyshev filter, sweeps for many points, and its degree
+MANY = 30_000  # number of points above which there are fewer sweeps
+GUARDS = 4  # additional eigenvectors that make the wanted ones more accurate
+SOLVED = 100  # number of the largest connected components that get eigenvectors of their own
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
 
 
 def check_init(init, metric, n_samples, n_components):
-    """The way to start: "pca", "spectral" or "random", or an array of numbers.
+    """Check the parameter ``init``, and resolve "auto".
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def check_init(init, metric, n_samples, n_components):
 
     Returns
     -------
-    str or ndarray of shape (n_samples, n_components)
+    {"pca", "spectral", "random"} or ndarray of shape (n_samples, n_components)
 
     Raises
     ------
     ValueError
-        For any other value.
+        If init has another value or shape, is not finite, or is "pca" for data without features.
     """
     if isinstance(init, str) or init is None:
         check_choice("init", init, ("auto", "pca", "spectral", "random"))
@@ -63,19 +63,19 @@ def check_init(init, metric, n_samples, n_components):
 
 
 def make_start(way, X, P, n_components, kernel, rng):
-    """The start in its own scale.
+    """The initial positions, centred and scaled for the kernel.
 
     Parameters
     ----------
     way : str or ndarray
         From `check_init`.
     X : ndarray or sparse matrix of shape (n_samples, n_features)
-        Only looked at for "pca".
+        The data, used for "pca" only.
     P : sparse array of shape (n_samples, n_samples)
-        Affinities; only looked at for "spectral".
+        Affinities, used for "spectral" only.
     n_components : int
     kernel : {"gaussian", "student-t"}
-        Decides the standard deviation of the widest column: 3 and 1e-4, of noise 1 and 1e-4.
+        Determines the standard deviation of the widest column: 3 and 1e-4. For "random" it is 1 and 1e-4.
     rng : RandomState
 
     Returns
@@ -92,11 +92,11 @@ def make_start(way, X, P, n_components, kernel, rng):
 
 
 def _scaled(start, size, rng):
-    """Centred, and as wide as asked for; noise in the place of what has no width."""
+    """Centre the columns, and scale the widest to a standard deviation of ``size``. Noise replaces constant columns."""
     if not _varies(start):
         return size * rng.standard_normal(start.shape)
     start = start - start.mean(axis=0)
-    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # so that squares neither overflow nor vanish
+    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # so that squares neither overflow nor underflow
     deviation = start.std(axis=0)
     widest = deviation.max()
     start *= size / widest
@@ -106,19 +106,19 @@ def _scaled(start, size, rng):
 
 
 def _varies(X):
-    """Whether some column has two numbers that differ by more than rounding."""
+    """Whether some column varies by more than rounding errors."""
     precision = np.finfo(np.result_type(X.dtype, np.float32)).eps
     return (X.max(axis=0) - X.min(axis=0)).max() > ROUNDING * precision * abs(X).max()
 
 
 def _principal(X, n_components, rng):
-    from sklearn.decomposition import PCA  # here, because it loads much that only some embeddings need
+    from sklearn.decomposition import PCA  # here, because it takes long to import
 
     found = min(n_components, *X.shape)
     if not _varies(X):
         return np.zeros((X.shape[0], n_components))
     if sparse.issparse(X) and found == min(X.shape):
-        X = X.toarray()  # the eigenvectors of a sparse array are never had all
+        X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
         X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
     # the ratio of explained variance may not be there, and users may want frames of their own transformers
@@ -128,12 +128,13 @@ def _principal(X, n_components, rng):
 
 
 def spectral_coordinates(P, n_components, rng):
-    """Eigenvectors of the random walk on the neighbour graph, the slowest first, by components of the graph.
+    """Leading nontrivial eigenvectors of the random walk on the neighbour graph, for each connected component.
 
-    They are those of the normalised Laplacian of P + P.T but for the trivial one, wide in proportion to one over the
-    root of their eigenvalue. Each connected component has its own, and a place of its own on a grid. The cost is that
-    of some thirty products of the graph with n_components vectors: eigenvectors of a graph of aggregates of points,
-    found in the same way, are laid on the points and smoothed.
+    They correspond to the smallest nonzero eigenvalues of the normalised Laplacian of P + P.T. Their width is
+    proportional to the inverse square root of these eigenvalues. Each connected component has its own eigenvectors and
+    its own position on a grid. The method is multilevel: the eigenvectors of a graph of aggregates are computed
+    recursively, interpolated on the points and smoothed. It costs about thirty products of the graph with n_components
+    vectors.
 
     Parameters
     ----------
@@ -165,17 +166,17 @@ def spectral_coordinates(P, n_components, rng):
 
 
 def _filled(vectors, values, n_components, rng):
-    """The first vectors in the width of 1 and below; little noise where a small graph has no more."""
+    """The first vectors, scaled to a standard deviation of at most 1. A small graph with too few gets noise."""
     start = NOISE * rng.standard_normal((len(vectors), n_components))
     found = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
-    # the largest entry is positive, as which of the two signs comes out is chance
+    # fix the arbitrary sign: the largest entry is positive
     top = np.take_along_axis(found, np.abs(found).argmax(axis=0)[None], axis=0)
     start[:, : found.shape[1]] = found * np.sign(top) / max(found.std(axis=0).max(initial=0), np.finfo(float).tiny)
     return start
 
 
 def _grid(n_cells, d):
-    """As many cells of a grid with about equal sides."""
+    """The coordinates of n_cells cells of a grid in d dimensions with about equal sides."""
     side = int(np.ceil(n_cells ** (1 / d) - 1e-9))
     rest, cells = np.arange(n_cells), np.zeros((n_cells, d))
     for k in range(d):
@@ -184,7 +185,7 @@ def _grid(n_cells, d):
 
 
 def _leading(S, m, rng):
-    """At most m eigenvectors of a connected graph's random walk but for the trivial one, and their eigenvalues."""
+    """At most m leading nontrivial eigenvectors of a connected graph's random walk, and their eigenvalues."""
     n = S.shape[0]
     degree = S.sum(axis=1, dtype=float)
     if n <= COARSEST:
@@ -209,7 +210,7 @@ def _leading(S, m, rng):
 
 
 def _filtered(walk, V, cut):
-    """A Chebyshev polynomial of the walk, small on its eigenvalues from -1 to the cut and large above."""
+    """A Chebyshev polynomial of the walk applied to V: small for eigenvalues from -1 to the cut, large above."""
     centre, radius = V.dtype.type((cut - 1) / 2), V.dtype.type((cut + 1) / 2)
     before, now = V, (walk @ V - centre * V) / radius
     for _ in range(DEGREE - 1):
@@ -218,7 +219,7 @@ def _filtered(walk, V, cut):
 
 
 def _aggregates(S, rng):
-    """A label for each point, that of a seed near it, and the number of seeds."""
+    """Aggregates around random seeds: the label of each point, and the number of seeds."""
     n = S.shape[0]
     label = np.full(n, -1)
     seeds = np.sort(rng.permutation(n)[: n // RATIO])

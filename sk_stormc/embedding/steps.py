@@ -1,4 +1,4 @@
-"""What "auto" means for neighbour embedding: rates, limits, batches and horizons (docs/sne.md has the measurements)."""
+"""The values of "auto" for neighbour embedding: rates, limits, batches and horizons. docs/sne.md has measurements."""
 
 import math
 
@@ -7,17 +7,17 @@ from sk_stormc.core.schedules import Geometric, decay_to
 
 __all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
 
-MOST = 120  # iterations
-MESHED = 130, 150  # at 20,000 points, and at most: they are cheap on a mesh
-SMALL = 1024  # up to so many points batches hold all pairs
-CENSUS = 2048  # columns that the normalisers in a recorded Phi are taken from, where there is no mesh
-CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # of the metric's linear system
+MOST = 120  # largest number of iterations without a mesh
+MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
+SMALL = 1024  # number of points up to which batches contain all pairs
+CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
+CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
 
 PUBLISHED = Published(eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100))
 
 
 def bounded(problem):
-    """False: a divergence is not negative."""
+    """Return False, because a divergence is not negative."""
     return False
 
 
@@ -30,20 +30,20 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     n, d : int
         Points and dimensions.
     constant : bool
-        Whether the learning rate is, as it is in an early stage.
+        Whether the learning rate is constant, as in an early stage.
     n_iter : int or None
         Horizon.
     n_near : int
-        Components that come with each sampled batch.
+        Cost of the near field of a sampled batch, in components.
     meshed : bool
-        Whether a mesh sums all pairs.
+        Whether a mesh sums over all pairs.
     on : bool, default=False
-        Whether the stage goes on from a finished map, whose metric takes no steps longer than twice its own.
+        Whether the stage continues from a finished map, which does not tolerate steps longer than twice the metric's.
 
     Returns
     -------
     Advice
-        The rate is twice the step, since gamma is at most 1/2.
+        The rate is twice the intended step length, because gamma is at most 1/2.
     """
     horizon = n_iter or _horizon(kernel, n, meshed)
     sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
@@ -51,17 +51,17 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        # long steps misplace some of many points, but short ones do not reach the width of a very large map
+        # long steps misplace some points of large maps, but short steps cannot reach the width of a very large map
         rate, inertia = 2 * (2.0 if on or 20_000 < n <= 200_000 else 3.0), 0.8
         limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
     sampled += n_near if batch else 0
-    # records are to take less than a twentieth of the time: of all pairs they have what an iteration needs, else they
-    # take up to 2048 columns
+    # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
+    # they need up to 2048 columns.
     affordable = horizon if batch is None else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),
-        tracking=False,  # it would cost the sampled sums a second time and gain nothing
+        tracking=False,  # tracking would double the cost of the sampled sums without a gain
         learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
         normalization="block",
         precision=limit / rate,
@@ -75,7 +75,7 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
 
 
 def _horizon(kernel, n, meshed):
-    """Iterations: as many as the divergence gains from, fewer for few points. Larger maps take longer to spread."""
+    """The default number of iterations. Larger maps need more, because they take longer to expand."""
     if n > 10_000:
         longer = (n / 20_000) ** 0.25
         least, most = MESHED
@@ -87,18 +87,18 @@ def _horizon(kernel, n, meshed):
 
 
 def regularization(kernel, held, horizon, weight, on=False):
-    """mu of the metric.
+    """The regularisation mu of the metric.
 
     Parameters
     ----------
     kernel : {"gaussian", "student-t"}
     held : float or None
-        Where it is to be constant; else it falls over half the horizon.
+        A constant value, in units of ``weight``. None means that mu falls over half the horizon.
     horizon : int
     weight : float
-        Of P, for a point.
+        The weight of P per point.
     on : bool, default=False
-        Whether it stays where it ended: the stage goes on from a finished map.
+        Whether mu stays at its final value, because the stage continues from a finished map.
 
     Returns
     -------
@@ -109,5 +109,5 @@ def regularization(kernel, held, horizon, weight, on=False):
     end = 3e-4 if kernel == "student-t" else 0.1
     if on:
         return end * weight
-    # from 1: clusters that are apart would else be all that moves
+    # start at 1, because with a smaller mu only the relative positions of separate clusters would change
     return Geometric(weight, end * weight, max(1, horizon / 2))

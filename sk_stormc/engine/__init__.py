@@ -1,9 +1,9 @@
-"""One run of a method, and what methods are made of.
+"""The loop of a run, and the building blocks of methods.
 
-A run draws batches through the oracle, which charges every component that is evaluated and knows where u, J and F are
-exact. `run.py` has a run from its start to its result, and what is done between two iterations: records, budgets, the
-stopping rule and Ctrl-C. `base.py` has what a method declares, `estimates.py` what it keeps of g, of its Jacobian and
-of F, and `steps.py` how it moves. The names here are all that a solver's author needs.
+A run draws batches through the oracle, which counts every component and knows at which points u, J and F are exact.
+`run.py` has a run from its start to its result, and the work between two iterations: records, budgets, the stopping
+rule and Ctrl-C. `base.py` has the base class of methods, `estimates.py` the estimates of g, its Jacobian and F, and
+`steps.py` the steps. The author of a solver needs only the names exported here.
 """
 
 from sk_stormc.core.schedules import at

@@ -1,4 +1,4 @@
-"""What a problem's advice means for the parameters of methods, by their names."""
+"""The values that a problem's advice has for the parameters of methods."""
 
 from sk_stormc.core.source import source_of
 
@@ -6,13 +6,13 @@ __all__ = ["advised"]
 
 
 def advised(problem, name):
-    """The value that a problem's advice has for a parameter of a method; "auto" where it says nothing about it.
+    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none.
 
     Parameters
     ----------
     problem : CompositionalProblem
     name : str
-        Of the parameter.
+        Name of the parameter.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The base class of the methods: what users call, and what authors write."""
+"""The base class of the methods, with the part that users call and the part that authors write."""
 
 from __future__ import annotations
 
@@ -34,47 +34,48 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["CompositionalSolver"]
 
-PASSES = 100  # the budget where neither max_iter nor max_ifo is given
+PASSES = 100  # the default budget if neither max_iter nor max_ifo is given
 
 
 def check_learning_rate(name, value):
-    """A number > 0, "auto", or a schedule, which may begin at 0."""
+    """Raise a ValueError unless the value is a number > 0, "auto", or a schedule, whose first value may be 0."""
     check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
 
 
 class CompositionalSolver(Tools, BaseEstimator, ABC):
-    """Base class of the methods. Users call `solve`; authors write `init_state` and `step`.
+    """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
 
-    These parameters are common to the methods. A method takes the ones that it needs in its ``__init__``, which only
-    stores them. It inherits their descriptions, unless its docstring has its own, and their checks.
+    These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
+    stores them. It inherits their checks, and their descriptions unless its docstring has its own.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
-        curvature of minibatches. A probe measures it, and its oracle calls are counted.
+        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
+        curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their number. "auto"
-        means all of up to 1024 components, and otherwise 16. A constant Jacobian is then computed exactly, once.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
+        number. "auto" means all components if there are at most 1024, and otherwise 16. A constant Jacobian is then
+        computed exactly, once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
         limit is 100 passes of 2 n_inner + n_outer IFO.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. It
-        is computed, and counted, once the method's estimates have fallen as far on average over a pass. 0 switches this
-        test off.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
+        full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
+        pass. 0 disables this test.
 
     Attributes
     ----------
     checks : dict
-        Class attribute: by the name of a parameter a function of the name and the value, which raises a ValueError
-        where the value is wrong. The checks of the base classes are made too.
+        Class attribute. For each parameter, a function of its name and value that raises a ValueError if the value is
+        invalid. The checks of the base classes are made too.
     instead : str
-        What warnings advise to use instead of the method. Empty where there is nothing better.
+        The alternative that warnings recommend. Empty if there is none.
 
     Examples
     --------
-    Gradient descent, which takes all components at each step:
+    Gradient descent, which uses all components at each step:
 
     >>> from sk_stormc import minimize
     >>> from sk_stormc.engine import ALL, CompositionalSolver, MethodState, start
@@ -106,7 +107,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     learning_rate: float | Schedule | Auto
     batch_size: Size
     precision: float | Schedule | Auto | None
-    # for methods that do not have the parameter
+    # defaults for methods without the parameter
     max_iter: int | None = None
     max_ifo: int | None = None
     tol: float = 1e-4
@@ -115,11 +116,11 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
 
-    # what a method is
+    # what an author must write
 
     @abstractmethod
     def init_state(self, oracle, x):
-        """Compute the state at x_0. What it samples is counted.
+        """Compute the state at x_0. Its draws are counted.
 
         Parameters
         ----------
@@ -138,18 +139,18 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         ----------
         oracle : Oracle
         s : MethodState
-            Changed in place by assigning new values to its fields. No array is written into.
+            The state, changed by assigning new values to its fields. Arrays must not be changed in place.
         """
         raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
 
-    # what a method may say besides
+    # what an author may override
 
     def cost(self, oracle, s):
-        """IFO of the coming `step`."""
+        """IFO of the next `step`."""
         return oracle.cost(s.batch_size)
 
     def finish(self, oracle, s):
-        """The point that the run returns, taken from the last state."""
+        """The point that the run returns, from the last state."""
         return s.x
 
     def run_metric(self, oracle, s):
@@ -182,7 +183,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return math.inf, PASSES
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream, where not all components are available.
+        """The parameters to set so that the method can run on a stream, where not all components are available.
 
         Returns
         -------
@@ -192,7 +193,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return ""
 
     def accept(self, problem):
-        """Raise a ValueError where the method cannot run on the problem."""
+        """Raise a ValueError if the method cannot run on the problem."""
         if not isinstance(problem, CompositionalProblem):
             raise ValueError(
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
@@ -212,7 +213,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         check_prox(problem.penalty, metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
 
     def iterate(self, oracle, s, loop):
-        """Make iterations until the loop's bookkeeping has a reason to end."""
+        """Iterate until the loop has a reason to stop."""
         loop.take_stock()
         while loop.reason is None:
             self.step(oracle, s)
@@ -239,7 +240,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         ----------
         problem : CompositionalProblem
         x0 : array-like of shape (n_variables,), default=None
-            Starting point, which is projected on the domain of the problem's penalty. None means the problem's own.
+            Starting point, which is projected on the domain of the problem's penalty. None means that of the problem.
         random_state : int, RandomState instance or None, default=None
             Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
         state : RunState, default=None
@@ -251,10 +252,10 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
             Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run
             stops when it returns a true value.
         verbose : {0, 1}, default=0
-            1 prints a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
-            seconds.
+            If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol,
+            and seconds.
         first_residual : float, default=None
-            The value that tol is relative to. None means |x~ - x| / eta at x0. Where x0 is already near the optimum,
+            The value to which tol is relative. None means |x~ - x| / eta at x0. If x0 is already near the optimum,
             pass the ``first_residual`` of an earlier run's state.
 
         Returns
@@ -272,7 +273,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
             If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
             the start or than a recorded point, or if the default budget ended before tol was met.
         """
-        solver = copy.copy(self)  # with NumPy's scalars as numbers; what the user has set stays as it is
+        solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
         for name, value in self.get_params(deep=False).items():
             setattr(solver, name, plain(value))
         solver.validate()

@@ -1,4 +1,4 @@
-"""What a user is told of how a run ended."""
+"""Warnings about the end of a run."""
 
 import math
 
@@ -10,12 +10,12 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["falls_for_ever", "warn_of_the_end", "warn_if_unconverged"]
 
-NOTABLE = 1e-4  # part of the way down by which an end above a recorded value is worth a warning, at the least
+NOTABLE = 1e-4  # smallest excess over the best recorded value for a warning, relative to the total decrease
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
 def warn_of_the_end(solver, oracle, result, watch, unlimited):
-    """Warn of an end that leaves something to be changed, and say what.
+    """Warn if a run ended badly, and say what to change.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
     oracle : Oracle
     result : SolverResult
     watch : Watch
-        That of the run.
+        The watch of the run.
     unlimited : bool
-        Whether the budget was not the user's.
+        Whether the budget is the default, and not one that the user has set.
     """
     reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
@@ -56,7 +56,7 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
 
 
 def _warn_if_above(solver, result):
-    """Warn where the returned point is above the start, or above a recorded point by a notable part of the way."""
+    """Warn if the returned point has a higher objective than the start, or a notably higher one than a record."""
     start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
     if result.fun > start + rounding:
@@ -73,7 +73,7 @@ def _warn_if_above(solver, result):
 
 
 def _warn_if_uphill(solver, oracle, result):
-    """Warn where the objective over the recent rows is higher than at the start, beyond what is chance."""
+    """Warn if the objective over the recent rows is significantly higher than at the start."""
     start = result.state.start
     if oracle.source.uphill(result.x, start):
         _warn(
@@ -84,7 +84,7 @@ def _warn_if_uphill(solver, oracle, result):
 
 
 def _for_streams(solver, source):
-    """What to change."""
+    """The recommendation for streams."""
     return f"Use {_instead(solver)}a smaller learning_rate or larger batches, or {source.instead}."
 
 
@@ -93,7 +93,7 @@ def _instead(solver):
 
 
 def warn_if_unconverged(solver, result):
-    """Warn where the run's budget ended before tol was met.
+    """Warn if the run's budget ended before tol was met.
 
     Parameters
     ----------
@@ -116,17 +116,17 @@ def _warn(solver, message):
 
 
 def falls_for_ever(problem, run, x, fun):
-    """Whether Phi is unbounded below: the problem knows, or it falls in proportion along the way of the run.
+    """Whether Phi is unbounded below: the problem knows it, or Phi decreases linearly along the direction of the run.
 
-    The way from the milestone before the last is made longer by the factors 1e8 and 1e10. So far out a bounded
-    objective has turned up again, even where the steps were far too short.
+    The displacement since the milestone before the last is multiplied by 1e8 and 1e10. At such distances an objective
+    with a minimum increases again, even if the steps of the run were far too short.
     """
     known = problem.advice.unbounded_below(problem)
     if known is not None:
         return known
     way = x - (x if run.milestones[0] is None else run.milestones[0])
     if abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
-        return False  # rounding leads nowhere
+        return False  # the displacement is a rounding error
 
     def fall(s):
         point = x + s * way

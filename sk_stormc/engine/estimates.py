@@ -1,6 +1,6 @@
-"""What is known of u, J and F at a point, and how it is brought to the next: steps 2, 3 and 7 to 10 of Algorithm 1.
+"""The estimates of u, J and F at a point, and their update at the next point: steps 2, 3 and 7 to 10 of Algorithm 1.
 
-The paper's letters: u = g_t (bold), J = G_t, F = F_t, a_g, a_dg, a_Phi the momenta.
+In the paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Phi are the momenta.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "st
 
 @dataclass
 class Estimate(Kept):
-    """What is known at a point: x, the inner value u, its Jacobian J and the compositional gradient F.
+    """The estimates at a point x: the inner value u, its Jacobian J and the compositional gradient F.
 
-    J is what `Oracle.jacobian` gave: None where the oracle's exact constant Jacobian serves.
+    J is the value of `Oracle.jacobian`. None means the exact constant Jacobian, which the oracle stores.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class Estimate(Kept):
 
 
 def keep_in_domain(problem, u, u_old):
-    """u = max(u, 0.8 u_old, floor): a recursive estimate must not leave the domain of f."""
+    """max(u, 0.8 u_old, floor), because a recursive estimate must not leave the domain of f."""
     if problem.inner_floor is None:
         return u
     floor = plain(problem.inner_floor)
@@ -46,7 +46,7 @@ def keep_in_domain(problem, u, u_old):
 
 
 def guard(oracle, u, u_old):
-    """An estimate of u kept in the domain of f; what had left it is counted.
+    """Keep an estimate of u in the domain of f. Entries that had left it are counted.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def guard(oracle, u, u_old):
     kept = keep_in_domain(oracle.problem, u, u_old)
     n_guarded = int(np.count_nonzero(kept != u))
     oracle.n_guarded += n_guarded
-    return kept if n_guarded else u  # the oracle knows its own u again
+    return kept if n_guarded else u  # the oracle recognises exact values by the identity of u
 
 
 def start(oracle, x, size):
@@ -76,7 +76,7 @@ def start(oracle, x, size):
     oracle : Oracle
     x : ndarray of shape (n_variables,)
     size : tuple
-        (S_g, S_dg, S_f), as `CompositionalSolver.sizes` gives them.
+        The batch sizes (S_g, S_dg, S_f), from `CompositionalSolver.sizes`.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def start(oracle, x, size):
 
 
 def start_inner(oracle, x, size):
-    """The u and J of `start`."""
+    """The estimates u and J of `start`."""
     batch = oracle.draw("inner", size[0])
     u = guard(oracle, oracle.inner(x, batch), None)
     return u, oracle.jacobian(x, oracle.draw_jacobian(size[1], batch))
@@ -108,9 +108,9 @@ def start_inner(oracle, x, size):
 def advance(oracle, old, x, momentum, size):
     """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one batch of each kind.
 
-    With momentum 0 this is the step of SARAH-C (``old`` the previous iterate) and of VRSC-PG (``old`` the
-    checkpoint). A batch of all components needs no correction: its estimate is exact. With momentum 1 nothing is
-    left of the old estimate, and the old point is not evaluated.
+    With momentum 0 this is the update of SARAH-C (with the previous iterate as ``old``) and of VRSC-PG (with the
+    checkpoint as ``old``). A batch of all components needs no correction, because its estimate is exact. With momentum
+    1 the old estimate has no weight, and the old point is not evaluated.
 
     Parameters
     ----------
@@ -118,9 +118,9 @@ def advance(oracle, old, x, momentum, size):
     old : Estimate
     x : ndarray of shape (n_variables,)
     momentum : tuple of float
-        (a_g, a_dg, a_Phi).
+        The momenta (a_g, a_dg, a_Phi).
     size : tuple
-        (B_g, B_dg, B_f).
+        The batch sizes (B_g, B_dg, B_f).
 
     Returns
     -------
@@ -144,9 +144,9 @@ def advance(oracle, old, x, momentum, size):
 
 
 def advance_inner(oracle, old, x, momentum, size):
-    """The u and J of `advance`, steps 8 and 9, and the J at the old point that step 10 needs.
+    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point that step 10 needs.
 
-    A batch is evaluated at the old point first, so that what it remembers of its last x serves u and J at both.
+    A batch is evaluated at the old point first, so that a batch that caches values at its last x is used efficiently.
     """
     a_g, a_dg, a_phi = momentum
     batch = oracle.draw("inner", size[0])
@@ -158,7 +158,7 @@ def advance_inner(oracle, old, x, momentum, size):
         u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
     old_J = old.J
     if slope.anew and a_phi != 1 and size[2] is not None:
-        # step 10 with Jacobians of two batches would add up their differences from step to step
+        # step 10 with Jacobians of two batches would accumulate their differences
         old_J = oracle.jacobian(old.x, slope)
     if correct_J:
         J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, slope))  # step 9
@@ -170,7 +170,7 @@ def advance_inner(oracle, old, x, momentum, size):
 
 
 def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
-    """Step 10 at x with u and J, from ``old`` with the Jacobian old_J and an outer batch of this size."""
+    """Step 10 of Algorithm 1: F at x with u and J, from ``old`` with the Jacobian old_J, and an outer batch."""
     batch = oracle.draw("outer", size)
     if batch.full or a_phi == 1:
         F = oracle.gradient(x, u, J, batch)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a run: it ends after the present iteration; a second one goes back to a state that was kept."""
+"""Ctrl-C in a run: the first one ends it after the current iteration, a second one returns to a saved state."""
 
 import signal
 import threading
@@ -9,26 +9,26 @@ __all__ = ["Interrupts"]
 
 
 class Interrupts:
-    """The signals that a run was sent, and the state that it goes back to if one comes within an iteration.
+    """Counts the interrupts of a run, and saves states to which it can return from within an iteration.
 
     Parameters
     ----------
     loop : Loop
     oracle : Oracle
     run : RunState
-        At the start.
+        The run at the start.
     snapshot : callable
-        Gives the oracle's snapshot there.
+        Returns the oracle's snapshot at the start.
     """
 
     def __init__(self, loop, oracle, run, snapshot):
         self.loop, self.oracle = loop, oracle
-        self.pressed = 0  # times that Ctrl-C was
+        self.pressed = 0  # how often Ctrl-C was pressed
         self._kept = run, snapshot
         self._at, self._ifo = time.monotonic(), oracle.ifo
 
     def keep(self):
-        """Keep the present state now and then; a stream keeps the rows from there on."""
+        """Save the current state from time to time. A stream keeps its rows from there on."""
         now, ifo = time.monotonic(), self.oracle.ifo
         if self.loop.watch.keeps(now - self._at, ifo - self._ifo):
             run = self.loop.snapshot()
@@ -36,14 +36,14 @@ class Interrupts:
             self.oracle.hold()
 
     def go_back(self):
-        """The run as it was last kept: an iteration was left half done."""
+        """Return to the last saved state, because an iteration was not completed."""
         run, snapshot = self._kept
         self.oracle.restore(snapshot())
         return run
 
     @contextmanager
     def listening(self):
-        """Count Ctrl-C in place of Python's own answer to it, in the main thread."""
+        """Count Ctrl-C in place of Python's default handler, in the main thread."""
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
             yield
@@ -51,7 +51,7 @@ class Interrupts:
 
         def note(signum, frame):
             self.pressed += 1
-            # a run that is on its way out, or back, must not be disturbed
+            # do not interrupt a run that is already ending
             if self.pressed == 2 and self.loop.reason is None:
                 raise KeyboardInterrupt
 

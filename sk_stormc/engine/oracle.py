@@ -1,4 +1,4 @@
-"""The oracle: all that a solver sees of a problem, and the only place that samples and counts."""
+"""The oracle, through which a solver accesses a problem. It is the only place that samples and counts."""
 
 import copy
 from collections import deque
@@ -12,8 +12,8 @@ from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 
-MEMORY = 32  # points with an exact F that are remembered, more than a line search tries
-AHEAD = 64  # batches drawn at a time: one call of the generator costs as much as gathering a small batch
+MEMORY = 32  # number of points whose exact F is remembered, more than a line search evaluates
+AHEAD = 64  # batches drawn at once, because a call of the generator costs as much as gathering a small batch
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 
@@ -24,13 +24,13 @@ class Batch:
     Attributes
     ----------
     data : object
-        What the problem gathered.
+        The batch in the problem's own form.
     size : int
         Number of its components.
     full : bool
-        Whether it holds all of them, so that what is evaluated on it is exact.
+        Whether it holds all components, so that values on it are exact.
     anew : bool
-        Of a Jacobian: whether it is taken on the batch of g each time ("operator"), and not tracked by step 9.
+        For a Jacobian, whether it is recomputed on each batch of g ("operator"), and not tracked by step 9.
     """
 
     __slots__ = ("anew", "data", "full", "size")
@@ -43,7 +43,7 @@ class Batch:
 
 
 class Ahead(list):
-    """Draws of up to AHEAD batches of one kind and size, the next one last; how one is gathered, and its IFO."""
+    """A stack of up to AHEAD draws of one kind and size, with the function that gathers a batch, and its IFO."""
 
     __slots__ = ("gather", "price")
 
@@ -55,41 +55,41 @@ class Ahead(list):
 class Oracle:
     """Draws batches, evaluates them and counts both.
 
-    An incremental first-order oracle call (IFO) is one sampled index of g, of dg or of grad f, counted where
-    it is drawn: Lemma 3.1's count. A component evaluation is counted where it is made, so a batch evaluated
+    An incremental first-order oracle call (IFO) is one sampled index of g, of dg or of grad f. It is counted when
+    it is drawn, as in Lemma 3.1. Component evaluations are counted separately, so a batch that is evaluated
     at x_t and x_{t+1} adds twice its size to `n_evaluations` and once to `ifo`.
 
     Parameters
     ----------
     problem : CompositionalProblem
     seed : int
-        Of the independent generators, one for each kind of batch and one for the solver's own use (`rng`).
+        Seed of the independent generators: one for each kind of batch, and one for the solver's own use (`rng`).
 
     Attributes
     ----------
     metric : sk_stormc.metrics.Metric
-        What steps are measured in: the problem's, unless the solver sets its own.
+        The metric of steps: that of the problem, unless the solver sets its own.
     ifo : int
         IFO so far.
     n_evaluations : dict
         Number of component evaluations so far, by kind: "inner", "jacobian", "outer".
     source : sk_stormc.core.source.Source
-        Where the components come from.
+        The source of the components.
     n_guarded : int
-        Number of entries of estimates of u that have left the domain of f so far, and were put back into it.
+        Number of entries of estimates of u so far that left the domain of f and were moved back into it.
     exact_charged : bool
         Whether the constant Jacobian has been computed exactly, which is counted once.
     rng : numpy.random.Generator
-        For random numbers that a solver draws itself. It is never used for batches.
+        Generator for random numbers that a solver draws itself. It is never used for batches.
     exact : deque of tuple
-        Pairs (x, F) where u, J and F were evaluated on all components. The stopping rule uses them, and empties the
-        deque after each iteration.
+        Pairs (x, F) of points at which u, J and F were evaluated on all components. The stopping rule uses them, and
+        empties the deque after each iteration.
 
     Notes
     -----
-    Only the oracle tells the three kinds of Jacobian apart. `draw_jacobian` draws the batch for a Jacobian, `jacobian`
-    evaluates it and `gradient` uses it. A constant Jacobian that was computed exactly is stored in the oracle, and
-    methods hold None in its place.
+    Only the oracle distinguishes the three kinds of Jacobian. `draw_jacobian` draws the batch for a Jacobian,
+    `jacobian` evaluates it and `gradient` uses it. A constant Jacobian that was computed exactly is stored in the
+    oracle, and methods use None in its place.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class Oracle:
         self._exact = None
         self.exact_charged = False
         self.exact = deque(maxlen=MEMORY)
-        self._told = {}  # the point, u, J and f's gradient that were last evaluated on all components
+        self._told = {}  # the last point at which values were evaluated on all components, and these values
         self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
@@ -130,31 +130,31 @@ class Oracle:
         return self._all[kind]
 
     def price(self, kind, size):
-        """IFO of a batch of so many draws; None is all, and 0 the constant Jacobian that is taken once."""
+        """IFO of a batch of ``size`` draws. None means all, and 0 the constant Jacobian that is computed once."""
         if size in (None, self._all[kind]):
             return self._all[kind]
         return self.source.price(kind, size) if size else 0
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
-        if size not in self._costs:  # it is asked for before every iteration
+        if size not in self._costs:  # cached, because it is needed before every iteration
             slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
             sizes = zip(KINDS, (size[0], slope, size[2]), strict=True)
             self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
         return self._costs[size]
 
     def gatherer(self, kind):
-        """What gathers the batch of a draw: the problem's method, which is given weights where the source has them."""
+        """The function that gathers the batch of a draw. It gets weights if the source is weighted."""
         gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
         return (lambda draw: gather(*draw)) if self.source.weighted else gather
 
     def is_full(self, size):
-        """Whether batches of these sizes leave nothing to estimate."""
+        """Whether batches of these sizes contain all components, so that values are exact."""
         slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
         return size[0] is None and size[2] is None and slope in (None, 0, self.problem.n_inner)
 
     def all_like(self, size):
-        """The sizes of a full refresh for steps with batches of these sizes: an exact Jacobian stays what it is."""
+        """The sizes of a full refresh for steps with batches of these sizes. An exact Jacobian is not recomputed."""
         return None, 0 if size[1] == 0 else None, None
 
     def draw(self, kind, size):
@@ -213,7 +213,7 @@ class Oracle:
         return batch
 
     def forget(self, kind, size):
-        """Drop the batches of this size drawn ahead: of one that is drawn once, a state would carry 63 more."""
+        """Drop the batches of this size that were drawn ahead, so that saved states do not contain unused draws."""
         self._ahead.pop((kind, size), None)
 
     # evaluating
@@ -227,7 +227,7 @@ class Oracle:
         return u
 
     def jacobian(self, x, batch):
-        """The Jacobian at x on a batch of `draw_jacobian`; None stands for the constant one that is kept here."""
+        """The Jacobian at x on a batch of `draw_jacobian`. None means the constant one that the oracle stores."""
         if not batch.size:
             return None
         self.n_evaluations["jacobian"] += batch.size
@@ -237,11 +237,11 @@ class Oracle:
         return J
 
     def exact_jacobian(self, x):
-        """The constant Jacobian over all components: charged at its first use, then free, after a resumption too."""
+        """The constant Jacobian over all components. It is counted at its first use only, also in resumed runs."""
         if self._exact is None:
             charged, evaluated = self.ifo, self.n_evaluations["jacobian"]
             self._exact = self.jacobian(x, self.draw("jacobian", None))
-            if self.exact_charged:  # a resumed run has paid before
+            if self.exact_charged:  # already counted before the run was resumed
                 self.ifo, self.n_evaluations["jacobian"] = charged, evaluated
             self.exact_charged = True
         return self._exact
@@ -257,7 +257,7 @@ class Oracle:
         return F
 
     def outer_gradient(self, x, u, batch):
-        """(f_x, f_u) over an outer batch; f_x is None where f does not use x directly."""
+        """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x directly."""
         self.n_evaluations["outer"] += batch.size
         v = self.problem.outer_gradient(x, u, batch.data)
         if batch.full and self._is_exact(x, u):
@@ -274,10 +274,10 @@ class Oracle:
             self._remember(x, F)
         return F
 
-    # where F is exact: where it was made of nothing but what was evaluated there on all components
+    # F is exact at x if u, J and the gradient of f were all evaluated there on all components
 
     def follow(self, x, x_0, u_0):
-        """u at x by a constant Jacobian, from u_0 at x_0 on all components: exact but for rounding."""
+        """u at x by a constant Jacobian, from u_0 at x_0 on all components. It is exact up to rounding."""
         u = u_0 + self.exact_jacobian(x) @ (x - x_0)
         self._told = {"x": x, "u": u}
         return u
@@ -293,37 +293,37 @@ class Oracle:
         self._told = {}
 
     def objective(self, x):
-        """Phi(x), R included: not charged."""
+        """Phi(x) with R. It is not counted."""
         self.source.look_at(self._generators.values())
         return self.problem.objective(x)
 
     def reported(self, x):
-        """What a record has for x: Phi(x), or what it is a smoothed form of; not charged."""
+        """The value of a record at x: Phi(x), or the objective of which Phi is a smoothed form. It is not counted."""
         self.source.look_at(self._generators.values())
         return self.problem.reported(x)
 
     def value(self, x, u):
-        """Phi(x) where u and the f-gradient were taken on all data: those calls returned it too."""
+        """Phi(x) after u and the gradient of f were evaluated on all data, whose calls already count for it."""
         penalty = self.problem.penalty
         return float(self.problem.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
 
-    # where a run is in its source
+    # the position of a run in its source
 
     def place(self, kind):
-        """What draws of a kind come from: a generator, or a position in a stream."""
+        """The place from which a kind is drawn: a generator, or a position in a stream."""
         return self._generators[kind]
 
     def hold(self):
-        """Let the source keep what a run that goes on from here needs."""
+        """Let the source keep the components that a run needs to continue from here."""
         self.source.hold(self._generators.values())
 
     def lasts(self, ifo):
-        """Whether the source has components for a step of so many IFO."""
+        """Whether the source has enough components for a step of this IFO."""
         return self.source.lasts(self._generators.values(), ifo)
 
     @contextmanager
     def looking_ahead(self):
-        """Draws within are charged, but a stream is then where it was: its rows are not spent on a probe."""
+        """A context in which draws are counted, but do not use up the rows of a stream, for a probe."""
         places, self._generators = self._generators, self.source.aside(self._generators)
         yield
         self._generators = places
@@ -333,16 +333,16 @@ class Oracle:
     def snapshot(self, last=False):
         """Generators, draws ahead and counters: all that a resumed run needs, without the problem.
 
-        Nothing is copied for the ``last`` one, after which the oracle is not used any more.
+        The ``last`` snapshot is made without copies, because the oracle is not used after it.
         """
         kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
         taken = {name: getattr(self, name) for name in kept}
         if not last:
             taken = copy.deepcopy(taken)
-        taken["_ahead"] = {key: list(draws) for key, draws in self._ahead.items()}  # no draw is written into
+        taken["_ahead"] = {key: list(draws) for key, draws in self._ahead.items()}  # draws are immutable
         return taken
 
     def restore(self, snapshot):
-        """Take the state of a `snapshot`."""
+        """Restore the state of a `snapshot`."""
         self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
         self._ahead = {key: Ahead(self, *key, draws) for key, draws in snapshot["_ahead"].items()}

@@ -1,4 +1,4 @@
-"""The probe of the curvature behind every automatic learning rate; its oracle calls are counted."""
+"""The probe of the curvature for automatic learning rates. Its oracle calls are counted."""
 
 import math
 
@@ -12,15 +12,16 @@ PROBES, POWER_ITERATIONS = 16, 6
 
 
 def curvature(oracle, x, size):
-    """L: the root mean square of `curvatures`; 0 for a linear objective."""
+    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear objective."""
     return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
 
 
 def curvatures(oracle, x, size):
-    """Top eigenvalues of metric @ Hessian of 16 minibatches.
+    """Largest eigenvalues of metric @ Hessian of 16 minibatches.
 
-    By power iterations on differences of the minibatch gradient, the vector carried from batch to batch; g and f on
-    independent batches. One probe where all batches are full, since they are all the same.
+    They are computed by power iterations on finite differences of the minibatch gradient. The vector is carried over
+    from batch to batch. g and f use independent batches. If all batches are full there is one probe, because all
+    batches are equal.
 
     Returns
     -------
@@ -52,11 +53,11 @@ def curvatures(oracle, x, size):
                 break
             if k or not length:
                 v = v_new / top
-            # changes F by a thousandth, whatever the units, but moves x by more than its rounding; k = 0 only finds it
-            whole = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step that moves x by its own size
-            # a gradient that does not change nearby may change within reach
+            # the step h changes F by a thousandth in any unit, and x by more than rounding; k = 0 only determines h
+            whole = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step of the size of x
+            # upper limit: a gradient that is constant nearby may change farther away
             step = max(min(1e-3 * length / top, whole), rounding * whole if whole < math.inf else 0.0)
-            if step > 1e-7 * h:  # else F is 0 but for rounding
+            if step > 1e-7 * h:  # otherwise F is a rounding error
                 h = step
         tops.append(top)
     return tops

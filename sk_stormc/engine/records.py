@@ -1,4 +1,4 @@
-"""Records of a run: what is kept of its points, shown to a callback and printed."""
+"""Records of a run, which are stored, passed to a callback and printed."""
 
 import math
 import time
@@ -9,7 +9,7 @@ __all__ = ["Records"]
 
 
 class Records:
-    """Phi at some points of a run, by the IFO that were made.
+    """Records of Phi at some points of a run, at regular intervals of IFO.
 
     Parameters
     ----------
@@ -23,11 +23,11 @@ class Records:
 
     def __init__(self, loop, oracle, record_every, on_record, verbose):
         self.loop, self.oracle, self.every, self.on_record = loop, oracle, record_every, on_record
-        self._untold = None  # a record that the callback has not seen
+        self._untold = None  # a record for which the callback has not been called
         self._report = Report(loop.a_pass) if verbose else None
 
     def add(self, x):
-        """Record Phi(x) for the iteration of the state; returns NON_FINITE where it is not finite."""
+        """Record Phi(x) at the current iteration. Return NON_FINITE if it is not finite."""
         loop, run, ifo, fun = self.loop, self.loop.run, self.oracle.ifo, self.oracle.reported(x)
         t = run.t
         run.records.append((t, ifo, fun))
@@ -43,7 +43,7 @@ class Records:
         return None
 
     def tell(self):
-        """Show the callback a new record; returns a reason to stop where it gives one."""
+        """Call the callback with a new record. Return a reason to stop, or None."""
         if self._untold is None:
             return None
         record, self._untold = self._untold, None
@@ -54,14 +54,14 @@ class Records:
 
 
 class Report:
-    """The lines of verbose=1, one a record."""
+    """The output of verbose=1, a line for each record."""
 
     def __init__(self, a_pass):
         self.a_pass, self.began = a_pass, time.perf_counter()
         print(f"{'iteration':>10}{'passes':>10}{'objective':>16}{'residual':>12}{'seconds':>10}")
 
     def line(self, t, ifo, fun, residual):
-        """Print a record; a stream has no passes."""
+        """Print a record. A stream has no passes."""
         passes = f"{ifo / self.a_pass:10.2f}" if math.isfinite(self.a_pass) else f"{'-':>10}"
         seen = f"{residual:12.2e}" if math.isfinite(residual) else f"{'-':>12}"
         print(f"{t:10d}{passes}{fun:16.8g}{seen}{time.perf_counter() - self.began:10.2f}", flush=True)

@@ -1,4 +1,4 @@
-"""What a run keeps and what it returns."""
+"""The state of a run and its result."""
 
 import copy
 import math
@@ -25,17 +25,17 @@ class StopReason:
     'converged'
     """
 
-    CONVERGED = "converged"  #: |x~ - x| / eta by full gradients fell to tol times its first value, or to rounding
+    CONVERGED = "converged"  #: |x~ - x| / eta from full gradients fell to tol times its first value, or to rounding
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    NON_FINITE = "non_finite"  #: a value was not finite, or |F| 1/eps times the first; x is the best iterate recorded
-    DIVERGED = "diverged"  #: on a stream, the objective rose above the start's, with shorter steps too; x is the best
+    NON_FINITE = "non_finite"  #: a value was not finite, or |F| above 1/eps times the first; x is the best record
+    DIVERGED = "diverged"  #: on a stream, the objective rose above the start, with shorter steps too; x is the best
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
-    INTERRUPTED = "interrupted"  #: Ctrl-C; the state goes on from the last whole iteration
+    INTERRUPTED = "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
 
 
-MESSAGES = {  # of a SolverResult; their order gives its status
+MESSAGES = {  # messages of a SolverResult, whose status is the index here
     StopReason.CONVERGED: "Converged: the step's length fell to tol times its first value, or to rounding.",
     StopReason.MAX_ITER: "The budget of iterations ended before tol was met.",
     StopReason.MAX_IFO: "The budget of oracle calls ended before tol was met.",
@@ -49,7 +49,7 @@ MESSAGES = {  # of a SolverResult; their order gives its status
 
 @dataclass
 class MethodState(Kept):
-    """The part of a state that all methods have. Fields are assigned new arrays, and no array is written into.
+    """The common part of the states of all methods. Fields are assigned new arrays. Arrays are not changed in place.
 
     Attributes
     ----------
@@ -60,10 +60,10 @@ class MethodState(Kept):
     rule : StepRule or None
         Learning rate and limits of the steps, from `CompositionalSolver.step_rule`.
     velocity : tuple of ndarray or None
-        The average of earlier directions, where the steps have inertia.
+        The average of earlier directions, if the steps have inertia.
     residual : float or None
-        |x~ - x| / eta, from the method's own F, where it was last measured. It is only a hint for the stopping rule,
-        which decides by full gradients.
+        The last value of |x~ - x| / eta from the method's own F. It is only a hint for the stopping rule, which decides
+        by full gradients.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class MethodState(Kept):
 
 @dataclass(repr=False)
 class RunState(Kept):
-    """A whole run, which can be pickled and resumed: the states of the method and of the oracle, and the records.
+    """The state of a run, which can be pickled and resumed: states of the method and the oracle, and the records.
 
     Examples
     --------
@@ -97,36 +97,36 @@ class RunState(Kept):
     """
 
     method: str
-    problem: str = ""  # what it is a run on
+    problem: str = ""  # description of the problem
     state: MethodState | None = None
     oracle: dict | None = None
     records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
     best_x: np.ndarray | None = None
     best_fun: float = math.inf
-    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t, t the last two powers of two
+    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t at the last two powers of two
     next_record: float = 0
-    last_checked: int = -1  # the last iteration that the loop took stock of
-    first_length: float = 0.0  # the first residual that is not 0: what divergence is measured against
-    stopping: Stopping = field(default_factory=Stopping)  # what is known of whether it has converged
-    overflowed: bool = False  # nothing is left to go on from
+    last_checked: int = -1  # the last iteration that the loop has processed
+    first_length: float = 0.0  # the first residual that is not 0, the scale for overflow
+    stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
+    overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
-    best_gain: float = 0.0  # on a stream: Phi at x_0 less that at best_x, over the same rows
-    times: int = 0  # that a run on a stream has begun again with shorter steps
-    t_before: int = 0  # iterations until it last did
+    best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
+    times: int = 0  # how often a run on a stream has restarted with shorter steps
+    t_before: int = 0  # iterations before the last restart
 
     @property
     def t(self):
-        """Iterations made."""
+        """Number of iterations."""
         return self.t_before + self.state.t
 
     @property
     def first_residual(self):
-        """|x~ - x| / eta at x_0 by a full gradient, which tol is relative to; None where none was taken there."""
+        """|x~ - x| / eta at x_0 from a full gradient, to which tol is relative. None if it was not computed."""
         return self.stopping.first
 
     def copy(self):
-        """The run as it is now, without its oracle: nothing in it changes when the run goes on."""
-        run = copy.copy(self)  # arrays are never written into, so a copy of what is bound anew is enough
+        """A copy of the run, without its oracle, that does not change when the run continues."""
+        run = copy.copy(self)  # a shallow copy is enough for arrays, because they are not changed in place
         run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
         run.records = list(self.records)
         return run
@@ -136,16 +136,16 @@ class RunState(Kept):
 
 
 class Recorded:
-    """Base of what has records of a run that can be drawn: results, compared runs and estimators."""
+    """Base class of objects with records of a run that can be plotted: results, compared runs and estimators."""
 
     def recorded(self):
-        """What is known at the records.
+        """The records, for plots.
 
         Returns
         -------
         dict
-            "label" (the class of the solver, or what the user calls the run), "ifo" and "objective"; and perhaps
-            "iterations", "seconds", "gradient", the "pass_ifo" of one pass and the "objective_label".
+            "label" (the class of the solver, or the user's name for the run), "ifo" and "objective"; optionally
+            "iterations", "seconds", "gradient", "pass_ifo" (the IFO of one pass) and "objective_label".
         """
         raise NotImplementedError
 
@@ -166,7 +166,7 @@ class SolverResult(OptimizeResult, Recorded):
     n_evaluations : dict
         Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter, nit : int
-        Number of iterations. Those before a resumption count too.
+        Number of iterations, including those before the run was resumed.
     stop_reason : str
         Why the run ended, a value of `StopReason`.
     success : bool
@@ -176,13 +176,14 @@ class SolverResult(OptimizeResult, Recorded):
     message : str
         The stop reason in words.
     residual : float
-        The quantity that tol is compared with: |x~ - x| / eta where it was last measured, relative to its first value.
-        NaN if it was never measured. For a run that has converged, it is the value at x relative to that at x_0, both
-        from full gradients.
+        The quantity that is compared with tol: the last value of |x~ - x| / eta, relative to its first value. NaN if it
+        was never computed. For a run that has converged, it is the value at x relative to that at x_0, both from full
+        gradients.
     n_guarded : int
-        Number of entries of estimates of u that left the domain of f and were put back into it.
+        Number of entries of estimates of u that left the domain of f and were moved back into it.
     state : RunState
-        To continue the run, by the argument ``state`` of another run. It can be pickled and does not contain the data.
+        The state of the run, from which another run can continue (argument ``state``). It can be pickled and does not
+        contain the data.
     record_iterations : ndarray of shape (n_records,)
         Iteration of each record.
 
@@ -207,7 +208,7 @@ class SolverResult(OptimizeResult, Recorded):
     state: RunState
 
     def recorded(self):
-        """What is known at the records, for a picture of them."""
+        """The records, for plots."""
         return {
             "label": self.state.method,
             "ifo": self.ifo,
@@ -217,7 +218,7 @@ class SolverResult(OptimizeResult, Recorded):
 
 
 def outcome(n_iter, reason):
-    """The entries of a `SolverResult` that say how far the run came and why it ended."""
+    """The entries of a `SolverResult` about the number of iterations and the stop reason."""
     return {
         "n_iter": n_iter,
         "nit": n_iter,
@@ -229,13 +230,13 @@ def outcome(n_iter, reason):
 
 
 def changed(result, **entries):
-    """A `SolverResult` with some entries changed, and with what follows from them."""
+    """A `SolverResult` with some entries changed, and with the entries that depend on them."""
     found = result | entries
     return SolverResult(found | outcome(found["n_iter"], found["stop_reason"]))
 
 
 def joined(first, last, **curves):
-    """Two runs, of which the second begins where the first ended, as one; ``curves`` are what records have of both."""
+    """Join two runs, of which the second begins where the first ended. ``curves`` are the joined records."""
     evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
     n_iter, n_guarded = first.n_iter + last.n_iter, first.n_guarded + last.n_guarded
     return changed(last, n_evaluations=evaluated, n_iter=n_iter, n_guarded=n_guarded, **curves)

@@ -15,18 +15,18 @@ from sk_stormc.utils.validation import as_numbers, seeded
 
 __all__ = ["Loop", "run"]
 
-IN_VAIN = 100  # iterations after which an objective known to have no minimum is left, without a budget of the user's
-KEEP_AT = 16  # iterations after which the clock is looked at
+IN_VAIN = 100  # iterations after which a run without a budget ends if the objective is known to have no minimum
+KEEP_AT = 16  # iterations between two readings of the clock
 
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
-    """What `CompositionalSolver.solve` does with parameters that it has checked.
+    """`CompositionalSolver.solve` with checked parameters.
 
     Returns
     -------
     SolverResult
     """
-    # overflow is looked for by value and reported once, with what to change
+    # the loop detects overflow by itself, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
             seed = seeded(random_state).randint(np.iinfo(np.int32).max)
@@ -52,10 +52,10 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             try:
                 _iterate(solver, oracle, loop)
             finally:
-                if loop.reason is not None:  # if Ctrl-C comes before the result, this is left
+                if loop.reason is not None:  # keep the state of a stream even if Ctrl-C comes before the result
                     loop.watch.leave(oracle, loop.run)
         result = _result(solver, oracle, loop)
-        loop.rule = loop.records = loop.interrupts = None  # which know the loop: a circle would keep a stream's rows
+        loop.rule = loop.records = loop.interrupts = None  # break reference cycles, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.watch, loop.unlimited)
     return result
 
@@ -75,7 +75,7 @@ def _start_point(problem, oracle, x0):
 
 def _snapshot_at_the_start(problem, seed):
     oracle = Oracle(problem, seed)
-    problem.initial_point(oracle.rng)  # the run has drawn one
+    problem.initial_point(oracle.rng)  # repeat the draw of the run
     return oracle.snapshot()
 
 
@@ -102,7 +102,7 @@ def _check_state(solver, problem, state):
 
 
 def _iterate(solver, oracle, loop):
-    """Begin where nothing was done yet, and iterate until there is a reason to end."""
+    """Initialise the state if necessary, and iterate until there is a reason to stop."""
     try:
         _begin(solver, oracle, loop)
         while loop.watch.begins_again(solver, oracle, loop.run, loop.reason):
@@ -124,7 +124,7 @@ def _begin(solver, oracle, loop):
         before = loop.watch.begins(oracle)
         try:
             whole.state = solver.init_state(oracle, whole.state.x)
-        except EOFError:  # a stream has too few rows as yet
+        except EOFError:  # a stream has too few rows so far
             if before is None:
                 raise
             oracle.restore(before)
@@ -138,7 +138,7 @@ def _begin(solver, oracle, loop):
 
 
 class Loop:
-    """What is done between iterations. `take_stock` is called before each; ``reason`` is None while the run goes on.
+    """The work between iterations. `take_stock` is called before each, and ``reason`` is None while the run continues.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Loop:
     Attributes
     ----------
     watch : Watch
-        What is different on a stream.
+        The part that differs between finite sums and streams.
     rule : StoppingRule
     records : Records
     interrupts : Interrupts
@@ -172,11 +172,11 @@ class Loop:
         every = record_every or problem.advice.record_every or self.a_pass
         self.records = Records(self, oracle, every, on_record, verbose)
         self.interrupts = Interrupts(self, oracle, run, oracle.snapshot)
-        self._longest = 0.0  # residual that is no overflow
+        self._longest = 0.0  # residuals up to this value are not an overflow
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def take_stock(self):
-        """Record, measure and count after an iteration; sets ``reason`` where the run is to end."""
+        """Record, measure and count after an iteration. It sets ``reason`` if the run should end."""
         s, run = self.run.state, self.run
         if s.t > run.last_checked:
             run.last_checked = s.t
@@ -198,14 +198,14 @@ class Loop:
                 self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
-        """Set ``reason`` where so much more IFO would exceed max_ifo, or what a stream has left."""
+        """Set ``reason`` if this additional IFO would exceed max_ifo, or the rows that a stream has left."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
         elif not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
     def _look(self, s):
-        """What is done once for each iteration."""
+        """The work that is done once for each iteration."""
         run, oracle, t = self.run, self.oracle, s.t
         if t and s.residual is not None and not s.residual <= self._longest and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
@@ -224,7 +224,7 @@ class Loop:
             self.tell()
 
     def _overflows(self, residual):
-        """Whether it is NaN, or so long that nothing of the start is left; the first that is not 0 is the measure."""
+        """Whether a residual is NaN, or 1/eps times the first residual that is not 0."""
         run = self.run
         run.first_length = run.first_length or residual
         longest = self.watch.longest(run.first_length)
@@ -232,17 +232,17 @@ class Loop:
         return not residual * self._eps <= longest
 
     def tell(self):
-        """Ask the callback, where there is a new record."""
+        """Call the callback if there is a new record."""
         self.reason = self.records.tell() or self.reason
 
     def snapshot(self):
-        """The run as it is now: nothing in it changes when the run goes on."""
+        """A copy of the run that does not change when the run continues."""
         run = self.run.copy()
         run.oracle = self.oracle.snapshot()
         return run
 
     def n_left(self):
-        """How many records the budgets leave, about; infinity at the start, where an iteration has no cost yet."""
+        """The approximate number of records that the budgets allow. Infinite at the start, before costs are known."""
         if type(self.run.state) is MethodState:
             return math.inf
         cost = self.solver.cost(self.oracle, self.run.state)
@@ -250,7 +250,7 @@ class Loop:
         return ifo / max(self.records.every, cost)
 
     def go_back(self):
-        """Return to the run as it was last kept."""
+        """Return to the last saved state of the run."""
         self.run = self.rule.run = self.interrupts.go_back()
         self.reason = StopReason.INTERRUPTED
 

@@ -1,8 +1,8 @@
-"""Runs in files: arrays, and JSON that says what they are. Reading a file executes none of its content.
+"""Runs in files: arrays, and JSON that describes them. Reading a file executes no code.
 
-Format 2 is a zip archive, stored and not compressed, which `numpy.load` opens too. Its member "run.json" has the
-format's number, the version that wrote it, dtype and shape of each array, and a tree of what was kept (`state_tree`).
-The members "array_0.npy", ... are the arrays. The archive's comment, its last 64 bytes, is a digest of all the others.
+Format 2 is an uncompressed zip archive, which `numpy.load` opens too. Its member "run.json" has the number of the
+format, the version that wrote it, dtype and shape of each array, and a tree of the saved objects (`state_tree`). The
+members "array_0.npy", ... are the arrays. The archive's comment, its last 64 bytes, is a digest of all other bytes.
 """
 
 import hashlib
@@ -23,23 +23,23 @@ from sk_stormc.utils.validation import short
 __all__ = ["read", "write"]
 
 FORMAT = 2
-DIGEST = 64  # letters
+DIGEST = 64  # length of the digest in bytes
 
 
 def write(path, value):
-    """Write a file as a whole or not at all.
+    """Write a file atomically.
 
     Parameters
     ----------
     path : path-like
     value : object
         Numbers, strings, containers, arrays, generators and objects of classes that derive from
-        `sk_stormc.utils.kept.Kept`. Of other callables the name is written.
+        `sk_stormc.utils.kept.Kept`. For other callables only the name is written.
 
     Raises
     ------
     ValueError
-        For what cannot be in a file.
+        If the value has a part that cannot be saved.
     """
     content = packed(value)
     with atomically(path) as file:
@@ -47,23 +47,23 @@ def write(path, value):
 
 
 def read(path, kind):
-    """What `write` has written.
+    """Read a file of `write`.
 
     Parameters
     ----------
     path : path-like
     kind : type
-        Of the object that the file must have.
+        Expected type of the saved object.
 
     Returns
     -------
     object
-        With `Missing` where it had callables.
+        The saved object, with `Missing` in place of callables.
 
     Raises
     ------
     ValueError
-        For any file that `write` has not written, or that was changed since, in whatever way.
+        If the file was not written by `write`, or was changed after it was written.
     """
     content = Path(path).read_bytes()
     try:
@@ -76,7 +76,7 @@ def read(path, kind):
 
 
 def packed(value):
-    """A file's bytes."""
+    """The bytes of a file for a value."""
     from sk_stormc import __version__
 
     writer = Writer()
@@ -100,7 +100,7 @@ def archived(text, arrays):
 
 
 def unpacked(content):
-    """What a file's bytes say; a ValueError where they are not as `packed` makes them."""
+    """The value of a file's bytes. A ValueError if `packed` has not made them."""
     if content[-DIGEST:] != _digest(content[:-DIGEST]):
         if content[30:38] == b"json.npy":
             raise ValueError("it has format 1, of version 0.2.0, and this version reads format 2: fit anew")
@@ -124,12 +124,12 @@ def _digest(content):
 
 
 def _order(array):
-    """ "F" where numpy's format has the columns one behind the other."""
+    """ "F" if numpy's format stores the array by columns, and otherwise "C"."""
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
 
 
 def _members(content):
-    """By name the bytes of an archive's members, which together are not more than the archive's."""
+    """The bytes of an archive's members by name. Their total size must not exceed that of the archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
@@ -142,7 +142,7 @@ def _members(content):
             return {entry.filename: archive.read(entry) for entry in entries}
     except ValueError:
         raise
-    except Exception as error:  # of a dozen kinds: BadZipFile, struct.error, NotImplementedError, OverflowError, ...
+    except Exception as error:  # BadZipFile, struct.error, NotImplementedError, OverflowError and others
         raise ValueError(f"it is no zip archive that can be read: {error}") from error
 
 
@@ -160,7 +160,7 @@ def _parsed(text):
 
 
 def _array(member, entry):
-    """An array as its entry describes it; the header of the member, which is for numpy.load, is skipped."""
+    """The array that an entry describes. The member's header, which is for numpy.load, is skipped."""
     if not isinstance(entry, list) or len(entry) != 3:
         raise ValueError(f"an array must be described by dtype, shape and order, got {short(entry)}")
     dtype, shape, order = entry
@@ -170,7 +170,7 @@ def _array(member, entry):
         raise ValueError(f"an array must have a shape of integers >= 0, got {short(shape)}")
     if order not in ("C", "F"):
         raise ValueError(f"an array must have order 'C' or 'F', got {short(order)}")
-    header = 10 + int.from_bytes(member[8:10], "little")  # of version 1.0, which arrays of numbers have
+    header = 10 + int.from_bytes(member[8:10], "little")  # header of version 1.0, which arrays of numbers have
     data = member[header:]
     if member[:8] != b"\x93NUMPY\1\0" or len(data) != DTYPES[dtype].itemsize * math.prod(shape):
         raise ValueError(f"an array of {dtype} must have shape {short(tuple(shape))}, got {len(data)} bytes")

@@ -1,8 +1,8 @@
-"""What was kept of a run as a tree of JSON, whose leaves are numbers, text and the numbers of arrays; and back.
+"""Conversion of a saved run to a JSON tree and back. Leaves are numbers, text and indices of arrays.
 
-A node is a plain value, or an object with one key, the kind: "array", "object", "known" for what came before, and the
-other kinds of `Reader`. Objects are of classes that derive from `Kept`, and no name in a tree imports anything. Each
-node is checked before anything is made of it, and all errors are ValueErrors.
+A node is a plain value, or a JSON object with one key, its kind: "array", "object", "known" for an object that occurred
+before, and the other kinds of `Reader`. Objects are of classes that derive from `Kept`. No name in a tree causes an
+import. Each node is checked before it is used, and all errors are ValueErrors.
 """
 
 import numpy as np
@@ -13,25 +13,25 @@ from sk_stormc.utils.validation import short
 
 __all__ = ["DTYPES", "Reader", "Writer", "check_keys", "fill"]
 
-DEEPEST = 50  # nodes within nodes; those of a run are below 20
+DEEPEST = 50  # largest depth of nested nodes; that of a run is below 20
 PLAIN = (type(None), bool, int, float, str)
 KINDS = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
 DTYPES = {np.dtype(name).str: np.dtype(name) for name in KINDS.split()}
 
-# what the states of generators are: an int is a bound
+# the forms of the states of generators; an int is an upper bound
 PCG64 = {"bit_generator": "PCG64", "state": {"state": 2**128, "inc": 2**128}, "has_uint32": 2, "uinteger": 2**32}
 KEY = (np.dtype(np.uint32), (624,))
 MT19937 = {"bit_generator": "MT19937", "state": {"key": KEY, "pos": 625}, "has_gauss": 2, "gauss": float}
 
 
 def check_keys(name, found, keys):
-    """Raise a ValueError where parsed JSON is no dictionary with these keys."""
+    """Raise a ValueError if parsed JSON is not a dictionary with these keys."""
     if not isinstance(found, dict) or found.keys() != set(keys):
         raise ValueError(f"{name} must have {sorted(keys)}, got {short(found)}")
 
 
 def _is_formed(state, form):
-    """Whether a generator's state is of such a form."""
+    """Whether a generator's state has the given form."""
     if isinstance(form, dict):
         same = isinstance(state, dict) and state.keys() == form.keys()
         return same and all(_is_formed(state[name], part) for name, part in form.items())
@@ -49,25 +49,25 @@ def _check_generator(state, form):
 
 
 def _is_key(value):
-    """Whether the value may be a key of a dictionary: plain, or a tuple of what is."""
+    """Whether the value may be a key of a dictionary: a plain value, or a tuple of plain values."""
     parts = value if isinstance(value, tuple) else (value,)
     return all(isinstance(part, PLAIN) for part in parts)
 
 
 class Writer:
-    """Makes the tree of a value, and collects its arrays."""
+    """Converts a value to a tree, and collects its arrays."""
 
     def __init__(self):
         self.arrays, self.known = [], {}
 
     def node(self, value):
-        """A node."""
+        """The node of a value."""
         if type(value) in PLAIN:
             return value
-        if id(value) in self.known:  # what was one object stays one
+        if id(value) in self.known:  # an object that occurs several times stays one object
             return {"known": self.known[id(value)][0]}
         node = self._make(value)
-        self.known[id(value)] = len(self.known), value  # the value is held, or its id might come again
+        self.known[id(value)] = len(self.known), value  # keep a reference, so that the id is not reused
         return node
 
     def _make(self, value):
@@ -116,13 +116,13 @@ class Writer:
 
 
 class Reader:
-    """Makes the value of a tree. A method for each kind of node checks what it has, and makes it."""
+    """Converts a tree to a value. There is a method for each kind of node, which checks and converts it."""
 
     def __init__(self, arrays):
         self.arrays, self.known, self.depth = arrays, [], 0
 
     def value(self, node):
-        """A node's value."""
+        """The value of a node."""
         if isinstance(node, PLAIN):
             if type(node) is int and abs(node) >= 2**128:
                 raise ValueError("it has an integer of more than 128 bits")
@@ -208,7 +208,7 @@ class Reader:
         for field, part in found.items():
             part = self.value(part)
             check_field(cls, field, part)
-            object.__setattr__(value, field, part)  # some are frozen
+            object.__setattr__(value, field, part)  # some classes are frozen
         return value
 
     KINDS = {
@@ -235,12 +235,12 @@ def _index(k, n):
 
 
 def fill(value, like, done=None):
-    """Put callables of ``like``, an object of the same shape, where some are missing.
+    """Replace missing callables by those of ``like``, an object of the same structure.
 
     Raises
     ------
     ValueError
-        If ``like`` has none there.
+        If ``like`` does not have such a callable.
     """
     done = {} if done is None else done
     if isinstance(value, Missing):

@@ -1,6 +1,6 @@
-"""How far and which way a method goes along F, in parts: steps 5 and 6 of Algorithm 1.
+"""The parts of a step along F: steps 5 and 6 of Algorithm 1.
 
-`direction` is the metric and the proximal step, `Inertia` the memory of earlier directions, `Limit` what shortens a
+`direction` applies the metric and the proximal step, `Inertia` averages earlier directions, and `Limit` shortens a
 step. A `StepRule` holds those of a run.
 """
 
@@ -18,16 +18,17 @@ __all__ = ["Direction", "Inertia", "Limit", "StepRule", "direction", "proximal_p
 
 @dataclass(slots=True)
 class Direction(Kept):
-    """Where a step leads: q = (x - x~) / eta.
+    """The direction of a step, q = (x - x~) / eta.
 
     Attributes
     ----------
     length : float
-        |x~ - x| / eta in the norm of the metric's inverse: |F| without penalty and metric. NaN where it is not finite.
+        |x~ - x| / eta in the norm of the metric's inverse, which is |F| without penalty and metric. NaN if it is not
+        finite.
     q, p : ndarray of shape (n_variables,)
-        p = metric^-1 q, so that length^2 = <q, p>.
+        The direction q, and p = metric^-1 q, so that length^2 = <q, p>.
     target : ndarray of shape (n_variables,) or None
-        x~; None where it is x - eta q.
+        The point x~. None means x - eta q.
     """
 
     length: float
@@ -39,7 +40,7 @@ class Direction(Kept):
 def proximal_point(problem, metric, x, F, eta):
     """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
     x_tilde = x - eta * metric.apply(F)
-    if problem.penalty is None or not np.isfinite(x_tilde).all():  # the loop looks for values that are not finite
+    if problem.penalty is None or not np.isfinite(x_tilde).all():  # the loop handles values that are not finite
         return x_tilde
     return problem.penalty.prox(x_tilde, metric.prox_step(eta))
 
@@ -50,7 +51,7 @@ def direction(problem, metric, x, F, eta):
     if problem.penalty is None:
         q, p = metric.apply(F), F
     else:
-        # at the end of a schedule that falls to 0 nothing moves, but the stopping rule still has a length to look at
+        # if a schedule has fallen to 0, x does not move, but the stopping rule needs a length
         target = proximal_point(problem, metric, x, F, eta or 1.0)
         q = (x - target) / (eta or 1.0)
         p = metric.apply_inverse(q)
@@ -66,9 +67,9 @@ class Limit(Kept):
     Parameters
     ----------
     precision : float or callable
-        epsilon, or a function of the iteration.
+        The precision epsilon, or a function of the iteration.
     by_block : bool, default=False
-        Whether each of the problem's blocks has a gamma of its own; else one serves all x.
+        Whether each of the problem's blocks has its own gamma. Otherwise all of x has one.
 
     Examples
     --------
@@ -97,7 +98,7 @@ class Inertia(Kept):
     Parameters
     ----------
     weight : float
-        Of the earlier directions; 0 would take each by itself.
+        Weight of the earlier directions, in [0, 1). With 0 there is no averaging.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class Inertia(Kept):
     weight: float
 
     def join(self, way, velocity):
-        """The average once ``way`` is in it; ``velocity`` is the (q, p) of the one before, None at first."""
+        """The average after ``way`` is added. ``velocity`` is the (q, p) of the last average, or None at first."""
         q, p = (1 - self.weight) * way.q, (1 - self.weight) * way.p
         if velocity is not None:
             q, p = q + self.weight * velocity[0], p + self.weight * velocity[1]
@@ -118,16 +119,16 @@ class Inertia(Kept):
 
 @dataclass
 class StepRule(Kept):
-    """What a run's steps are made of, resolved for its problem.
+    """The rule of a run's steps, resolved for its problem.
 
     Attributes
     ----------
     learning_rate : float or callable
-        eta, or a function of the iteration.
+        The learning rate eta, or a function of the iteration.
     limit : Limit or None
-        None goes all the way to x~.
+        None means that steps are not shortened.
     inertia : Inertia or None
-        None takes each direction by itself.
+        None means that directions are not averaged.
 
     Examples
     --------
@@ -141,7 +142,7 @@ class StepRule(Kept):
     inertia: Inertia | None = None
 
     def land(self, problem, metric, x, way, eta, t):
-        """Where a step along ``way`` ends: x~, or what the limit leaves of the way to it."""
+        """The end point of a step along ``way``: x~, or a point before it if the limit shortens the step."""
         if self.limit is not None:
             return self.limit.land(problem, metric, x, way, eta, t)
-        return x - eta * way.q if way.target is None else way.target  # x~ itself: its zeros are exact
+        return x - eta * way.q if way.target is None else way.target  # return x~ itself, for exact zeros

@@ -1,10 +1,11 @@
-"""When a run has converged: one rule for all methods.
+"""The convergence test, one rule for all methods.
 
-What is compared with tol is |x~ - x| / eta, the length of the step that the method would take from x, over that at x_0.
-It is measured wherever the oracle has evaluated F at x on all data, where F is exact, and else as the average of a
-method's own estimates over a pass. Only exact values say that a run has converged: where estimates say so, a full
-gradient is charged at the point that would be returned, and another at x_0 if none is known there. If these do not
-agree, the run goes on, and the next full gradient is taken after twice as many IFO.
+The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the step that the method would make
+from x divided by eta, relative to that at x_0. It is exact if the oracle has evaluated F at x on all data. Otherwise it
+is estimated by the average of a method's own estimates over a pass. Only exact values decide that a run has converged.
+If estimates suggest it, a full gradient is computed and counted at the point that would be returned, and another at x_0
+if none is known there. If these do not confirm it, the run continues, and the next full gradient is computed after
+twice as many IFO.
 """
 
 from __future__ import annotations
@@ -21,40 +22,40 @@ from sk_stormc.utils.kept import Kept
 
 __all__ = ["Stopping", "StoppingRule"]
 
-STILL = {8: 1e-6, 4: 1e-2}  # |F| at a point of rest over |F| a thousandth of x away, by the bytes of a float
-NEAR = 16  # roundings by which two points may differ that are meant to be one
+STILL = {8: 1e-6, 4: 1e-2}  # ratio of |F| at a stationary point to |F| nearby, by the bytes of a float
+NEAR = 16  # machine epsilons by which two points may differ that count as equal
 
 
 @dataclass
 class Stopping(Kept):
-    """All that the rule knows of a run; plain data.
+    """The state of the stopping rule, as plain data.
 
     Attributes
     ----------
     first : float or None
-        |x~ - x| / eta at x_0 with an exact F, which tol is relative to; None while it is not known.
+        |x~ - x| / eta at x_0 with an exact F, to which tol is relative. None if it is not known yet.
     seen, began : float or None
-        The first exact value, wherever it was, and the first average. Exact values are over ``seen`` while ``first`` is
-        not known; averages are over ``began``, which has the noise of estimates as they have.
+        The first exact value at any point, and the first average. Exact values are relative to ``seen`` while ``first``
+        is not known. Averages are relative to ``began``, which has the same noise.
     value : float or None
         The last value that was measured.
     exact : bool
-        Whether ``value`` is of an exact F.
+        Whether ``value`` is from an exact F.
     measured : int
-        The iteration at which it was.
+        The iteration at which it was measured.
     total, number, begins, ends : float, int, float, float
-        Sum and number of the estimates in the present average, and the IFO at which its pass begins and ends. It begins
-        a pass after the last exact F at the soonest: some methods have one in each epoch, and are compared there.
+        Sum and number of the estimates in the current average, and the IFO at which its pass begins and ends. It begins
+        at least one pass after the last exact F, because methods with an exact F in each epoch are tested there.
     asked : int
         The iteration at which an exact F was last compared with that at x_0.
     found : float
-        What it said: the exact value over ``first``.
+        The result of this comparison: the exact value divided by ``first``.
     ask_again : float
-        IFO from which full gradients may be charged again.
+        IFO from which full gradients may be computed again.
     rested : int
-        The iteration at which x was found to be at rest but for rounding.
+        The iteration at which x was found to be stationary up to rounding.
     answer : ndarray of shape (n_variables,) or None
-        The point that all this was said of, to be returned if the run has converged.
+        The point of the last exact value, which is returned if the run has converged.
     """
 
     first: float | None = None
@@ -75,16 +76,16 @@ class Stopping(Kept):
 
 
 class StoppingRule:
-    """Whether a run has converged. `watch` is called once after each iteration, then `converged`.
+    """The convergence test. `watch` is called once after each iteration, and then `converged`.
 
     Parameters
     ----------
     solver : CompositionalSolver
     oracle : Oracle
     run : RunState
-        Its ``stopping`` is what the rule knows.
+        Its ``stopping`` is the state of the rule.
     loop : Loop
-        Whose ``max_ifo`` no full gradient exceeds.
+        Full gradients do not exceed its ``max_ifo``.
     """
 
     def __init__(self, solver, oracle, run, loop):
@@ -93,12 +94,12 @@ class StoppingRule:
         self.a_pass = 2 * problem.n_inner + problem.n_outer
         self.eps = float(np.finfo(run.start.dtype).eps)
 
-    # what is measured
+    # measuring
 
     def watch(self, s):
-        """Measure the point that an iteration has led to, or average the estimates on the way.
+        """Measure the residual after an iteration if F is exact there, or add the estimate to the average.
 
-        Streams have no F on all data and no pass: nothing is ever measured there.
+        Streams have neither an exact F nor passes, so nothing is measured there.
         """
         known, oracle = self.run.stopping, self.oracle
         if oracle.exact and self._measure(s):
@@ -113,7 +114,7 @@ class StoppingRule:
             self._keep(s, known.total / known.number, exact=False)
 
     def _measure(self, s):
-        """Take the value at ``s.x``, if F is exact there; whether it is, or was when the run was last there."""
+        """Measure the residual at ``s.x`` if F is exact there. Return whether it is, or was at an earlier visit."""
         known, evaluated = self.run.stopping, list(self.oracle.exact)
         self.oracle.exact.clear()
         if known.first is None:
@@ -121,12 +122,12 @@ class StoppingRule:
             known.first = None if F is None else self.solver.length(self.oracle, s, self.run.start, F)
         F = self._among(evaluated, s.x)
         if F is None:
-            back = known.exact and self._same(s.x, known.answer)  # from where F was evaluated
+            back = known.exact and self._same(s.x, known.answer)  # the run has returned to the last exact point
             if back:
                 known.measured, known.number, known.total = s.t, 0, 0.0
             return back
         first = known.seen if known.first is None else known.first
-        # in a metric that changes a length costs about an iteration: it is taken where the method's own is small
+        # with a metric that changes, a length costs about an iteration, so it is computed only if the estimate is small
         small = s.residual is None or first is None or s.residual <= self.solver.tol * first
         measures = small or self.oracle.metric.stays
         self._keep(s, self.solver.length(self.oracle, s, s.x, F) if measures else s.residual, exact=True)
@@ -137,11 +138,11 @@ class StoppingRule:
         return True
 
     def _among(self, evaluated, x):
-        """F at x, if it is among these points."""
+        """F at x, if x is among these points, and otherwise None."""
         return next((F for point, F in reversed(evaluated) if self._same(point, x)), None)
 
     def _same(self, x, y):
-        """Whether two points are one, but for the roundings of two ways to it."""
+        """Whether two points are equal up to rounding."""
         return x is y or bool(abs(x - y).max() <= NEAR * self.eps * abs(y).max())
 
     def _keep(self, s, value, exact):
@@ -154,22 +155,22 @@ class StoppingRule:
             known.began = value
 
     def _first(self):
-        """What the last value is over; None before there is one."""
+        """The value to which the last one is relative, or None before there is one."""
         known = self.run.stopping
         if not known.exact:
             return known.began
         return known.seen if known.first is None else known.first
 
-    # what is said of it
+    # deciding
 
     def converged(self, s):
-        """Whether the run has converged where it is; full gradients are charged where only estimates say so."""
+        """Whether the run has converged. If only estimates suggest it, full gradients are computed and counted."""
         known, tol = self.run.stopping, self.solver.tol
         if not s.t or known.measured != s.t:
             return False
         first = self._first()
         far = not known.value <= tol * first
-        # steps that do not move x tell of its rounding, or of a learning rate far too small
+        # steps that do not move x mean that it is stationary up to rounding, or that the learning rate is far too small
         still = known.exact and s.rule is not None and self._is_rounding(s, known.value)
         if still and (far or self._is_rounding(s, first)):
             return self.at_rest(s)
@@ -186,7 +187,7 @@ class StoppingRule:
         return known.asked == s.t and known.found <= self.solver.tol
 
     def _agrees_at(self, s):
-        """Whether the exact value at ``s.x`` is small enough; what the method makes of that point is then asked for."""
+        """Whether the exact value at ``s.x`` is small enough. If so, that at the method's final point is computed."""
         known = self.run.stopping
         if known.asked != s.t:  # F was exact here, but not at x_0
             self._ask(s, s.x)
@@ -195,14 +196,14 @@ class StoppingRule:
         x = self.solver.finish(self.oracle, s)
         if x is not s.x and known.answer is s.x:
             at_x = known.found
-            known.ask_again = 0.0  # the run ends, whatever it says
+            known.ask_again = 0.0  # the run ends for any result
             self._ask(s, x)
             if not known.found <= self.solver.tol:
                 known.found, known.answer = at_x, s.x
         return True
 
     def _ask(self, s, x):
-        """Charge a full gradient at x, and at x_0 if none is known there, and compare them."""
+        """Compute full gradients at x, and at x_0 if none is known there, and compare the residuals."""
         known = self.run.stopping
         points = [x] if known.first is not None else [x, self.run.start]
         gradients = self._full_gradients(s, points)
@@ -213,7 +214,7 @@ class StoppingRule:
         self._compare(s, x, lengths[0])
 
     def _compare(self, s, x, length):
-        """Keep what the exact value at x is over that at x_0, which is 0 where no step is possible."""
+        """Store the exact value at x relative to that at x_0. It is 0 if no step is possible at x_0."""
         known = self.run.stopping
         known.asked, known.answer = s.t, x
         if known.first:
@@ -223,7 +224,10 @@ class StoppingRule:
             known.found = 0.0 if none else math.inf
 
     def residual(self):
-        """What is compared with tol, as last measured; NaN before. Where estimates were denied, what denied them."""
+        """The last value of the quantity that is compared with tol, or NaN.
+
+        If full gradients have contradicted the estimates, it is the value from full gradients.
+        """
         known, first = self.run.stopping, self._first()
         if known.value is None or first is None:
             return math.nan
@@ -235,12 +239,15 @@ class StoppingRule:
     # rounding
 
     def _is_rounding(self, s, value):
-        """Whether a step of that value would only move x by its rounding."""
-        rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where a step says nothing
+        """Whether a step of this residual would move x by rounding errors only."""
+        rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where the length of a step has no meaning
         return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)
 
     def at_rest(self, s):
-        """Whether steps that move x by a thousandth are far longer there than here: else only the rate is tiny."""
+        """Whether x is stationary up to rounding, and not only the learning rate tiny.
+
+        The residual at x is compared with that at a point that differs from x by a thousandth.
+        """
         known = self.run.stopping
         if known.rested == s.t:
             return True
@@ -265,9 +272,9 @@ class StoppingRule:
         return known.rested == s.t
 
     def _full_gradients(self, s, points):
-        """F at some points on all data, charged; None where that would exceed max_ifo.
+        """F at some points on all data, which is counted.
 
-        None, too, until there have been twice the IFO of the time before.
+        None if that would exceed max_ifo, or if fewer than twice the IFO of the last time have been made.
         """
         known, oracle = self.run.stopping, self.oracle
         size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None

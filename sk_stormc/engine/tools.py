@@ -1,4 +1,4 @@
-"""What the methods' `init_state` and `step` are made of: batch sizes, learning rates and steps for a problem."""
+"""Tools for the methods' `init_state` and `step`: batch sizes, learning rates and steps for a problem."""
 
 from typing import Any
 
@@ -10,53 +10,55 @@ from sk_stormc.utils.validation import is_list, is_word, plain
 
 __all__ = ["Tools", "check_prox"]
 
-SMALL = 1024  # up to so many components "auto" batches hold all of them
+SMALL = 1024  # number of components up to which "auto" batches contain all of them
 
 
 def as_float(value):
-    """A number as a float; a schedule as it is."""
+    """A number as a float. A schedule is returned unchanged."""
     return value if callable(value) else float(value)
 
 
 def check_prox(penalty, has_prox):
-    """Raise a ValueError where a penalty's proximal step has no closed form in the metric."""
+    """Raise a ValueError if a penalty's proximal step has no closed form in the metric."""
     if penalty is not None and not has_prox:
         raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
 
 
 class Tools:
-    """The tools of a method. They resolve what is "auto": the user's value, else the problem's, else the method's."""
+    """The tools of a method. They resolve "auto" to the user's value, the problem's advice, or the method's default."""
 
-    # for methods that do not have the parameter; else __init__ stores the user's
+    # defaults for methods without the parameter
     learning_rate: Any = "auto"
     batch_size: Any = "auto"
     normalization: Any = "auto"
     precision: Any = "auto"
 
     def auto(self, name, problem, rule):
-        """A parameter's value: the user's, else the problem's, else the solver's rule."""
+        """A parameter's value: the user's, or else the problem's advice, or else the solver's ``rule``."""
         value = getattr(self, name)
         if is_word(value, "auto"):
             value = advised(problem, name)
         return rule if is_word(value, "auto") else plain(value)
 
     def sizes(self, name, oracle, rule, like=None):
-        """A batch size as a triple for the oracle.
+        """Resolve a batch size to a triple for the oracle.
 
         Parameters
         ----------
         name : str
-            Of the parameter.
+            Name of the parameter.
         oracle : Oracle
         rule : int, None or tuple
-            What "auto" is above 1024 components; a triple is what it is in any case.
+            The value of "auto" with more than 1024 components. A triple is the value in any case.
         like : tuple, default=None
-            The sizes of the steps, for batches of another size: whether the Jacobian is exact follows the steps.
+            The batch sizes of the steps, if the sizes are for other batches. The Jacobian is exact if it is in the
+            steps.
 
         Returns
         -------
         tuple
-            (B_g, B_dg, B_f), None for all components. B_dg = 0 is a constant Jacobian, taken exactly and once.
+            (B_g, B_dg, B_f), with None for all components. B_dg = 0 means a constant Jacobian that is computed exactly,
+            once.
         """
         problem = oracle.problem
         value = self.auto(name, problem, "auto")
@@ -78,25 +80,27 @@ class Tools:
             B_dg = 0
         elif B_dg is None:
             B_dg = 0 if like is None else None
-        else:  # a number not below n is all of it at each iteration
+        else:  # a number of at least n means all components at each iteration
             B_dg = min(int(B_dg), problem.n_inner)
         return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
 
     def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
-        """What steps are made of: the user's learning rate and limits, else the problem's, else the solver's.
+        """The rule of steps from the user's learning rate and limits, or the problem's advice, or the solver's default.
 
         Parameters
         ----------
         oracle : Oracle
         x : ndarray of shape (n_variables,)
         size : tuple
-            The steps' batch sizes.
+            Batch sizes of the steps.
         factor : float
             An automatic learning rate is ``schedule(factor / L)``, where L is the curvature that a probe
-            measures, or the problem's advice on smoothness where that is larger. A schedule is then slowed by it.
+            estimates, or the problem's advice on smoothness if that is larger. In the latter case a schedule is slowed
+            down.
         schedule : callable, default=identity
+            A function that makes a learning rate or a schedule from a number.
         L : float, default=None
-            The curvature, where it is known.
+            The curvature, if it is known.
 
         Returns
         -------
@@ -110,15 +114,15 @@ class Tools:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
                 known = problem.advice.smoothness(problem, size, oracle.metric.at(x, 0))
-            # a linear objective has no scale: any step goes down, and the run ends at its budget
+            # for a linear objective any learning rate decreases it, and the run ends at its budget
             eta = schedule(factor / max(L, known) if max(L, known) > 0 else 1.0)
-            if known > L and callable(eta):  # so many iterations make one of those that a schedule counts
+            if known > L and callable(eta):  # slow the schedule down, because shorter steps need more iterations
                 eta = Slowed(eta, known)
         inertia = problem.advice.inertia
         return StepRule(as_float(eta), self.limit(problem), Inertia(inertia) if inertia else None)
 
     def limit(self, problem):
-        """What shortens steps, if anything does: the user's ``normalization`` and ``precision``, else the problem's.
+        """The limit of steps from the user's ``normalization`` and ``precision``, or the problem's advice, if any.
 
         Parameters
         ----------
@@ -132,19 +136,19 @@ class Tools:
         return None if normalization is None else Limit(as_float(precision), by_block=normalization == "block")
 
     def move(self, oracle, s, F, x=None, metric=None):
-        """Steps 5 and 6 of Algorithm 1: the next point along F, by the state's rule; sets ``s.residual``.
+        """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It sets ``s.residual``.
 
         Parameters
         ----------
         oracle : Oracle
         s : MethodState
-            With a ``rule``.
+            A state with a ``rule``.
         F : ndarray of shape (n_variables,)
         x : ndarray of shape (n_variables,), default=None
-            Where the step begins; None means ``s.x``.
+            Starting point of the step. None means ``s.x``.
         metric : Metric, default=None
-            What this step is measured in, its proximal step included: a method's own, in place of the problem's. The
-            residual, which tol is about, is taken in the problem's in any case: what is compared does not change.
+            The metric of this step and its proximal step. None means that of the problem. The residual, which is
+            compared with tol, always uses the metric of the problem.
 
         Returns
         -------
@@ -153,7 +157,7 @@ class Tools:
         Raises
         ------
         ValueError
-            For a state without a rule, and for a metric in which the problem's penalty has no proximal step.
+            If the state has no rule, or the problem's penalty has no proximal step in the metric.
         """
         problem, rule = oracle.problem, s.rule
         if rule is None:
@@ -175,11 +179,11 @@ class Tools:
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def length(self, oracle, s, x, F):
-        """|x~ - x| / eta at x along F, in the norm of the metric's inverse: what the stopping rule compares."""
+        """The residual |x~ - x| / eta at x along F, in the norm of the metric's inverse, for the stopping rule."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
         return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
 
     def proximal_point(self, oracle, s, F):
-        """x~ of step 5: where a step from ``s.x`` along F would end if it were not shortened."""
+        """x~ of step 5 of Algorithm 1: the end of a step from ``s.x`` along F that is not shortened."""
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)

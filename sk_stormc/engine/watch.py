@@ -1,4 +1,4 @@
-"""What a run looks at besides its steps: one answer for finite sums, another for streams."""
+"""The part of a run's loop that differs between finite sums and streams."""
 
 import math
 from collections.abc import Callable
@@ -10,70 +10,70 @@ from sk_stormc.utils.kept import Kept
 
 __all__ = ["Watch", "shortened", "watch_of"]
 
-SAVE_EVERY = 0.1  # seconds between states that are kept for a second Ctrl-C, at the least
-SAVE_IFO = 6000  # the same on a stream, which keeps the rows from the last such state on
-AGAIN = 3  # times that a run on a stream begins again with shorter steps
-SHORTER = 0.25  # steps, each time
+SAVE_EVERY = 0.1  # minimum number of seconds between states that are saved for a second Ctrl-C
+SAVE_IFO = 6000  # the same in IFO for a stream, which keeps the rows since the last saved state
+AGAIN = 3  # how often a run on a stream restarts with shorter steps
+SHORTER = 0.25  # factor of the learning rate at each restart
 
 
 def watch_of(source):
-    """The `Watch` of runs on a source: here alone the engine asks whether it is a stream."""
+    """The `Watch` of runs on a source. Only here the engine distinguishes streams from finite sums."""
     return Watch() if source.finite else StreamWatch()
 
 
 class Watch:
-    """Runs on a finite sum: components never run out, and objectives are of the same components.
+    """Runs on a finite sum, whose components are never exhausted, and whose records all have the same objective.
 
     Attributes
     ----------
     runs_out : bool
-        Whether components may run out.
+        Whether the components may be exhausted.
     comparable : bool
-        Whether the objectives of records are of the same components.
+        Whether the objectives of all records are over the same components.
     """
 
     runs_out = False
     comparable = True
 
     def begins(self, oracle):
-        """What to go back to where a start needs more components than have come, or None."""
+        """A snapshot to return to if the start needs more components than there are, or None."""
         return None
 
     def has_diverged(self, oracle, run, x):
-        """Whether the objective went up beyond chance; asked at each record."""
+        """Whether the objective has increased significantly. It is called at each record."""
         return False
 
     def longest(self, first_length):
-        """The residual that makes an overflow where its rounding is longer, from the first that is not 0."""
+        """The limit of eps * residual beyond which a residual is an overflow, from the first that is not 0."""
         return first_length
 
     def keeps(self, seconds, ifo):
-        """Whether to keep the present state, so long after the last that was kept."""
+        """Whether to save the current state, given the time and the IFO since the last one was saved."""
         return seconds >= SAVE_EVERY
 
     def begins_again(self, solver, oracle, run, reason):
-        """Whether a run that stopped has been made ready to begin again."""
+        """Whether a run that has stopped restarts. If so, its state is reset."""
         return False
 
     def leave(self, oracle, run):
-        """Leave the run with the problem, if it can go on although no result comes of it."""
+        """Store the run in the problem, if it can continue without a result."""
 
 
 class StreamWatch(Watch):
-    """Runs on a stream, whose rows may run out, and whose objective is of the last ones.
+    """Runs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
 
-    Where a run is worse than its start, it begins again with shorter steps.
+    If a run becomes worse than its start, it restarts with shorter steps.
     """
 
     runs_out = True
     comparable = False
 
     def begins(self, oracle):
-        """The oracle before the start."""
+        """A snapshot of the oracle before the start."""
         return oracle.snapshot()
 
     def has_diverged(self, oracle, run, x):
-        """Compare x with the start on the same rows, and keep the best x so far."""
+        """Compare x with the start on the same rows, and store the best x so far."""
         fun = run.records[-1][2]
         gain = oracle.problem.objective(run.start) - fun
         if gain > run.best_gain:
@@ -81,15 +81,15 @@ class StreamWatch(Watch):
         return gain < 0 and oracle.source.uphill(x, run.start)
 
     def longest(self, first_length):
-        """Infinite: a stream may start where its first rows have their minimum."""
+        """Infinity, because a stream may start at the minimum of its first rows."""
         return math.inf
 
     def keeps(self, seconds, ifo):
-        """By rows, which are kept as long as the state is."""
+        """Whether to save the current state, by IFO, because rows are kept as long as the state."""
         return ifo >= SAVE_IFO
 
     def begins_again(self, solver, oracle, run, reason):
-        """Go on from the best point with shorter steps. A learning rate that the user has set is not touched."""
+        """Restart from the best point with shorter steps, unless the user has set the learning rate."""
         automatic = solver.auto("learning_rate", oracle.problem, None) is None
         failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
         if not (failed and automatic and run.times < AGAIN):
@@ -100,20 +100,20 @@ class StreamWatch(Watch):
         return True
 
     def leave(self, oracle, run):
-        """The stream has the state of its last run, also where an exception ended that."""
+        """Store the state of the run in the stream, even if an exception has ended the run."""
         run.oracle = oracle.snapshot(last=True)
         oracle.problem.state = run
 
 
 def shortened(rule, times):
-    """A `StepRule` of steps that were made shorter so many times."""
+    """The `StepRule` after ``times`` restarts with shorter steps."""
     factor, rate = SHORTER**times, rule.learning_rate
     return replace(rule, learning_rate=Shortened(rate, factor) if callable(rate) else rate * factor)
 
 
 @dataclass(frozen=True)
 class Shortened(Kept):
-    """A schedule times a factor."""
+    """A schedule multiplied by a factor."""
 
     schedule: float | Callable
     factor: float

@@ -1,4 +1,4 @@
-"""scikit-learn's face: estimators with a pluggable solver."""
+"""Estimators with scikit-learn's interface and an exchangeable solver."""
 
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.estimator import CompositionalPortfolio

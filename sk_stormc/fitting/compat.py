@@ -1,6 +1,6 @@
-"""scikit-learn's callbacks, which are experimental: the only place that imports them.
+"""The only module that imports scikit-learn's experimental callbacks.
 
-Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and fits go on without them.
+Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and fits run without them.
 """
 
 import functools
@@ -14,17 +14,17 @@ try:
 except ImportError:
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Takes callbacks that are never called."""
+        """Accepts callbacks that are never called."""
 
         def set_callbacks(self, *callbacks):
-            """Keep the callbacks; `fit` says that they are off."""
+            """Store the callbacks. `fit` warns that they are off."""
             self.__dict__.pop("_skl_callbacks", None)
             if callbacks:
                 self._skl_callbacks = list(callbacks)
             return self
 
     def with_callbacks(method):
-        """The method as it is."""
+        """Return the method unchanged."""
         return method
 
 
@@ -34,12 +34,12 @@ NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
 
 
 def callbacks_of(estimator):
-    """The callbacks that the user has set; scikit-learn makes the list with the first of them."""
+    """The callbacks that the user has set. scikit-learn creates the list with the first of them."""
     return vars(estimator).get("_skl_callbacks") or []
 
 
 def open_context(estimator):
-    """The context of a fit's root task, or None: without callbacks, or where this scikit-learn does not know them."""
+    """The context of a fit's root task. None without callbacks, or if this scikit-learn does not support them."""
     if not callbacks_of(estimator):
         return None
     try:
@@ -52,11 +52,11 @@ def open_context(estimator):
     return None
 
 
-@functools.cache  # once
+@functools.cache  # warn once
 def say_that_they_are_off():
-    """Warn that callbacks do nothing."""
+    """Warn that callbacks are not called."""
     warn(
-        "callbacks are off: they need scikit-learn 1.9, or a newer version whose callbacks are known here, and this is "
+        "callbacks are off: they need scikit-learn 1.9, or a newer version with the same callbacks, and this is "
         f"{sklearn.__version__}. The fit goes on without them.",
         UserWarning,
     )

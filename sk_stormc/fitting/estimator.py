@@ -1,4 +1,4 @@
-"""What the estimators share: a solver by name or instance, and what a run leaves behind."""
+"""Base class of the estimators: a solver by name or instance, and the fitted attributes of a run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Whether the estimator's solver can run on a stream, for `only_if`; an AttributeError says what to set."""
+    """Whether the estimator's solver can run on a stream, for `only_if`. An AttributeError says what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
-        return True  # "lstd" can; partial_fit itself refuses other names, and lists the known ones
+        return True  # "lstd", or an unknown name, for which partial_fit raises an error
     if solver.needed_to_stream():
         raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
     return True
@@ -40,7 +40,7 @@ def streams(estimator):
 class only_if:
     """Decorator of a method that an estimator only has if ``check(estimator)`` does not raise an AttributeError.
 
-    As scikit-learn's `available_if`, which however only says that there is no such method, and not why.
+    It is like scikit-learn's `available_if`, but the error says why the method is missing.
     """
 
     def __init__(self, check):
@@ -58,7 +58,7 @@ class only_if:
 
 
 def milestone(n):
-    """The last of the numbers 1, 2, ..., 20, 21, 23, ..., each 5 % above the one before, that is not above n."""
+    """The largest number <= n of the sequence 1, 2, ..., 20, 21, 23, ..., which grows by 5 % from 20 on."""
     at = min(n, 20)
     while (following := max(at + 1, math.ceil(1.05 * at))) <= n:
         at = following
@@ -66,18 +66,20 @@ def milestone(n):
 
 
 class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
-    """Base of the estimators, which have a solver, and what a run of it leaves behind.
+    """Base class of the estimators with a parameter ``solver``.
 
-    The descriptions of parameters and attributes here become part of an estimator's docstring, unless it has its own.
-    A class says in ``own_solvers`` which further names its ``solver`` takes, of what it solves without a run of a
-    method, and in ``objective_label`` what its loss curve is.
+    The descriptions of parameters and attributes here are inherited by an estimator's docstring, unless it has its own.
+    The class attribute ``own_solvers`` lists further names for ``solver`` that stand for the estimator's own methods,
+    and ``objective_label`` is the name of the loss for plots.
 
     Parameters
     ----------
-    max_iter, tol : default=None
-        Passed to the solver. None keeps the solver's own value.
+    max_iter : int, default=None
+        Maximum number of iterations, passed to the solver. None keeps the solver's own value.
+    tol : float, default=None
+        Tolerance, passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
-        1 prints a line for each record.
+        If 1, print a line for each record.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -86,13 +88,14 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     loss_curve_ : ndarray of shape (n_records,)
         The objective at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
     n_evaluations_ : dict
         Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
         Number of iterations.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted"}
-        Why the run ended. A callback that ends it gives "callback".
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted", \
+"callback"}
+        Why the run ended. "callback" means that a callback ended it.
     solver_ : CompositionalSolver
         The solver that was run.
     n_features_in_ : int
@@ -110,7 +113,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_: int
     stop_reason_: str
     objective_label = "objective"
-    many_minima = False  # whether the objective has local minima, of which L-BFGS finds one
+    many_minima = False  # whether the objective has many local minima, of which L-BFGS finds one
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -136,12 +139,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
-        """Continue the last fit, after a budget, Ctrl-C or a callback ended it.
+        """Continue the last fit after a budget, Ctrl-C or a callback has ended it.
 
-        Budgets count from the beginning of that fit, so that a fit which its budget ended needs a larger one. The
+        Budgets count from the beginning of that fit, so a fit that was ended by its budget needs a larger one. The
         result is bit for bit that of an uninterrupted fit. The exception is a map with a larger ``max_iter``: its
-        learning rate was 0 at the last iteration, so that it continues as from a new start. An estimator that is not
-        fitted continues from the file of its `sk_stormc.callbacks.Checkpoint`.
+        learning rate was 0 at the last iteration, so it continues with a new schedule. An estimator that is not fitted
+        continues from the file of its `sk_stormc.callbacks.Checkpoint`.
 
         Parameters
         ----------
@@ -160,7 +163,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             If there is neither a fit nor the file of one.
         ValueError
             If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
-            ``random_state`` may differ; the last is not used. All fitted attributes are kept.
+            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:
@@ -178,12 +181,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             del self._resumed
 
     def recorded(self) -> dict:
-        """What is known at the records of the run, for a picture of them.
+        """The records of the run, for plots.
 
         Returns
         -------
         dict
-            As that of `sk_stormc.engine.results.Recorded`.
+            The keys are described in `sk_stormc.engine.results.Recorded`.
         """
         solver = self.solver_
         return {
@@ -195,7 +198,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         }
 
     def solves_itself(self) -> bool:
-        """Whether ``solver`` is a name that only the estimator has, for which no method is run.
+        """Whether ``solver`` is the name of one of the estimator's own methods, for which no solver is run.
 
         Returns
         -------
@@ -204,7 +207,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return is_word(self.solver, *self.own_solvers)
 
     def _make_solver(self):
-        """The solver to run, with all its parameters checked; one of ``own_solvers`` stands for itself."""
+        """The solver to run, with checked parameters. One of ``own_solvers`` is returned as its name."""
         check_int("max_iter", self.max_iter, low=1, words=(None,))
         check_number("tol", self.tol, low=0, words=(None,))
         check_choice("verbose", self.verbose, (0, 1, False, True))
@@ -219,7 +222,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return solver
 
     def _check_solver(self):
-        """As `get_solver`, with the names of the estimator's own."""
+        """Check ``solver`` like `get_solver`, but with the estimator's own names in the error."""
         names = [*SOLVERS, *self.own_solvers]
         if isinstance(self.solver, str):
             check_choice("solver", self.solver, names)
@@ -229,12 +232,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             )
 
     def _at_once(self, learn):
-        """Change a copy, and become what it has become in one assignment: an exception or Ctrl-C leaves no half.
+        """Change a copy, and then take over its attributes at once, so that an exception or Ctrl-C changes nothing.
 
         Parameters
         ----------
         learn : callable
-            Called with a copy of the estimator, whose arrays are not written into.
+            Called with a shallow copy of the estimator. It must not change its arrays in place.
 
         Returns
         -------
@@ -255,26 +258,28 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return self
 
     def _stream_on(self, rows, window, open_stream, x0, settles=False):
-        """Let the run of a stream go on over more rows. Budgets and tol are for `fit`: a stream has an end of its own.
+        """Continue the run of a stream on more rows. Budgets and tol are not used, because a run ends with its rows.
 
-        Called within `_at_once`. The run has a fork of the stream, so that this one stays as it was if it is given up.
+        This is called within `_at_once`. The run uses a fork of the stream, so that the stream itself does not change
+        if an exception is raised.
 
         Parameters
         ----------
         rows : tuple of arrays
         window : int
-            The stream's. Until so many rows have come they only wait.
+            Number of rows of the stream's window. The run starts when so many rows have come.
         open_stream : callable
-            The `StreamingProblem` of a list of such rows.
+            Makes a `StreamingProblem` from a list of such rows.
         x0 : ndarray or None
-            Where the stream starts; None is its own start.
+            Starting point of the stream. None means the stream's own starting point.
         settles : bool, default=False
-            Whether its own start says what the rows say that wait. It is then renewed while they become more.
+            Whether the stream's own starting point is the solution on the waiting rows. It is then updated while rows
+            wait.
 
         Returns
         -------
         SolverResult or None
-            None where there are too few rows for an iteration; while rows wait, a result without an iteration.
+            None if there are too few rows for an iteration. While rows wait, a result without an iteration.
         """
         solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self.__dict__.get("_stream") is None
@@ -282,7 +287,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         short = False
         if stream is None:
             before = sum(part.shape[0] for part, *_ in waiting)
-            waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may read on into the same array
+            waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may reuse the arrays
             n = before + rows[0].shape[0]
             short = n < window
             renewed = settles and x0 is None and milestone(n) > before
@@ -323,25 +328,25 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     def _warn_that_rows_wait(self, window):
         warn(
-            f"{type(self).__name__} stays where it starts until about {window} rows have come, which give the scale of "
-            "the steps: a shorter stream is for fit.",
+            f"{type(self).__name__} stays at its starting point until about {window} rows have come, which give the "
+            "scale of the steps. Use fit for shorter data.",
             ConvergenceWarning,
         )
 
     def _seed(self):
-        """The stream's, drawn at its first call."""
+        """The seed of a stream, which is drawn at its first call."""
         fixed = is_integer(self.random_state)
         return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _conclude(self, solver, result):
-        """Say what a fit that is stored has not reached: a budget that ended it, or Ctrl-C, which is raised again."""
+        """After the result is stored, warn if a budget ended the fit, or raise KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        if solver.max_iter is not None or solver.max_ifo is not None:  # else the solver has said it
+        if solver.max_iter is not None or solver.max_ifo is not None:  # otherwise the solver has warned
             warn_if_unconverged(solver, result)
 
     def _keep(self, solver, result, fit=None):
-        """Store a result as fitted attributes, and what `resume` needs; a stream ends with it."""
+        """Store a result as fitted attributes, and the progress for `resume`. This ends a stream."""
         self._stream = None
         self._progress = None if fit is None else fit.progress
         self.loss_curve_ = result.loss_curve

@@ -1,7 +1,7 @@
-"""By what a fit is recognised as the same: all bytes of its data, and its parameters in words.
+"""The identity of a fit: a fingerprint of all bytes of its data, and a text that describes its parameters.
 
-Both are found when a fit begins, as data, arrays among the parameters and what functions refer to may change later.
-What counts here is that no two things are taken for one another by accident.
+Both are computed when a fit begins, because data, arrays among the parameters, and globals of functions may change
+later. Different data or parameters must never be taken for equal.
 """
 
 import functools
@@ -23,35 +23,35 @@ from sk_stormc.utils.kept import Kept
 
 __all__ = ["FREE", "KeepsFits", "Progress", "fingerprint", "in_words", "parameters_of"]
 
-FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # a resumed fit may change
-BLOCK = 2**14  # numbers of 8 bytes that are summed up at once: they stay in the cache
+FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
+BLOCK = 2**14  # numbers of 8 bytes of a block, which stays in the cache
 INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 BY_COLUMNS = ", by columns,"
 UNKNOWN = "that cannot be told from another"
 
 
 class KeepsFits:
-    """Base of callbacks that keep what a fit has reached, of which `resume` asks the last one that was set."""
+    """Base class of callbacks that save the progress of a fit. `resume` uses the last one that was set."""
 
     def load(self, estimator):
-        """The `Progress` of the estimator's fit; None where there is none."""
+        """The `Progress` of the estimator's fit, or None if there is none."""
         raise NotImplementedError
 
 
 @dataclass
 class Progress(Kept):
-    """What a fit has done, and by what it is recognised as the same."""
+    """The progress of a fit, and its identity."""
 
     estimator: str
-    parameters: dict[str, str]  # in words
+    parameters: dict[str, str]  # descriptions by `in_words`
     data: dict[str, str | None]  # fingerprints
-    random_state: int | np.random.RandomState | None = None  # as it was when the fit began; an int stays one
+    random_state: int | np.random.RandomState | None = None  # at the beginning of the fit; an int stays an int
     runs: list[RunState] = field(default_factory=list)
-    plan: list = field(default_factory=list)  # what the runs are to be, where an estimator has several
-    file: str | None = None  # that it was read from
+    plan: list = field(default_factory=list)  # the planned runs, for estimators that make several
+    file: str | None = None  # the file from which it was read
 
     def check(self, other):
-        """Raise where another fit has another estimator, other parameters or other data, and name them."""
+        """Raise a ValueError if another fit has another estimator, parameters or data. The error names them."""
         if self.estimator != other.estimator:
             raise ValueError(f"the fit to resume must be one of {other.estimator}, got one of {self.estimator}")
         for name in sorted(self.parameters.keys() | other.parameters.keys()):
@@ -66,13 +66,13 @@ class Progress(Kept):
         for name in other.data | self.data:
             before, now = self.data.get(name), other.data.get(name)
             if name.startswith("names of") and None in (before, now):
-                continue  # an array has none
+                continue  # an array has no names
             if before != now:
                 raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
 
 
 def parameters_of(estimator, solver):
-    """Parameters that a resumed fit must have in common with this one, in words."""
+    """Descriptions of the parameters that a resumed fit must have in common with this one."""
     free = (*estimator._free_to_resume, "solver")
     own = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
     own = {name: value for name, value in own.items() if name not in free}
@@ -84,18 +84,19 @@ def parameters_of(estimator, solver):
 
 
 def in_words(value, within=(), seen=None):
-    """A parameter as a short text, which is the same in another process.
+    """A short text that describes a parameter, and is the same in another process.
 
-    Functions are told apart by their code, their defaults, the values that they close over, and the values and
-    functions of their own module that they refer to. Those of installed packages are known by their code alone.
+    Functions are distinguished by their code, their defaults, the values in their closures, and the values and
+    functions of their own module to which they refer. Functions of installed packages are identified by their code
+    alone.
 
     Parameters
     ----------
     value : object
     within : tuple
-        What the value is a part of.
+        The objects that contain the value.
     seen : set, default=None
-        Ids of the functions that are described already.
+        Ids of the functions that are already described.
     """
     if type(value) in (type(None), bool, int, float, str):
         return repr(value)
@@ -145,9 +146,9 @@ def in_words(value, within=(), seen=None):
         case np.ufunc() | types.ModuleType():
             return f"{kind} {value.__name__}"
     if hasattr(value, "shape"):
-        names = value.axes if hasattr(value, "iloc") else ()  # of pandas
+        names = value.axes if hasattr(value, "iloc") else ()  # axes of pandas objects
         return " named ".join([fingerprint(value, like=""), *(fingerprint(part) for part in names)])
-    if hasattr(value, "__wrapped__"):  # of a decorator that makes an object, such as a cache or a compiler
+    if hasattr(value, "__wrapped__"):  # a decorator that returns an object, such as a cache or a compiler
         return f"{kind} of {words(value.__wrapped__)}"
     if hasattr(value, "__dict__"):
         call = type(value).__call__ if callable(value) else None
@@ -158,7 +159,7 @@ def in_words(value, within=(), seen=None):
 
 
 def _referred(function):
-    """What a function's result depends on beside its arguments, by name."""
+    """The values on which a function's result depends besides its arguments, by name."""
     code, names = function.__code__, set()
     found = {"code": hashlib.blake2b(_content(code, names).encode(), digest_size=6).hexdigest()}
     if function.__defaults__:
@@ -168,7 +169,7 @@ def _referred(function):
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             found[name] = cell.cell_contents
-        except ValueError:  # it is given a value later
+        except ValueError:  # the cell has no value yet
             found[name] = None
     if not code.co_filename.startswith(INSTALLED):
         known = ((name, function.__globals__[name]) for name in sorted(names & function.__globals__.keys()))
@@ -177,14 +178,14 @@ def _referred(function):
 
 
 def _is_followed(value, module):
-    """Whether a function's code is not enough where it refers to this: to a value, or a function of its own module."""
+    """Whether a global of a function is part of its identity: a plain value, or a function of its own module."""
     if isinstance(value, types.FunctionType):
         return value.__module__ == module
     return isinstance(value, (bool, int, float, str, tuple, list, dict, set, frozenset, np.ndarray, np.generic))
 
 
 def _content(code, names):
-    """What code does, without where it stands; the names that it refers to are added to ``names``."""
+    """The content of a code object without its location. Referenced names are added to ``names``."""
     names.update(code.co_names)
     constants = []
     for value in code.co_consts:
@@ -201,18 +202,18 @@ def _content(code, names):
 
 
 def fingerprint(data, like=None):
-    """Dtype, shape and a checksum of all bytes. Rows of a file are read from it a block at a time.
+    """Dtype, shape and a checksum of all bytes. Rows of a file are read in blocks.
 
-    Each block of 128 KB is mixed and summed up with fixed odd weights of 64 bits, and BLAKE2 makes one checksum of
-    the sums. A changed number always changes its block's sum, and many changed numbers leave it as it was about once
-    in 2^32. Where this was measured it took 7 GB a second, a CRC of 32 bits 4, and BLAKE2 alone 1.
+    The numbers of each block of 128 KB are mixed and summed with fixed odd weights of 64 bits, and BLAKE2 hashes the
+    sums. One changed number always changes its block's sum. Many changed numbers leave it unchanged with a probability
+    of about 2^-32. In a measurement this processed 7 GB per second, a CRC of 32 bits 4, and BLAKE2 alone 1.
 
     Parameters
     ----------
     data : array-like, sparse matrix or None
     like : str, default=None
-        An earlier fingerprint to be compared with. It says whether to go by rows or by columns. By default that is how
-        the data lie in memory, as another order takes longer.
+        An earlier fingerprint to compare with. It determines whether the data are read by rows or by columns. By
+        default this is their order in memory, which is the fastest.
 
     Returns
     -------
@@ -223,7 +224,7 @@ def fingerprint(data, like=None):
     if sparse.issparse(data):
         rows = data.tocsr()
         return _described(data.shape, "", (rows.data, rows.indices, rows.indptr))
-    data = np.asanyarray(data)  # of a memmap too
+    data = np.asanyarray(data)  # keeps a memmap
     if not data.shape:  # one weight for all rows, say
         return repr(data.item())
     lie_so = data.ndim == 2 and data.flags.f_contiguous and not data.flags.c_contiguous
@@ -235,7 +236,7 @@ def fingerprint(data, like=None):
 def _described(shape, way, parts):
     checksum, dtype = hashlib.blake2b(digest_size=8), None
     for part in parts:
-        if part.dtype.hasobject or part.dtype.char in "gG":  # whose bytes are addresses, or have gaps
+        if part.dtype.hasobject or part.dtype.char in "gG":  # their bytes are addresses, or have padding
             part = _as_floats(part)
         dtype = dtype or part.dtype
         checksum.update(_sums(np.ascontiguousarray(part)))
@@ -243,7 +244,7 @@ def _described(shape, way, parts):
 
 
 def _blocks(rows):
-    """Rows in blocks, which are the same wherever they lie; an empty one of no rows."""
+    """Blocks of rows, the same for data in memory and in a file. There is one empty block if there are no rows."""
     size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(rows.shape[1:]))))
     for start in range(0, max(1, rows.shape[0]), size):
         yield rows[start : start + size]
@@ -262,7 +263,7 @@ def _weights():
 
 
 def _sums(part):
-    """A number of 64 bits for each block, as bytes, and the last bytes as they are."""
+    """A 64-bit sum for each block, as bytes, followed by the remaining bytes."""
     content = part.reshape(-1).view(np.uint8)
     whole = content.size // 8 * 8
     numbers, weights = content[:whole].view(np.uint64), _weights()
@@ -270,7 +271,7 @@ def _sums(part):
     for k in range(sums.size):
         block = numbers[k * BLOCK : (k + 1) * BLOCK]
         low = mixed[: block.size]
-        # floats that are round numbers differ in their high bits only, which a product mod 2^64 would not spread
+        # round numbers differ in their high bits only, which a product mod 2^64 would not propagate
         np.right_shift(block, np.uint64(32), out=low)
         np.bitwise_xor(block, low, out=low)
         sums[k] = np.dot(low, weights[: block.size])

@@ -1,4 +1,4 @@
-"""One fit: its runs, what callbacks see of them, and where `resume` goes on. `identity` says which fit it is."""
+"""A fit: its runs, the calls of callbacks, and the continuation by `resume`."""
 
 import copy
 import math
@@ -24,21 +24,21 @@ __all__ = ["Fit", "with_fit"]
 
 
 class Fit:
-    """The runs of one fit, one behind the other.
+    """The successive runs of one fit.
 
     Parameters
     ----------
     estimator : CompositionalEstimator
     solver : CompositionalSolver
-        With all its parameters set.
+        The solver with all its parameters set.
     X, y : array-like
     **metadata : array-like
-        Of the samples, as `fit` was given them.
+        Further arguments of `fit` for the samples.
 
     Attributes
     ----------
     rng : RandomState
-        What the fit draws from; a resumed one draws what was drawn before.
+        The random numbers of the fit. A resumed fit draws the same numbers again.
     has_callbacks : bool
     """
 
@@ -59,7 +59,7 @@ class Fit:
         )
         if self.before is not None:
             self.before.check(self.progress)
-            self.rng = copy.deepcopy(self.rng)  # what is kept stays as it was
+            self.rng = copy.deepcopy(self.rng)  # the saved progress must not change
             self._states = list(self.before.runs)
         else:
             self._states = []
@@ -67,13 +67,13 @@ class Fit:
 
     @classmethod
     def further(cls, estimator):
-        """Further runs of the fit that the estimator has; callbacks are given no data."""
+        """A fit that adds runs to the estimator's last fit. Callbacks get no data."""
         fit = cls.__new__(cls)
         fit.estimator, fit.X, fit.y, fit.metadata, fit.before, fit._states = estimator, None, None, {}, None, []
         fit.progress = copy.copy(estimator._progress)
         fit.progress.runs, fit.progress.plan = list(fit.progress.runs), list(fit.progress.plan)
         fit.rng = seeded(copy.deepcopy(fit.progress.random_state))
-        for _ in fit.progress.runs:  # what these have drawn
+        for _ in fit.progress.runs:  # repeat the draws of these runs
             fit.rng.randint(np.iinfo(np.int32).max)
         fit._begin()
         return fit
@@ -85,7 +85,7 @@ class Fit:
         self.estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
-        """Solve; or go on from the run that the resumed fit had here.
+        """Run the solver, or continue the corresponding run of the resumed fit.
 
         Parameters
         ----------
@@ -93,12 +93,12 @@ class Fit:
         problem : CompositionalProblem
         x0 : ndarray of shape (n_variables,), default=None
         attributes : callable, default=None
-            Makes the fitted attributes of a point x: what callbacks see of a record, beside ``loss_curve_`` and
+            Returns the fitted attributes for a point x, which callbacks see at a record, besides ``loss_curve_`` and
             ``n_iter_``.
         show : callable, default=None
             Called with each record, before the callbacks.
         **kwargs
-            Of `CompositionalSolver.solve`.
+            Further arguments of `CompositionalSolver.solve`.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class Fit:
         Raises
         ------
         KeyboardInterrupt
-            Where Ctrl-C came before the first iteration of a fit.
+            If Ctrl-C came before the first iteration of a fit.
         """
         number = len(self.progress.runs)
         state = self._states[number] if number < len(self._states) else None
@@ -117,12 +117,12 @@ class Fit:
         if state is None:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
         else:
-            self.rng.randint(np.iinfo(np.int32).max)  # the seed that the run had
+            self.rng.randint(np.iinfo(np.int32).max)  # skip the seed that the run had drawn
             if self.before.file is not None:
                 state = completed(state, solver, problem, self.before.file)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
-            if result.n_iter > state.state.t:  # what came behind it came too early
+            if result.n_iter > state.state.t:  # the run was not finished, so later runs must be repeated
                 del self._states[number + 1 :]
         self.progress.runs.append(result.state)
         self._close_task()
@@ -131,7 +131,7 @@ class Fit:
         return result
 
     def so_far(self):
-        """The progress at the record that callbacks are shown; None where they are shown none."""
+        """The progress at the current record, or None if callbacks are not at a record."""
         if self._record is None:
             return None
         now = copy.copy(self.progress)
@@ -139,7 +139,7 @@ class Fit:
         return now
 
     def end(self):
-        """Tell the callbacks that the fit has ended: the estimator has its fitted attributes."""
+        """Tell the callbacks that the fit has ended and that the estimator has its fitted attributes."""
         if self._context is not None:
             self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes={})
 
@@ -148,7 +148,7 @@ class Fit:
     def _open(self):
         if not self._opened:
             self._opened = True
-            routed = get_config()["enable_metadata_routing"]  # without it a scorer knows no more than weights
+            routed = get_config()["enable_metadata_routing"]  # without it a scorer only accepts sample_weight
             metadata = {name: value for name, value in self.metadata.items() if routed or name == "sample_weight"}
             self._seen = {"estimator": self.estimator, "X": self.X, "y": self.y, "metadata": metadata or None}
             self._context = open_context(self.estimator)
@@ -156,7 +156,7 @@ class Fit:
                 self._context.call_on_fit_task_begin(**self._seen)
 
     def _tell(self, record):
-        """Show the callbacks a record as the end of a task, and ask whether to stop."""
+        """Call the callbacks at a record, as the end of a task. Return whether one of them asks to stop."""
         self._losses.append(record.fun)
         if self._show:
             self._show(record)
@@ -170,7 +170,7 @@ class Fit:
             self._told = 0
         self._told += 1
         if self._task.max_subtasks is not None and self._told > self._task.max_subtasks:
-            self._task.max_subtasks = None  # there are more than the budget made us expect
+            self._task.max_subtasks = None  # there are more passes than expected from the budget
         self._record = record
         task = self._task.subcontext(task_name="pass").call_on_fit_task_begin(**self._seen)
         return task.call_on_fit_task_end(**self._seen, reconstruction_attributes=lambda: self._fitted(record))
@@ -187,7 +187,7 @@ class Fit:
 
 
 def with_fit(method: F) -> F:
-    """Decorate `fit`: however it ends, callbacks are torn down, and what `resume` needs is kept."""
+    """Decorate `fit` so that callbacks are torn down and the progress for `resume` is kept, however it ends."""
 
     @with_callbacks
     @wraps(method)
@@ -195,7 +195,7 @@ def with_fit(method: F) -> F:
         try:
             with in_one_thread():
                 return method(self, *args, **kwargs)
-        except BaseException:  # between two runs, say: `resume` goes on with those that have ended
+        except BaseException:  # `resume` can continue after the runs that have ended
             if "_fitting" in vars(self) and self._fitting.progress.runs:
                 self._progress = self._fitting.progress
             raise
@@ -206,16 +206,16 @@ def with_fit(method: F) -> F:
 
 
 def completed(state, solver, problem, file):
-    """A state that was read from a file, with its callables, which a fresh state of the solver has.
+    """Complete a state from a file with the callables of a fresh state of the solver.
 
     Raises
     ------
     ValueError
-        Where the state is of another kind than the fresh one.
+        If the state does not have the same structure as the fresh one.
     """
     oracle = Oracle(problem, 0)
     fresh = MethodState(problem.initial_point(oracle.rng))
-    if type(state.state) is not MethodState:  # it has more than its start
+    if type(state.state) is not MethodState:  # the run has made more than its start
         with np.errstate(all="ignore"):
             oracle.metric = solver.run_metric(oracle, None)
             fresh = solver.init_state(oracle, fresh.x)
@@ -233,7 +233,7 @@ def completed(state, solver, problem, file):
 
 
 def _check_kind(message, name, found, like):
-    """Raise a ValueError where something is of another kind than what it should be like, or one of its parts is."""
+    """Raise a ValueError if an object, or one of its parts, does not have the type and structure of ``like``."""
     if isinstance(like, np.ndarray):
         same = isinstance(found, np.ndarray) and (found.dtype, found.ndim) == (like.dtype, like.ndim)
     elif isinstance(like, Real):
@@ -253,7 +253,7 @@ def _check_kind(message, name, found, like):
     else:
         return
     for key, (part, other) in parts.items():
-        # of the fields of states, what is None may become something, numbers are as declared, and rates may be slowed
+        # fields of states may be None or a value, numbers are checked elsewhere, and rates may be slowed down
         compared = part is not None and isinstance(other, (np.ndarray, tuple, Kept)) and not callable(other)
         if compared or isinstance(like, dict):
             _check_kind(message, key, part, other)

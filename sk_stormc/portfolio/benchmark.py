@@ -1,4 +1,4 @@
-"""Returns of a benchmark, against which a portfolio is measured: a last asset of which -1 is held."""
+"""Returns in excess of a benchmark: the benchmark is appended as a last asset whose weight is -1."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ __all__ = ["column_of", "with_benchmark", "without"]
 
 
 def column_of(benchmark, columns):
-    """The number of the column that the benchmark is; None where it is no column.
+    """Index of the column that the benchmark names, or None if the benchmark is not a name.
 
     Raises
     ------
     ValueError
-        For a name that is not that of a column.
+        If no column has this name.
     """
     if not isinstance(benchmark, str):
         return None
@@ -30,7 +30,7 @@ def column_of(benchmark, columns):
 
 
 def with_benchmark(returns, benchmark, columns):
-    """Returns of shape (n_periods, n_assets + 1): the last are those of the benchmark.
+    """Append the benchmark's returns as a last column.
 
     Parameters
     ----------
@@ -38,11 +38,16 @@ def with_benchmark(returns, benchmark, columns):
     benchmark : str or array-like
         The name of a column, returns of shape (n_periods,), or weights of shape (n_assets,).
     columns : list or None
+        Labels of the assets.
+
+    Returns
+    -------
+    ndarray of shape (n_periods, n_assets + 1)
 
     Raises
     ------
     ValueError
-        For returns that are not in memory, and a benchmark of another shape or that is not finite.
+        If the returns are not in memory, or the benchmark has another shape or is not finite.
     """
     if type(returns) is not np.ndarray:
         raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
@@ -59,14 +64,14 @@ def with_benchmark(returns, benchmark, columns):
         )
     if n == d and not named:
         raise ValueError(
-            "benchmark must say whether it has returns or weights where there are as many periods as assets, here "
+            "benchmark can be read as returns or as weights if there are as many periods as assets, here "
             f"{n}: give weights labels, or make returns a column of X"
         )
     return np.column_stack([returns, returns @ value if named or value.shape == (d,) else value]).astype(returns.dtype)
 
 
 def without(penalty, place, n_assets):
-    """A penalty that keeps the weight of the benchmark's own column at 0."""
+    """The penalty with the weight of the benchmark's column fixed at 0."""
     if isinstance(penalty, Turnover):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
         return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))

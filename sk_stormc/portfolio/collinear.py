@@ -1,4 +1,4 @@
-"""A warning about assets that are nearly combinations of others, along which a small gradient says little."""
+"""A warning about nearly collinear assets, for which a small gradient does not imply a small gap."""
 
 
 import numpy as np
@@ -8,16 +8,17 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["flat_direction", "warn_of_a_flat_direction"]
 
-LARGEST = 2000  # assets: the covariance matrix takes their square
-NOTABLE = 1e-3  # of the way down
-ILL = 1e4  # a condition number from which gradients tell little
+LARGEST = 2000  # assets, because the memory for the covariance matrix grows as their square
+NOTABLE = 1e-3  # possible decrease that is worth a warning, as a fraction of |Phi|
+ILL = 1e4  # condition number above which a small gradient does not imply a small gap
 
 
 def flat_direction(problem, x, fun, tol):
-    """By how much a mean-variance objective can still fall, where that is notable.
+    """By how much a mean-variance objective can still decrease, if that is notable.
 
-    At weights x the objective is F^T S^+ F / (4 lambda) above its minimum, F its gradient and S the covariance. Along a
-    near-copy of an asset minus the asset, S is tiny, and so is F however far away the minimum is.
+    At weights x the objective is F^T S^+ F / (4 lambda) above its minimum, where F is its gradient and S the
+    covariance. If one asset is nearly a copy of another, the variance of their difference is tiny. The gradient along
+    it is then tiny too, however far away the minimum is.
 
     Parameters
     ----------
@@ -27,11 +28,13 @@ def flat_direction(problem, x, fun, tol):
     fun : float
         Phi(x), which is 0 for the empty portfolio.
     tol : float
+        Tolerance of the solver.
 
     Returns
     -------
     (float, float) or None
-        The fall, and the condition number of the assets' correlations.
+        The possible decrease, and the condition number of the correlation matrix. None if the decrease is not notable
+        or is too expensive to compute.
     """
     returns = problem.returns
     if not isinstance(returns, np.ndarray) or returns.shape[1] > LARGEST or len(returns) <= returns.shape[1]:
@@ -51,7 +54,7 @@ def flat_direction(problem, x, fun, tol):
 
 
 def warn_of_a_flat_direction(problem, x, fun, tol):
-    """Warn of a `flat_direction`, whose parameters these are."""
+    """Warn if `flat_direction`, which has the same parameters, finds a notable decrease."""
     found = flat_direction(problem, x, fun, tol)
     if found is not None:
         left, condition = found

@@ -1,4 +1,4 @@
-"""Constraints and costs of a portfolio as a penalty."""
+"""Constraints and transaction costs of a portfolio as a penalty."""
 
 from collections.abc import Mapping, Set
 
@@ -15,12 +15,12 @@ __all__ = ["check_size", "held_now", "make_penalty"]
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
-    """The penalty for parameters of `CompositionalPortfolio`.
+    """The penalty for given parameters of `CompositionalPortfolio`.
 
     Parameters
     ----------
     constraint, budget, l1, previous_weights, transaction_cost : object
-        As `CompositionalPortfolio` has them.
+        As in `CompositionalPortfolio`.
     n_assets : int
     columns : list or None
         Labels of the assets.
@@ -32,7 +32,7 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
     Raises
     ------
     ValueError
-        For values out of their range, and labels or lengths that do not fit.
+        If a value is out of its range, or labels or lengths do not fit.
     """
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
@@ -67,7 +67,7 @@ def _bounds(constraint, n_assets, columns):
 
 
 def _turnover(previous, cost, n_assets, columns):
-    """Checked previous weights and costs; None where trades cost nothing."""
+    """Checked previous weights and costs, or None if trades cost nothing."""
     previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
     Turnover(previous, cost).check(n_assets)
@@ -75,7 +75,7 @@ def _turnover(previous, cost, n_assets, columns):
 
 
 def held_now(previous, n_assets, columns):
-    """``previous_weights`` as an array of shape (n_assets,); nothing is held where they are None."""
+    """``previous_weights`` as an array of shape (n_assets,). None means zeros."""
     previous = aligned("previous_weights", previous, columns, n_assets)
     previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
     Turnover(previous, 0.0).check(n_assets)
@@ -83,9 +83,10 @@ def held_now(previous, n_assets, columns):
 
 
 def check_size(risk_measure, risk_aversion, penalty):
-    """Raise a ValueError where the best portfolio is the empty one or has no limit: nothing sets its size.
+    """Raise a ValueError if no constraint sets the size of the portfolio, but the objective needs one.
 
-    That is so for the least risk, and for risks in proportion to the size of the portfolio.
+    Minimum-risk portfolios and risks that are proportional to the weights need one: without it the best portfolio is
+    the empty one, or there is none.
     """
     if isinstance(penalty, Limited):
         zero = np.zeros(penalty.n_assets)
@@ -101,8 +102,8 @@ def check_size(risk_measure, risk_aversion, penalty):
     bounds = np.concatenate([np.ravel(box.low), np.ravel(box.high)])
     if not box.budget and (np.isinf(bounds) | (bounds == 0)).all():
         asked = "risk_aversion=inf" if least else f"risk_measure={risk_measure!r}"
-        best = "is the empty portfolio" + ("" if least else " or has no limit, as return and risk grow alike")
+        best = "is the empty portfolio" + ("" if least else " or there is none, as return and risk grow alike")
         raise ValueError(
             f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
-            f"constraint='long_only' or budget=1.0: without one the best {best}"
+            f"constraint='long_only' or budget=1.0: without one the best portfolio {best}"
         )

@@ -1,4 +1,4 @@
-"""Portfolios of least conditional value at risk."""
+"""Portfolios of minimum conditional value at risk (CVaR)."""
 
 import numpy as np
 from scipy.optimize import brentq
@@ -18,23 +18,24 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
 
         \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
 
-    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. At the best
-    s the bracket is CVaR(w), by Rockafellar and Uryasev. The variables are x = (w, s). The maximum is smoothed: with
-    the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by h log 2 at most.
+    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. Minimised
+    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The
+    maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
 
-    This is what ``PortfolioProblem(returns, risk_measure="cvar")`` makes.
+    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an object of this class.
 
     Parameters
     ----------
     confidence : float, default=0.95
-        CVaR is the mean of the worst part 1 - confidence of the losses.
+        CVaR is the mean of the worst fraction 1 - confidence of the losses.
     width : float, default=None
-        h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
 
     Raises
     ------
     ValueError
-        As for `PortfolioProblem`, and for a confidence that is not between 0 and 1.
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
 
     References
     ----------
@@ -71,13 +72,13 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
         return float(-self._gain * u[0] + self._price * (s + total / (1 - self.confidence)))
 
     def _tail(self, losses, s):
-        """How much each loss counts: from 0 to 1 / (1 - confidence)."""
+        """The weight of each loss, from 0 to 1 / (1 - confidence): the smoothed indicator of the tail."""
         return expit((losses - s) / self.width) / (1 - self.confidence)
 
     # the risk
 
     def risk(self, losses):
-        """The mean of the worst losses: a quantile s with what exceeds it."""
+        """CVaR without smoothing: the quantile s plus the scaled mean of the losses in excess of s."""
         order = np.argsort(losses)
         weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
         worse = np.cumsum(weights[::-1])[::-1]  # the weight from each loss on
@@ -86,10 +87,10 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
         return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
 
     def best_level(self, losses):
-        """Where the q_i have the sum 1."""
+        """The s that minimises the smoothed objective: there the q_i sum to 1."""
         low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
         excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
-        if excess[0] <= 0:  # of all losses alike, at a confidence of nearly 0
+        if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
             return low
         tiny = 1e-13 * max(abs(low), abs(high))
         return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)

@@ -1,4 +1,4 @@
-"""Portfolios of least conditional drawdown at risk."""
+"""Portfolios of minimum conditional drawdown at risk (CDaR)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ __all__ = ["DrawdownPortfolioProblem", "drawdowns", "worst_mean"]
 
 
 class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
-    r"""The mean of the deepest drawdowns (CDaR) minus the mean return, of portfolios w.
+    r"""Minimise the mean of the deepest drawdowns (CDaR) minus the mean return, over portfolios w.
 
     .. math::
 
@@ -22,27 +22,27 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
             + \frac{1}{n (1 - \beta)} \sum_t \max(D_t - s, \, 0) \Bigr) + R(w),
         \qquad D_t = \max(D_{t-1} - r_t^T w, \, 0)
 
-    The drawdown D_t, with D_0 = 0, is how far the sum of the returns so far is below its highest. CDaR is to the
-    drawdowns what CVaR is to the losses, and is convex in w. With a confidence beta near 0 it is the mean drawdown, and
-    with one of at least 1 - 1 / n the largest.
+    The drawdown D_t is the distance of the cumulative return below its running maximum, with D_0 = 0. CDaR is the CVaR
+    of the drawdowns, and is convex in w. With a confidence beta near 0 it is the mean drawdown, and with beta of at
+    least 1 - 1 / n the largest drawdown.
 
-    A drawdown depends on all periods before it, in their order, so that the objective is no average of functions of
-    an average, and has no batches. `CompositionalPortfolio` solves it as a linear program. This class has its values.
-    Weights of periods count in both means, and the path has each period once.
+    A drawdown depends on all earlier periods in their order. The objective is therefore not a composition of averages,
+    and it has no batches. `CompositionalPortfolio` solves it as a linear program. This class evaluates the objective.
+    Weights of periods count in both means, but the path of returns contains each period once.
 
-    This is what ``PortfolioProblem(returns, risk_measure="cdar")`` makes.
+    ``PortfolioProblem(returns, risk_measure="cdar")`` returns an object of this class.
 
     Parameters
     ----------
-    risk_measure : str, default="cdar"
-        There is no other.
+    risk_measure : {"cdar"}, default="cdar"
+        The only value of this class.
     confidence : float, default=0.95
-        CDaR is the mean of the deepest part 1 - confidence of the drawdowns.
+        CDaR is the mean of the deepest fraction 1 - confidence of the drawdowns.
 
     Raises
     ------
     ValueError
-        As for `PortfolioProblem`, and for a confidence that is not between 0 and 1.
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
 
     References
     ----------
@@ -78,10 +78,10 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         check_choice("risk_measure", risk_measure, (self.own_measure,))
 
     def inner_batch(self, draws, weights=None):
-        """There are none."""
+        """Raise a ValueError: the objective has no batches."""
         raise ValueError(
-            "risk_measure='cdar' has no batches: a drawdown depends on all periods before it, in their order, and is "
-            "no average over periods. Use CompositionalPortfolio with solver='newton' or the default solver, which "
+            "risk_measure='cdar' has no batches: a drawdown depends on all earlier periods in their order, and is "
+            "not an average over periods. Use CompositionalPortfolio with solver='newton' or the default solver, which "
             "solve a linear program"
         )
 
@@ -95,18 +95,40 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):
-        """Not known: it depends on the constraint."""
+        """None, for unknown: it depends on the constraint."""
         return None
 
 
 def drawdowns(returns):
-    """How far the sum of the returns so far is below its highest, and 0, in each period."""
+    """Drawdowns: the distance of the cumulative return below its running maximum, which starts at 0.
+
+    Parameters
+    ----------
+    returns : ndarray of shape (n_periods,)
+
+    Returns
+    -------
+    ndarray of shape (n_periods,)
+    """
     total = np.cumsum(returns)
     return np.maximum(np.maximum.accumulate(total), 0.0) - total
 
 
 def worst_mean(losses, tail, weights=None):
-    """The mean of the worst part of the losses: CVaR."""
+    """The mean of the worst fraction ``tail`` of the losses, which is their CVaR.
+
+    Parameters
+    ----------
+    losses : ndarray of shape (n,)
+    tail : float
+        Fraction of the losses, or of their weight, that counts.
+    weights : ndarray of shape (n,), default=None
+        Probabilities of the losses. None means equal ones.
+
+    Returns
+    -------
+    float
+    """
     order = np.argsort(losses)[::-1]
     p = np.full(len(losses), 1 / len(losses)) if weights is None else weights[order]
     taken = np.diff(np.minimum(np.cumsum(p), tail), prepend=0.0)

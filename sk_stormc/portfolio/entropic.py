@@ -1,4 +1,4 @@
-"""Portfolios of least entropic risk."""
+"""Portfolios of minimum entropic risk."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
 
         \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \, r_j^T x) \Bigr) + R(x)
 
-    Here r_j are the returns of period j. This is what ``PortfolioProblem(returns, risk_measure="entropic")`` makes. The
-    mean return is within the objective.
+    Here r_j are the returns of period j. The objective already contains the mean return, as its limit for a small
+    lambda. ``PortfolioProblem(returns, risk_measure="entropic")`` returns an object of this class.
 
     Parameters
     ----------
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns; finite.
+        lambda > 0, finite, in the inverse unit of the returns.
     risk_measure : {"entropic"}, default="entropic"
 
     Raises
@@ -71,7 +71,7 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         self.scale = 1 / self.risk_aversion
 
     def unbounded_below(self):
-        """Whether an asset only wins or only loses: the more of it is held or sold short, the better."""
+        """True if an asset only gains or only loses: then holding or shorting more of it is always better."""
         known = super().unbounded_below()
         if known is not None or self.penalty is not None:
             return known
@@ -79,11 +79,11 @@ class EntropicPortfolioProblem(LogMeanExpProblem, PortfolioProblem, risk_measure
         return True if ((least > 0) | (most < 0)).any() else None
 
     def gather(self, draws):
-        """Returns of some periods."""
+        """Returns of the drawn periods. None means all periods."""
         return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
 
     def blocks(self):
-        """All returns, a block at a time where they are on disk."""
+        """All returns. Returns on disk come in blocks."""
         return blocks(self.returns)
 
     def exponents(self, x, rows):

@@ -34,9 +34,9 @@ __all__ = ["CompositionalPortfolio"]
 
 
 class CompositionalPortfolio(CompositionalEstimator):
-    """Portfolio weights that trade mean return against risk, by stochastic compositional optimisation.
+    """Portfolio weights that balance mean return against risk, by stochastic compositional optimisation.
 
-    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + the cost of trades. The mean and the
+    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + transaction costs. The mean and the
     risk are taken over the history of returns r_i.
 
     Parameters
@@ -45,89 +45,90 @@ class CompositionalPortfolio(CompositionalEstimator):
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs"
         and "sketchy-storm", or an instance. "storm-c" needs no tuning. "sketchy-storm" needs none either, and takes
         fewer passes where assets are correlated. ``set_params(solver__learning_rate=...)`` works for names and
-        instances. Steps are scaled by the assets' inverse variances, so a learning rate has no unit. Only
-        "storm-c-paper" steps as the paper does. "newton" is an exact second-order method for at most 500 assets whose
-        returns are an array in memory. "storm-c" goes on by it where it has not converged, if you set no budget.
-        "moments" keeps sums of products of returns, for at most 2000 assets, which determine the variance exactly. In
-        `partial_fit` "storm-c" uses them too, with at most 500 assets and automatic steps and batches.
+        instances. Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
+        "storm-c-paper" uses unscaled steps, as the paper does. "newton" is an exact second-order method for at most
+        500 assets whose returns are an array in memory. If "storm-c" has not converged and you set no budget, it
+        continues with "newton". "moments" keeps sums of products of returns, for at most 2000 assets, which determine
+        the variance exactly. In `partial_fit` "storm-c" uses these sums too, with at most 500 assets and automatic
+        steps and batches.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
-        only. "entropic" puts (1/lambda) log mean exp(-lambda <r_i, w>) in place of mean return and risk, because it
-        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" by exponential
-        moments. "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), the root of the semivariance with the
-        order 2. "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the
-        deepest drawdowns of the path of returns, in their order; only "newton" and the default solver have it. From
-        "cvar" on, the measures grow in proportion to the weights, so they need bounds or a budget.
+        only. "entropic" replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which contains
+        both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" from exponential moments.
+        "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
+        "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
+        drawdowns of the path of returns, in their order. Only "newton" and the default solver support it. All measures
+        from "cvar" on in this list grow in proportion to the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
-        Weight lambda > 0 of the risk, in the inverse unit of the returns. From "cvar" on it has no unit.
-        ``numpy.inf`` asks for the portfolio of least risk, whatever its return. It needs bounds or a budget, because
-        the empty portfolio has no risk. "entropic" needs a finite number.
+        Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
+        after it. ``numpy.inf`` asks for the portfolio of minimum risk, whatever its return. It needs bounds or a
+        budget, because the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
-        Confidence level of "cvar", "evar" and "cdar": they are about the worst fraction 1 - confidence of the periods.
+        Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction 1 - confidence of the periods.
     order : float, default=2.0
         Order of "semideviation" and "downside": 1, or from 2 to 10. The larger it is, the more large losses count.
     objective : {"utility", "ratio"}, default="utility"
-        "ratio" looks for the largest mean return per risk, in place of the above: the Sharpe ratio for "variance",
-        mean over semideviation for "semivariance", and the mean over the risk for the others. With "downside" this is
-        the Omega ratio less one for the order 1, and the Sortino ratio for the order 2. The l1 norm and the cost of
-        trades are taken from the mean return. `risk_aversion` is not used.
+        "utility" is the objective above. "ratio" maximises the mean return per unit of risk instead: the Sharpe ratio
+        for "variance", mean over semideviation for "semivariance", and mean over risk for the others. With "downside"
+        this is the Omega ratio minus one for order 1, and the Sortino ratio for order 2. The l1 norm and the
+        transaction costs are subtracted from the mean return. `risk_aversion` is not used.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
         labels. An array is taken by position.
     budget : float, default=None
-        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it takes
-        the place of the sum 1.
+        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
+        replaces the sum 1. None means no constraint on the sum.
     l1 : float, default=0.0
-        Weight of an l1 norm. It is refused with "long_only", where the norm is constant.
+        Weight of an l1 norm. It must be 0 with "long_only", where the norm is constant.
     previous_weights : array-like of shape (n_assets,), default=None
         The weights held at present. None means that nothing is held. Labels are aligned as for ``constraint``.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
-        Cost of buying or selling a unit of weight, in the unit of the returns of one period. The cost of trades in the
-        objective is sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
+        Cost of buying or selling a unit of weight, in the unit of the returns of one period. The objective contains
+        sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
     max_turnover : float, default=None
-        The sum of |w_j - previous_weights_j| is at most this.
+        Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
-        Words such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
-        and the sums of groups; or lower <= A w <= upper with A of shape (n_constraints, n_assets), dense, sparse or a
-        frame with the columns of X, and limits that are numbers, of shape (n_constraints,), or None.
+        Text such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
+        and the sums of groups. The tuple means lower <= A w <= upper. Its A has the shape (n_constraints, n_assets)
+        and is dense, sparse or a frame with the columns of X. Each limit is a number, an array of shape
+        (n_constraints,), or None for no limit.
     groups : mapping, Series, DataFrame or array-like, default=None
         The groups that each asset belongs to: a mapping or a Series from columns of X to a name or a list of names, a
         frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
         (n_assets,) or (n_kinds, n_assets).
     benchmark : str or array-like, default=None
-        What the returns are measured against: mean and risk are those of the return in excess of the benchmark's. It is
-        the name of a column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape
-        (n_periods,). The last two of one length are told apart by labels.
+        The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the name of a
+        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). If
+        n_assets equals n_periods, weights must have labels.
     half_life : float, default=None
-        Number of periods after which a period counts half as much: its weight is 0.5 ** (periods since / half_life),
-        times its ``sample_weight``. Together the periods are worth as many equally weighted ones as 2.9 half-lives
-        have. None gives all periods the same weight.
+        Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
+        ``sample_weight``, where age is the number of periods since. The effective sample size is about 2.9 half-lives.
+        None gives all periods the same weight.
     warm_start : bool, default=False
         Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
-        to the start of the first of these fits, so that a fit that starts near the optimum ends soon.
+        to the start of the first of these fits, so a fit that starts near the optimum stops early.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_assets,)
-        The weights of the assets, as float32 for float32 returns.
+        The weights of the assets. They are float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records. The l1 norm and the cost of trades are included.
+        The objective at the records, with the l1 norm and the transaction costs.
     dual_gap_ : float
-        An upper bound of how far the objective is above its minimum, computed on all periods. Where bounds and budget
-        do not limit the weights, it holds among portfolios whose weights are at most three times the largest. After
-        `partial_fit` it is known for the variance, on the rows up to which ``weights_`` were renewed, and NaN for the
-        other measures.
+        An upper bound of the objective minus its minimum, computed on all periods. If bounds and budget do not limit
+        the weights, the minimum is over portfolios whose weights are at most three times the largest weight. After
+        `partial_fit` the gap is known for the variance only, on the periods that ``weights_`` take into account. It is
+        NaN for the other measures.
 
     See Also
     --------
-    sharpe_ratio : A scorer that is comparable across values of risk_aversion, as `score` is not.
+    sharpe_ratio : A scorer that can compare different values of risk_aversion, which `score` cannot.
 
     Notes
     -----
-    Where the data fit in memory and there are at most 500 assets, `solver="newton"` is the fastest, and exact to many
-    digits.
+    If the data fit in memory and there are at most 500 assets, `solver="newton"` is the fastest and the most accurate.
 
     References
     ----------
@@ -201,12 +202,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns, in any unit; at least two periods. A memmap of native float32 or float64 whose rows lie one behind
-            the other is never loaded whole.
+            Returns in any unit, for at least two periods. A C-contiguous memmap of native float32 or float64 is never
+            loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods; weighting one k times equals repeating it. With "cdar" they count in the means, and
-            the path has each period once.
+            Weights of the periods. A weight of k is the same as k copies of the period. With "cdar" the weights count
+            in the means, but the path of returns contains each period once.
 
         Returns
         -------
@@ -215,27 +216,27 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            For a parameter out of its range, returns that are not finite, weights that are negative or all
-            zero; nothing already fitted is lost.
+            If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero.
+            The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
-            On Ctrl-C: the best result so far is kept in the fitted attributes, unless no iteration had been made.
+            On Ctrl-C. The fitted attributes have the best result so far, if at least one iteration was made.
 
         Warns
         -----
         ConvergenceWarning
-            Where the budget ended before tol was met, and as `minimize` does.
+            If the budget ended before tol was met, and in the cases that `minimize` lists.
         UserWarning
-            Where X looks like prices.
+            If X looks like prices.
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # names that it refuses are found before the run
+        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
         warn_of_prices(returns)
         returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
-            returns = returns.astype(float, copy=False)  # how far the minimum is cannot be told in float32
+            returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
         at_once = self.objective == "ratio" or problem.ordered or isinstance(penalty, Limited)
@@ -247,21 +248,22 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Go on with the next periods of a stream of returns.
+        """Continue with the next periods of a stream of returns.
 
-        Periods are taken in order, each once, and it makes no difference how they are divided into chunks. With
-        "storm-c", automatic steps and batches, and at most 500 assets, and with "moments", they become sums. These
-        determine the variance exactly. The objectives of the other measures follow from them to second order, around
-        the weights at the time at which a period came. The first 4096 periods or more are kept as they are. With
-        "storm-c" the weights are renewed when the number of periods has grown by about 1/128, with "moments" at the end
-        of each chunk.
+        Periods are used in order, each once. The result does not depend on how they are divided into chunks.
 
-        Other solvers make steps, on batches of their own. They start when about 600 periods have come, the first 512 of
-        which give the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
-        record. By moments it is the objective over all periods so far.
+        "moments", and "storm-c" with automatic steps and batches and at most 500 assets, keep sums of products of
+        returns (moments). These determine the variance exactly. For the other measures they give a second-order
+        approximation of the objective, around the weights held when a period came. At least the first 4096 periods are
+        kept as they are. "storm-c" updates the weights whenever the number of periods has grown by about 1/128,
+        "moments" at the end of each chunk.
 
-        `max_iter` and `tol` are for `fit`. After `fit` a stream starts from its weights; parameters hold from the start
-        of the stream. ``stop_reason_`` is "exhausted".
+        Other solvers make steps on batches of their own. They start after about 600 periods. The first 512 of these
+        determine the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
+        record. With moments it is the objective over all periods so far.
+
+        `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted weights. Parameters are read at
+        the start of the stream. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -269,9 +271,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             One period or more.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, also relative to those of other chunks. They must be given from the first chunk on,
-            or never. A solver that makes steps divides them by the mean weight so far. Periods of weight 0 are left
-            out.
+            Weights of the periods, on one scale for all chunks. They must be given with every chunk or with none. A
+            solver that makes steps divides them by the mean weight so far. Periods of weight 0 are left out.
 
         Returns
         -------
@@ -280,20 +281,22 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`; after a run that ended as "non_finite", or as "diverged" with a learning rate of yours.
+            As for `fit`, and after a run that ended as "non_finite", or as "diverged" with a learning rate that you
+            set.
         KeyboardInterrupt
-            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
+            again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without a size), and for tail risks with
-            a solver that makes steps: a batch has too few periods of the tail.
+            a solver that makes steps, because a batch has too few periods of the tail.
 
         Warns
         -----
         ConvergenceWarning
-            At the first chunk, while there are too few periods to begin. By moments: where the objective seems to have
-            no minimum, and where the weights have moved so far that the objective over earlier periods is known
-            roughly only. By steps: where the objective over the last 512 periods is higher than at the start. Steps are
-            then shortened and the run goes on from its best point; if that fails three times, ``stop_reason_`` is
+            At the first chunk, if there are too few periods to begin. With moments: if the objective seems to have no
+            minimum, or if the weights have moved so far that the objective over earlier periods is only roughly known.
+            With steps: if the objective over the last 512 periods is higher than at the start. The steps are then
+            shortened, and the run continues from its best point. If that fails three times, ``stop_reason_`` is
             "diverged", and the next chunk begins a new run at the best weights.
 
         Examples
@@ -323,12 +326,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         return self._new_returns(X) @ self.weights_
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """The utility: minus the objective without l1 norm and cost of trades, on the returns of X. Higher is better.
+        """The utility on the returns of X: minus the objective without l1 norm and transaction costs.
 
-        It judges by the estimator's own risk_measure and risk_aversion, so it compares solvers and
-        constraints, not values of risk_aversion; for those use `sharpe_ratio`. With a benchmark the returns are those
-        in excess of it. A fit whose run overflowed or diverged has kept its start or little more, which may look good:
-        its score is -inf.
+        Higher is better. With ``objective="ratio"`` the score is the ratio. The score uses the estimator's own
+        risk_measure and risk_aversion, so it can compare solvers and constraints, but not values of risk_aversion; use
+        `sharpe_ratio` for those. With a benchmark it uses excess returns. The score of a fit that overflowed or
+        diverged is -inf, because its weights are still close to the start, which may look good by chance.
 
         Parameters
         ----------
@@ -359,9 +362,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            Where the returns had no names.
+            If the returns had no column names.
         ImportError
-            Without pandas.
+            If pandas is not installed.
         """
         check_is_fitted(self)
         return series_of(self)
@@ -372,7 +375,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
-        check_confidence(self.confidence)  # whatever the risk measure, so that a search does not find it late
+        check_confidence(self.confidence)  # for every risk measure, so that a search fails at its first fit
         check_order(self.order)
         check_choice("risk_measure", self.risk_measure, MEASURES)
         parameter = MEASURES[self.risk_measure].parameter
@@ -387,7 +390,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         )
 
     def _active(self, returns, X):
-        """The returns, with those of the benchmark behind them where there is one."""
+        """The returns, with the benchmark's returns as a last column if there is a benchmark."""
         return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
 
     def _penalty(self, n_assets, columns=None):

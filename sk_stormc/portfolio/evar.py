@@ -1,4 +1,4 @@
-"""Portfolios of least entropic value at risk."""
+"""Portfolios of minimum entropic value at risk (EVaR)."""
 
 import numpy as np
 from scipy.optimize import brentq
@@ -11,7 +11,7 @@ from sk_stormc.streams.mapped import blocks
 
 __all__ = ["EVaRPortfolioProblem"]
 
-LEAST = 1e-9  # temperature of a maximum, relative to the range of the losses
+LEAST = 1e-9  # lowest temperature t, relative to the range of the losses, at which EVaR is nearly their maximum
 
 
 class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="evar"):
@@ -22,25 +22,25 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
         \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
         - t \log(1 - \beta)
 
-    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest bound of CVaR by exponential
-    moments of the loss. It is convex in the variables x = (w, t). It is also the largest mean loss over reweightings
-    of the periods whose Kullback-Leibler divergence is at most -log(1 - confidence). Where that allows all weight on
-    one period, as with fewer than 1 / (1 - confidence) of them, EVaR is the largest loss and t goes to 0. So t is kept
-    above the width. The inner value is the mean of the exponentials, which may be of any size (see
-    `sk_stormc.problems.LogMeanExpProblem`).
+    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest upper bound of CVaR from
+    exponential moments of the loss (Chernoff's inequality). It is convex in the variables x = (w, t). It is also the
+    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most
+    -log(1 - confidence). With fewer than 1 / (1 - confidence) periods, all weight may lie on one period. EVaR is then
+    the largest loss, and t goes to 0. For this reason t is kept above the width. The inner value is the mean of the
+    exponentials, which may overflow (see `sk_stormc.problems.LogMeanExpProblem` for how that is avoided).
 
-    This is what ``PortfolioProblem(returns, risk_measure="evar")`` makes.
+    ``PortfolioProblem(returns, risk_measure="evar")`` returns an object of this class.
 
     Parameters
     ----------
     width : float, default=None
-        The least t, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights'
-        return.
+        The lower bound of t, in the unit of the returns. None means 0.01 times the standard deviation of the return of
+        the equally weighted portfolio.
 
     Raises
     ------
     ValueError
-        As for `PortfolioProblem`, and for a confidence that is not between 0 and 1.
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
 
     References
     ----------
@@ -60,22 +60,22 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
     one_outer = True
 
     def lowest_level(self):
-        """The width."""
+        """The lower bound of t, which is the width."""
         return self.width
 
     @property
     def allowed(self):
-        """-log(1 - confidence), the largest divergence of a reweighting."""
+        """-log(1 - confidence), the largest allowed divergence of a reweighting."""
         return -np.log1p(-self.confidence)
 
     # what `LogMeanExpProblem` asks for: exponents e_j(x) = -<r_j, w> / t
 
     def gather(self, draws):
-        """Returns of some periods."""
+        """Returns of the drawn periods. None means all periods."""
         return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
 
     def blocks(self):
-        """All returns, a block at a time where they are on disk."""
+        """All returns. Returns on disk come in blocks."""
         return blocks(self.returns)
 
     def exponents(self, x, rows):
@@ -109,18 +109,18 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
     # the risk
 
     def risk(self, losses):
-        """The least over all t > 0: at the largest loss where t goes to 0."""
+        """EVaR: the minimum over all t > 0. As t goes to 0 it tends to the largest loss."""
         if not np.ptp(losses):
             return float(losses[0])
         t = self._temperature(losses, max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny))
         return float(t * (logsumexp(losses / t, b=self._weight()) + self.allowed))
 
     def best_level(self, losses):
-        """The t >= width of least EVaR."""
+        """The t >= width that minimises the objective."""
         return self._temperature(losses, self.width)
 
     def reweighting(self, losses):
-        """q_i proportional to exp(loss_i / t) at the best t, whose divergence is at most what is allowed."""
+        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most `allowed`."""
         return self._tilted(losses, self.best_level(losses))
 
     def _weight(self):
@@ -131,7 +131,10 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
         return q / q.sum()
 
     def _temperature(self, losses, least):
-        """Where the divergence of the tilted weights is what is allowed, or ``least``: it falls in t."""
+        """The t at which the divergence of the tilted weights is `allowed`, but at least ``least``.
+
+        The divergence decreases in t.
+        """
 
         def excess(log_t):
             q = self._tilted(losses, np.exp(log_t))

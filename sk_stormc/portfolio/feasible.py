@@ -1,4 +1,4 @@
-"""Whether linear constraints, a limit on trades and a benchmark leave a portfolio, and who can keep them."""
+"""Feasibility of linear constraints, a turnover limit and a benchmark, and the methods that support them."""
 
 import numpy as np
 from scipy import sparse
@@ -10,21 +10,21 @@ from sk_stormc.utils.validation import check_number
 
 __all__ = ["check_feasible", "limited", "refuse_limits"]
 
-MISSED = 1e-6  # by which HiGHS may miss a constraint that can be kept, relative to its size
+MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
 
 
 def limited(penalty, linear, previous, max_turnover, active):
-    """A penalty with further limits; the penalty itself where there is none.
+    """Add further limits to a penalty. Without any, return the penalty itself.
 
     Parameters
     ----------
     penalty : object of `sk_stormc.penalties`, Turnover or None
     linear : Linear or None
     previous : ndarray of shape (n_assets,)
-        What is held now.
+        The weights held at present.
     max_turnover : float or None
     active : bool
-        Whether a last coordinate, of -1, stands for a benchmark.
+        Whether there is a benchmark: a last coordinate fixed at -1.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def limited(penalty, linear, previous, max_turnover, active):
     Raises
     ------
     ValueError
-        Where no portfolio meets all constraints; the message names those that contradict each other.
+        If no portfolio meets all constraints. The message names those that contradict each other.
     """
     check_number("max_turnover", max_turnover, low=0, words=(None,))
     if linear is None and max_turnover is None and not active:
@@ -45,7 +45,7 @@ def limited(penalty, linear, previous, max_turnover, active):
 
 
 def refuse_limits(penalty, what, instead):
-    """Raise a ValueError for a method that cannot keep further limits."""
+    """Raise a ValueError if the penalty has further limits, which the method ``what`` does not support."""
     if isinstance(penalty, Limited):
         raise ValueError(
             f"{what} cannot be used with {' and '.join(penalty.parameters())}, for which there is no proximal "
@@ -54,10 +54,10 @@ def refuse_limits(penalty, what, instead):
 
 
 def check_feasible(limited):
-    """Raise a ValueError where no portfolio meets all constraints, by a linear program.
+    """Raise a ValueError if no portfolio meets all constraints, which a linear program finds out.
 
-    Bounds and budget are kept. Each further constraint may be missed at a price: those with a multiplier in the
-    solution contradict each other.
+    Bounds and budget are hard constraints. Violations of the others are minimised. Constraints with a nonzero
+    multiplier in the solution contradict each other.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def check_feasible(limited):
     """
     n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
     limits, m = Limits.of(limited.penalty, n), len(linear.A)
-    # the variables are w, by how much each row is missed, and with a limit on trades |w - previous| and by how much
+    # variables: w, the violation of each row, and with a turnover limit |w - previous| and the violation of the limit
     size = np.maximum(np.abs(linear.A).max(axis=1, initial=0.0), 1e-300)
     rows, missed = sparse.csr_array(linear.A / size[:, None]), sparse.eye_array(m, format="csr")
     up, down = np.flatnonzero(np.isfinite(linear.upper)), np.flatnonzero(np.isfinite(linear.lower))

@@ -1,4 +1,4 @@
-"""`CompositionalPortfolio.fit`: at once, or by a run of a solver or several of falling widths and what follows."""
+"""The two ways of `CompositionalPortfolio.fit`: by an exact method, or by runs of a stochastic solver."""
 
 import warnings
 from contextlib import nullcontext
@@ -29,11 +29,11 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["fit_at_once", "fit_by_run"]
 
-TOL = 1e-4  # of "newton" and "moments", as of the other solvers
+TOL = 1e-4  # default of "newton" and "moments", the same as for the other solvers
 
 
 def fit_at_once(portfolio, solver, problem, penalty, X, n_assets, dtype):
-    """Fit by Newton's method, a linear program or moments, or the best ratio, and store what was found.
+    """Fit by Newton's method, a linear program, moments or the largest ratio, and store the fitted attributes.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def fit_at_once(portfolio, solver, problem, penalty, X, n_assets, dtype):
     problem, penalty, X, dtype : object
         As for `fit_by_run`.
     n_assets : int
-        Of X; the problem may have the benchmark as one more.
+        Number of columns of X. The problem has one more asset if there is a benchmark.
     """
     own = isinstance(solver, str)
     tol = (TOL if portfolio.tol is None else portfolio.tol) if own else solver.tol
@@ -56,19 +56,19 @@ def fit_at_once(portfolio, solver, problem, penalty, X, n_assets, dtype):
 
 
 def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
-    """Run the solver, go on by Newton's method where it hands over, and store what was found as fitted attributes.
+    """Run the solver, continue with Newton's method if it hands over, and store the fitted attributes.
 
     Parameters
     ----------
     portfolio : CompositionalPortfolio
     solver : CompositionalSolver
     problem : PortfolioProblem
-        Of the returns in X and the weights of periods.
+        The problem of the returns in X and the weights of the periods.
     penalty : object of `sk_stormc.penalties`, Turnover or None
     X, y, sample_weight : object
-        As `fit` was given them.
+        The arguments of `fit`.
     dtype : numpy.dtype
-        Of the weights.
+        The dtype of ``weights_``.
     """
     n_assets = problem.returns.shape[1]
     solver.accept(problem)
@@ -91,8 +91,8 @@ def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
     )
     staged, ends_well = isinstance(problem, LevelProblem), False
     handing = hands_over(solver, problem, penalty)
-    few = handing and (staged or problem.n_inner <= SMALL)  # periods, so that batches are all of them
-    forced = handing and Limits.of(penalty, n_assets).forced() is not None  # nothing is left to look for
+    few = handing and (staged or problem.n_inner <= SMALL)  # so few periods that each batch contains all of them
+    forced = handing and Limits.of(penalty, n_assets).forced() is not None  # only one portfolio is feasible
     running = clone(solver) if handing else solver
     if few or forced:
         running.set_params(max_iter=1 if forced else PATIENCE)
@@ -112,7 +112,7 @@ def fit_by_run(portfolio, solver, problem, penalty, X, y, sample_weight, dtype):
     for warning in () if ends_well else said:
         warn(str(warning.message), warning.category)
     portfolio.dual_gap_ = gap
-    validate_data(portfolio, X, skip_check_array=True)  # names and number of the assets
+    validate_data(portfolio, X, skip_check_array=True)  # stores the names and the number of the assets
     portfolio.weights_ = problem.weights_of(result.x).astype(dtype, copy=False)
     portfolio._tol_is_of = fit.progress, first_residual
     portfolio._keep(solver, result, fit)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
 TIMEOUT = 60  # seconds
 
-# The library calls "Developed" what it called "Global" at first.
+# "Global" is the library's earlier name for "Developed".
 _REGIONS = {
     "Europe": "Europe",
     "Japan": "Japan",
@@ -36,7 +36,7 @@ _REGIONS = {
     "US": "US",
 }
 _SORTS = {"OP": "operating profitability", "BE-ME": "book-to-market", "INV": "investment"}
-# The library's own spelling: "daily" and "Daily" both occur.
+# The library spells both "daily" and "Daily".
 _FILES = {
     "OP": "{}_25_Portfolios_ME_OP_Daily_CSV.zip",
     "BE-ME": "{}_25_Portfolios_ME_BE-ME_daily_CSV.zip",
@@ -66,11 +66,11 @@ The header of the file:
 
 
 def _download(url, path):
-    """Put the zip file found at `url` at `path`, whole or not at all."""
+    """Download the zip file at `url` to `path` atomically."""
     data_home, filename = os.path.split(path)
     logger.info("Downloading %s to %s", url, data_home)
     try:
-        # The rename is atomic as both are on one file system; the directory goes in every case.
+        # The rename is atomic because both paths are on one file system.
         with tempfile.TemporaryDirectory(dir=data_home) as directory:
             partial = os.path.join(directory, filename)
             with urlopen(url, timeout=TIMEOUT) as response, open(partial, "wb") as file:
@@ -106,9 +106,8 @@ def fetch_french_portfolios(
     """Load daily returns of 25 portfolios of the Kenneth R. French data library.
 
     The portfolios are value-weighted, five classes of size by five classes of another characteristic. The
-    zip file is downloaded once and kept in `data_home` as it came. Where there is no network, download it
-    by other means and place it there under its own name, such as
-    ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
+    zip file is downloaded once and kept unchanged in `data_home`. Without a network, download it by other
+    means and place it there under its own name, such as ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
 
     Parameters
     ----------
@@ -119,9 +118,9 @@ def fetch_french_portfolios(
     sort : {"OP", "BE-ME", "INV"}, default="OP"
         The characteristic beside size: operating profitability, book-to-market or investment.
     data_home : str or path-like, default=None
-        The folder of the zip file; by default that of :func:`sklearn.datasets.get_data_home`.
+        The folder of the zip file. None means that of :func:`sklearn.datasets.get_data_home`.
     download_if_missing : bool, default=True
-        If False, raise an OSError if the file is not in `data_home` instead of downloading it.
+        If False and the file is not in `data_home`, raise an OSError instead of downloading it.
     as_frame : bool, default=False
         If True, `returns` is a pandas DataFrame.
 
@@ -138,8 +137,7 @@ def fetch_french_portfolios(
         names : list of str of length 25
             The names of the portfolios.
         description, DESCR : str
-            What the data are and where from, with the header of the file. The same text under the two
-            names.
+            A description of the data and their source, with the header of the file. Both names have the same text.
 
     Raises
     ------
@@ -153,7 +151,7 @@ def fetch_french_portfolios(
 
     Notes
     -----
-    The library revises past returns at its monthly updates, so files fetched at two times may differ.
+    The library revises past returns at its monthly updates, so files fetched at different times may differ.
     Delete the zip file to fetch the current one.
 
     References

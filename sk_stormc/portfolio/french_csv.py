@@ -50,7 +50,7 @@ def parse_french_csv(text):
     Raises
     ------
     ValueError
-        If a row has not one number per column, or a date does not exist.
+        If a row does not have one number per column, or a date does not exist.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def parse_french_csv(text):
     """
     lines = text.splitlines()
     header, title, sections = [], "", []
-    rows = None  # those of the table being read; None between tables
+    rows = None  # rows of the current table; None between tables
     for line in lines:
         if rows is not None and (match := _ROW.match(line)):
             rows.append(match.groups())

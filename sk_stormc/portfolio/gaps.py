@@ -1,4 +1,4 @@
-"""By how much an objective is above its minimum at most, at weights that any method has found."""
+"""Upper bounds of the gap between an objective and its minimum, at weights found by any method."""
 
 import numpy as np
 
@@ -12,32 +12,33 @@ from sk_stormc.portfolio.scaled import Scaled
 
 __all__ = ["dual_gap", "slope_gap"]
 
-ITERATIONS = 10  # of Newton's method: more often than not the bound is then within a tenth
-LARGEST = 2**22  # returns, of more of which a Hessian is dear
+ITERATIONS = 10  # of Newton's method, after which the bound is usually within a tenth of the gap
+LARGEST = 2**22  # number of returns above which a Hessian costs too much
 
 
 def slope_gap(problem, penalty, w):
-    """By how much the objective of a smooth risk is above its minimum at most: c @ (w - s) + R(w) - R(s) over all s.
+    """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w - s) + R(w) - R(s) over s.
 
-    c is the gradient. Weights that may go on without end are taken within twice the largest weight around w.
+    c is the gradient at w. Weights without a bound are limited to twice the largest weight around w.
     """
-    with np.errstate(all="ignore"):  # weights of a run that overflowed have no gap
+    with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
         w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        # in the returns' own precision: products of a block of a file with other numbers would copy it
+        # in the dtype of the returns: a product with another dtype would copy a file's block
         y = problem.returns @ w.astype(problem.returns.dtype)
         best, finite = lowest(penalty, w, c, scale, typical_size(y))
         if best is None:
             return np.nan
         value = 0.0 if penalty is None else penalty.value(w)
-        # w is one of the s; the best is found but for a part in 1e8, which is more than the gap of an exact minimum
+        # s = w is allowed, so the maximum is not negative; rounding in `lowest` (about 1e-8) can make it so
         return float(np.maximum(c @ (w - best) + value - finite.value(best), 0.0))
 
 
 def dual_gap(problem, penalty, w, gap):
-    """The gap by the multipliers of a few iterations of Newton's method, where these are cheap.
+    """A better bound of the gap by the multipliers of a few iterations of Newton's method, if these are cheap.
 
-    They bound the minimum from below wherever the iterations stand, and nearly always better than the gradient of w.
+    The multipliers give a lower bound of the minimum after any number of iterations. It is nearly always tighter than
+    the bound by the gradient at w.
 
     Parameters
     ----------
@@ -45,12 +46,12 @@ def dual_gap(problem, penalty, w, gap):
     penalty : object of `sk_stormc.penalties`, Turnover or None
     w : ndarray of shape (n_assets,)
     gap : float
-        What is known without.
+        The bound known so far.
 
     Returns
     -------
     float
-        At most ``gap``, which it is where returns are many or in a file, and where weights may go on without end.
+        At most ``gap``. It is ``gap`` itself if the returns are many or in a file, or if a weight has no bound.
     """
     limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
     low, high = (limits.low, limits.high) if limits.budget is None else implied(limits.low, limits.high, limits.budget)

@@ -1,4 +1,4 @@
-"""Linear constraints in words, such as "equity <= 0.6" and "tech + energy == 2 * bonds"."""
+"""Parser of linear constraints in text form, such as "equity <= 0.6" and "tech + energy == 2 * bonds"."""
 
 import re
 
@@ -20,16 +20,16 @@ _RULE = (
 
 
 def rows_of(text, known, n_assets):
-    """What a constraint says, as rows.
+    """Parse a constraint into rows of a linear system.
 
     A constraint is two or more sums that are compared by <=, >= or ==. A term of a sum is a number, a name, or a
-    number times a name. Names with signs in them are put in quotes.
+    number times a name. Names that contain signs are put in quotes.
 
     Parameters
     ----------
     text : str
     known : dict
-        For each name its ndarray of shape (n_assets,): what it is the sum of.
+        The coefficients of each name, an ndarray of shape (n_assets,): a group's name stands for a sum of assets.
     n_assets : int
 
     Returns
@@ -40,7 +40,7 @@ def rows_of(text, known, n_assets):
     Raises
     ------
     ValueError
-        For anything else than a constraint, and for unknown names.
+        If the text is not a constraint, or contains an unknown name.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def _tokens(text):
 
 
 def _sum(text, tokens, known, n_assets):
-    """The row and the constant of one side."""
+    """The coefficients and the constant of one side of a comparison."""
     row, constant, k = np.zeros(n_assets), 0.0, 0
     if not tokens:
         raise _wrong(text, "nothing beside a comparison")

@@ -1,4 +1,4 @@
-"""When a fit of few assets goes on by the second-order method, and what is known of how far the minimum is."""
+"""The second-order fits of `CompositionalPortfolio`, and when "storm-c" hands over to them."""
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -27,29 +27,30 @@ __all__ = [
     "warn_of_newton",
 ]
 
-PATIENCE = 60  # iterations on all periods of "storm-c" before a fit of few assets goes on by Newton's method
-FEWEST = 10  # passes of it over more periods than are few
-CAREFUL = 0.01  # part of the spread that the gap of a tail risk is compared with
-TRACKING = 0.01  # of a benchmark's deviation: less need not be told from 0
-ROUNDING = 1e-12  # of the objective's size: no smaller gap can be told from 0
-ROWS = 1024  # whose products are summed at a time
+PATIENCE = 60  # full-batch iterations of "storm-c" before a fit of few periods hands over
+FEWEST = 10  # smallest number of passes of "storm-c" before a fit of many periods hands over
+CAREFUL = 0.01  # fraction of the spread that the gap of a tail risk is compared with
+TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
+ROUNDING = 1e-12  # rounding error of the objective, relative to its size
+ROWS = 1024  # rows of a block whose products are summed
 OVER = (StopReason.INTERRUPTED, StopReason.CALLBACK)
 
 
 def hands_over(solver, problem, penalty):
-    """Whether a fit is one that goes on by Newton's method where the solver has not come to an end.
+    """Whether a fit continues with Newton's method if the solver has not converged.
 
-    The solver is "storm-c", with no budget, learning rate or batch size of the user's and a tolerance above 0; the
-    assets are few, the returns in memory, and the objective is not known to have no minimum.
+    The solver must be "storm-c" with a positive tolerance, and the user has set no budget, learning rate or batch size.
+    There are few assets, the returns are in memory, and the objective is not known to be unbounded below.
     """
     unbroken = is_free(solver) and solver.max_iter is None and solver.max_ifo is None and solver.tol
     return bool(unbroken) and can_solve(problem.returns, penalty) and not problem.unbounded_below()
 
 
 def passes_before(n_assets):
-    """Passes of "storm-c" over many periods before a fit goes on by Newton's method.
+    """Passes of "storm-c" over many periods before a fit continues with Newton's method.
 
-    They take about as long as the iterations of that: a pass grows with the number of assets, these with its square.
+    They take about as long as Newton's iterations. The cost of a pass is linear in the number of assets, and the cost
+    of an iteration is quadratic.
     """
     return max(FEWEST, n_assets // 6)
 
@@ -61,10 +62,10 @@ def is_free(solver):
 
 
 def in_memory(problem, penalty, solver, objective=None):
-    """Raise a ValueError where Newton's method cannot take the data or the penalty, or another method is asked for."""
+    """Raise a ValueError if Newton's method does not support the data or the penalty, or the solver is another one."""
     returns, instead = problem.returns, "take solver='newton', or the default, which hands over to it"
     if problem.ordered:
-        objective = "risk_measure='cdar', as a drawdown depends on all periods before it and is no average of samples"
+        objective = "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples"
     if objective is not None and solver != "newton" and not is_free(solver):
         raise ValueError(f"solver={solver!r} cannot be used with {objective}: {instead}")
     asked = "solver='newton'"
@@ -81,29 +82,29 @@ def in_memory(problem, penalty, solver, objective=None):
 
 
 def spread(problem, penalty, w):
-    """What gaps are measured by: how far equal weights are above w, or the risk of w about its mean if that is more.
+    """The scale of the duality gap: the objective of equal weights minus that of w, or the risk of w if that is more.
 
-    It depends on neither the unit of the returns nor a shift of them, nor on assets that do not vary.
+    A gap relative to this scale does not depend on the unit of the returns, on a shift of them, or on constant assets.
     """
     equal = np.full(len(w), 1 / len(w))
     if penalty is not None:
         equal = penalty.project(equal)
     y = np.asarray(problem.returns @ w, float)
     deviation = deviation_of(y, problem.weights)
-    if isinstance(penalty, Limited) and penalty.active:  # where the benchmark itself is best there is no risk
+    if isinstance(penalty, Limited) and penalty.active:  # the risk is 0 if the benchmark itself is the best portfolio
         deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
     risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
     return max(problem.value_at(equal) - problem.value_at(w), risk)
 
 
 def by_newton(problem, penalty, tol, solver="newton"):
-    """The fit of ``solver="newton"``, or of another that hands over: the result of a run, and the gap."""
+    """Fit by Newton's method, for ``solver="newton"`` or another that hands over. Return the result and the gap."""
     in_memory(problem, penalty, solver)
     return solved(problem, penalty, tol)
 
 
 def solved(problem, penalty, tol):
-    """The result of a run of Newton's method, and the gap."""
+    """Run Newton's method. Return the result and the gap."""
     start = np.full(problem.returns.shape[1], 1 / problem.returns.shape[1])
     start = np.zeros_like(start) if penalty is None else penalty.project(start)
     found = solve_portfolio(problem, penalty, start)
@@ -111,10 +112,10 @@ def solved(problem, penalty, tol):
 
 
 def by_moments(problem, penalty, tol, solver="moments"):
-    """The fit of ``solver="moments"``, for the variance: all periods are read once."""
+    """Fit by ``solver="moments"``, for the variance, in one pass. Return the result and the gap."""
     if problem.risk_measure != "variance":
         raise ValueError(
-            "solver='moments' fits risk_measure='variance', of which moments say all, and learns the others in "
+            "solver='moments' can fit risk_measure='variance' only, which moments determine, and learns the others in "
             f"partial_fit only, got {problem.risk_measure!r}: use solver='newton' or 'storm-c'"
         )
     n, sums = problem.n_inner, Sums.none(problem.n_variables)
@@ -129,23 +130,23 @@ def by_moments(problem, penalty, tol, solver="moments"):
 
 
 def finish_by_newton(result, gap, problem, penalty, tol):
-    """A result that goes on by Newton's method where it has not converged or its gap is not small.
+    """Continue from a result with Newton's method if it has not converged or its gap is not small.
 
     Returns
     -------
     result : SolverResult
     gap : float
     done : bool
-        Whether the gap is small now, which leaves nothing to warn of.
+        Whether no warning is needed.
     """
     w = problem.weights_of(result.x)
     size = spread(problem, penalty, w)
-    # where weights may go on without end the gap is known near w only; of the variance alone all is known
+    # with weights without a bound the gap is known near w only, except for the variance without a penalty
     endless = bool(np.isneginf(Limits.of(penalty, len(w)).low).any())
     plain = penalty is None and problem.risk_measure == "variance"
     near_only = endless and not (plain and flat_direction(problem, result.x, result.fun, tol) is None)
     converged = result.stop_reason == StopReason.CONVERGED and not near_only
-    # the stages of a tail risk end at a gap that is small beside the risk, which may be all that can be gained
+    # stricter, because the stages of a tail risk stop at a gap that is small relative to the risk
     strict = CAREFUL if is_proportional(problem.risk_measure) else 1.0
     if result.stop_reason in OVER or (converged and _small(gap, tol, strict * size, result.fun)):
         return result, gap, False
@@ -156,7 +157,7 @@ def finish_by_newton(result, gap, problem, penalty, tol):
     found = min(tried, key=lambda one: (np.isnan(one.value), one.value))
     reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
     if reason != "converged" and result.stop_reason == "converged" and not found.value < result.fun:
-        return result, gap, True  # nothing better was found than where the method had come to its end
+        return result, gap, True  # Newton's method found nothing better
     made = sum(one.n_iter for one in tried)
     ifo, evaluations = _charged(problem, made)
     n_iter = result.n_iter + made
@@ -175,7 +176,7 @@ def finish_by_newton(result, gap, problem, penalty, tol):
 
 
 def warn_of_newton(result, gap, tol):
-    """Warn where Newton's method, too, has ended with a gap above tol."""
+    """Warn if Newton's method has also ended with a gap above tol."""
     if result.stop_reason == StopReason.MAX_ITER:
         warn(
             f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective "
@@ -186,7 +187,7 @@ def warn_of_newton(result, gap, tol):
 
 
 def _result(problem, penalty, tol, start, found, ifo, evaluations):
-    """That of a run from a `NewtonFit`."""
+    """The `SolverResult` of a `NewtonFit`."""
     reason = _reason(found.gap, tol, spread(problem, penalty, found.weights), found.value)
     return SolverResult(
         x=problem.start_at(found.weights),
@@ -211,6 +212,6 @@ def _reason(gap, tol, size, value):
 
 
 def _charged(problem, n_iter):
-    """IFO and evaluations of iterations that take all components twice, for the gradient and for the Hessian."""
+    """IFO and evaluations of n_iter iterations. Each uses all components twice, for the gradient and the Hessian."""
     m, n = problem.n_inner, problem.n_outer
     return 2 * n_iter * (2 * m + n), {"inner": 2 * n_iter * m, "jacobian": 2 * n_iter * m, "outer": 2 * n_iter * n}

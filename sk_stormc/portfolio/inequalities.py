@@ -1,4 +1,4 @@
-"""What the interior-point method knows of inequalities and of hinges: their slacks, multipliers, share of a step."""
+"""Inequalities and hinges of the interior-point method: slacks, multipliers, and their parts of a Newton step."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ __all__ = ["HingeState", "Hinges", "Side", "duals", "sides_of"]
 
 @dataclass
 class Hinges:
-    """sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
+    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
 
     Attributes
     ----------
     rows : ndarray of shape (n_hinges, m), or ndarray of int of shape (n_hinges,)
-        About the first m variables. As integers: the one variable that each hinge is of.
+        Coefficients of the first m variables. Integers mean that each hinge depends on the one variable of this index.
     shift, cost, quadratic : ndarray of shape (n_hinges,)
-        Costs and quadratic costs >= 0.
+        Shifts, linear costs >= 0 and quadratic costs >= 0.
     """
 
     rows: np.ndarray
@@ -25,11 +25,11 @@ class Hinges:
     quadratic: np.ndarray
 
     def at(self, x):
-        """a, where x is."""
+        """The arguments a of the hinges at x."""
         return self.along(x) + self.shift
 
     def along(self, dx):
-        """The change of a."""
+        """The change of a along dx."""
         return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
 
     def transposed(self, v, n):
@@ -39,7 +39,7 @@ class Hinges:
         return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
 
     def bound(self, slope, n):
-        """A lower bound of the hinges, from slopes >= 0: a constant, and a linear part of shape (n,)."""
+        """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
         over = np.maximum(slope - self.cost, 0)
         slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
         over = np.where(self.quadratic > 0, over, 0)
@@ -56,7 +56,7 @@ class Hinges:
 
 
 class Side:
-    """Inequalities sign * (rows x) + slack = bound with slack > 0: one side of the bounds, or of A x."""
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper limits of x or of A x."""
 
     def __init__(self, rows, sign, bound, x, price, which):
         self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
@@ -89,7 +89,7 @@ class Side:
 
 
 def sides_of(program, x, price):
-    """The inequalities of a program; those without a limit are left out."""
+    """The inequalities of a program, without those whose limit is infinite."""
     found = []
     for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
         there = np.flatnonzero(np.isfinite(limit))
@@ -103,7 +103,7 @@ def sides_of(program, x, price):
 
 
 def duals(program, sides):
-    """Multipliers of A x, and for rows and variables whether they are at a limit: slack is then below multiplier."""
+    """Multipliers of A x, and masks of the rows and variables that are at a limit (slack below multiplier)."""
     of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
     at_bound = np.zeros(len(program.low), dtype=bool)
     for side in sides:
@@ -118,7 +118,10 @@ def duals(program, sides):
 
 @dataclass
 class HingeState:
-    """z >= a, z >= 0 with costs on z: slacks s = z - a and z itself, multipliers ``up`` and ``down``."""
+    """Hinges as inequalities z >= a and z >= 0 with costs on z.
+
+    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``.
+    """
 
     hinge: Hinges
     z: np.ndarray
@@ -159,13 +162,13 @@ class HingeState:
         self.hinge.add_square(K, d1 * d2 / (d1 + d2))
 
     def right(self, x, target, before):
-        """What the elimination of z puts on the right, in units of a, and what `step` needs."""
+        """The right-hand side after z is eliminated, in units of a, and the terms that `step` needs."""
         d1, d2 = self._weights()
         cross_s = 0.0 if before is None else before[1] * before[2]
         cross_z = 0.0 if before is None else before[0] * before[3]
         comp_s = self.s * self.up - target + cross_s
         comp_z = self.z * self.down - target + cross_z
-        miss = self.z - self.hinge.at(x) - self.s  # s = z - a is to hold: ds = dz - da + miss
+        miss = self.z - self.hinge.at(x) - self.s  # s = z - a must hold after the step: ds = dz - da + miss
         of_z = self.price() - self.up - self.down
         # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
         # dup = -(comp_s + up (dz - da + miss)) / s
@@ -204,5 +207,5 @@ class HingeState:
 
 def longest_step(value, change):
     falling = change < 0
-    with np.errstate(over="ignore"):  # a change of nearly nothing
+    with np.errstate(over="ignore"):  # the ratio overflows for a tiny change
         return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf

@@ -1,4 +1,4 @@
-"""A primal-dual interior-point method for convex functions, hinges and linear constraints of few variables."""
+"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from sk_stormc.portfolio.inequalities import HingeState, duals, longest_step, si
 
 __all__ = ["Program", "Solution", "interior_point"]
 
-SHORTER = 0.95  # of the way to the boundary
+SHORTER = 0.95  # fraction of the step to the boundary
 ITERATIONS = 100
-EXACT = 1e-9  # complementarity and residuals, relative to the size of the objective, that end the iterations
-STUCK = 1e-10  # steps that are shorter lead nowhere
-PATIENCE = 15  # iterations without a smaller error, after which rounding is all that is left
-SMALL, SOON = 1e-8, 4  # an error below which it is sooner
+EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
+STUCK = 1e-10  # step length below which the iterations stop
+PATIENCE = 15  # iterations without a smaller error after which they stop, because only rounding errors are left
+SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
 
 
 @dataclass
@@ -24,14 +24,15 @@ class Program:
     Attributes
     ----------
     smooth : callable
-        ``smooth(x)`` gives value, gradient and Hessian of a convex function; its value is infinite outside its domain.
+        ``smooth(x)`` returns value, gradient and Hessian of a convex function. The value is infinite outside its
+        domain.
     hinges : list of Hinges
     low, high : ndarray of shape (n_variables,)
-        Infinite where there is no bound. Equal ones are allowed.
-    A, lower, upper : ndarray
-        Of shapes (m, n_variables), (m,), (m,).
-    E, e : ndarray
-        Of shapes (k, n_variables), (k,); rows are independent.
+        Bounds, infinite if there is none.
+    A, lower, upper : ndarray of shape (m, n_variables), (m,) and (m,)
+        Linear inequalities.
+    E, e : ndarray of shape (k, n_variables) and (k,)
+        Linear equations. The rows of E are independent.
     """
 
     smooth: object
@@ -47,22 +48,22 @@ class Program:
 
 @dataclass
 class Solution:
-    """Where the iterations ended.
+    """The best iterate of the interior-point method.
 
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
     slope : list of ndarray
-        For each of the hinges, what their costs are multiplied with: the slope of each hinge in a.
-    of_A, of_E : ndarray
+        The derivative of each hinge term with respect to its a. One array for each `Hinges`.
+    of_A, of_E : ndarray of shape (m,) and (k,)
         Multipliers of A x (positive at an upper limit) and of E x = e.
     at_limit, at_bound : ndarray of bool of shape (m,) and (n_variables,)
-        The rows of A x, and the variables, that are at one of their limits.
+        Whether each row of A x, and each variable, is at one of its limits.
     at_kink : list of ndarray of bool
-        For each of the hinges, where a is 0.
+        Whether each hinge is at its kink, a = 0. One array for each `Hinges`.
     n_iter : int
     done : bool
-        Whether residuals and complementarity are as small as asked for.
+        Whether residuals and complementarity have met the tolerance.
     """
 
     x: np.ndarray
@@ -79,15 +80,16 @@ class Solution:
 def interior_point(program, x, most=ITERATIONS):
     """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
 
-    Mehrotra's predictor and corrector. Slacks of all inequalities are variables of their own, so that no feasible
-    start is needed; hinges are inequalities on one more variable each, which is eliminated in closed form.
+    This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
+    feasible start is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
+    closed form.
 
     Parameters
     ----------
     program : Program
     x : ndarray of shape (n_variables,)
     most : int
-        Iterations.
+        Maximum number of iterations.
 
     Returns
     -------
@@ -99,7 +101,7 @@ def interior_point(program, x, most=ITERATIONS):
     nu = np.zeros(len(E))
     hinges = [HingeState.begin(h, x) for h in program.hinges]
     total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
-    best, done, k, least = None, False, 0, 1e-8  # least: of the centring
+    best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for side in sides:
@@ -145,7 +147,7 @@ def interior_point(program, x, most=ITERATIONS):
         step = _direction(program, sides, hinges, solve, of_x, off, x, sigma * mu, step)
         a_p, a_d = _lengths(sides, hinges, step)
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
-        # the smooth part may leave its domain, and a step along which its gradient turns round is too long
+        # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
         curved = a_p
         while curved > STUCK:
             f_new, g_new, H_new = program.smooth(x + curved * step.x)
@@ -153,14 +155,14 @@ def interior_point(program, x, most=ITERATIONS):
                 linear = g + curved * (H0 @ step.x)
                 miss = np.abs(g_new - linear).max()
                 straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
-                # without inequalities the value itself falls along Newton's step
+                # without inequalities the value must decrease (Armijo's condition)
                 lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ step.x), 0.0) + EXACT * 1e-4 * unit
                 if straight and lower:
                     break
             curved *= 0.5
         else:
             break
-        # where the smooth part bends, the way to the solution is followed more closely
+        # centre more if the step was shortened because of the smooth part's curvature
         least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
         a_d = a_d if curved == a_p else min(a_d, curved)
         a_p = curved
@@ -186,7 +188,7 @@ class _Step:
 
 
 def _direction(program, sides, hinges, solve, of_x, off, x, target, before):
-    """Newton's step to complementarity ``target``, corrected by the products of the step ``before``."""
+    """Newton's step towards the complementarity ``target``, with Mehrotra's correction from the step ``before``."""
     n = len(x)
     right = -of_x
     rs = []
@@ -211,7 +213,7 @@ def _direction(program, sides, hinges, solve, of_x, off, x, target, before):
 
 
 def _lengths(sides, hinges, step):
-    """The longest steps in slacks and in multipliers that keep all of them positive."""
+    """The longest primal and dual step lengths that keep all slacks and multipliers positive."""
     a_p = a_d = 1.0 / SHORTER
     for side, (ds, dz) in zip(sides, step.sides, strict=True):
         a_p, a_d = min(a_p, longest_step(side.slack, ds)), min(a_d, longest_step(side.dual, dz))
@@ -222,8 +224,8 @@ def _lengths(sides, hinges, step):
 
 
 def _factor(K, E):
-    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b), with K made positive definite where it is not."""
-    # what E x = e decides needs no curvature: with this on both sides the solution is the same
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K positive definite if it is not."""
+    # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged and K better conditioned
     weight = float(np.mean(np.diag(K))) or 1.0
     K = K + np.finfo(float).eps * weight * np.eye(len(K))
     K = K + weight * E.T @ E
@@ -240,7 +242,7 @@ def _factor(K, E):
     def apply(v):
         s = scale if v.ndim == 1 else scale[:, None]
         first = s * cho_solve(factor, s * v, check_finite=False)
-        # once more, on what the ridge and rounding have left
+        # one step of iterative refinement, because of the ridge and of rounding
         return first + s * cho_solve(factor, s * (v - K @ first), check_finite=False)
 
     if not len(E):

@@ -1,4 +1,4 @@
-"""Numbers for each asset that come with labels, put in the order of the returns' columns."""
+"""Alignment of labelled values, one for each asset, with the columns of the returns."""
 
 from collections.abc import Mapping
 
@@ -8,27 +8,27 @@ from sk_stormc.utils.frames import is_series, is_table
 
 __all__ = ["aligned", "is_labelled", "series_of"]
 
-SHOWN = 10  # labels that an error names
+SHOWN = 10  # labels that an error message lists
 
 
 def is_labelled(value, columns):
-    """Whether a value has labels, and one of them at least is that of a column."""
+    """Whether a value has labels, at least one of which is the label of a column."""
     found = _labels_and_values(value)
     return found is not None and any(label in set(columns) for label in found[0])
 
 
 def aligned(name, value, columns, n_assets):
-    """A value for each asset in the order of the assets.
+    """Align a labelled value with the columns.
 
     Parameters
     ----------
     name : str
-        How an error names the value.
+        Name of the value in error messages.
     value : object
         A pandas Series, a mapping, or a frame of one row has labels, and is put in the order of the columns. Anything
-        else is returned as it is.
+        else is returned unchanged.
     columns : list or None
-        Labels of the columns. None stands for their numbers, 0, 1, and so on.
+        Labels of the columns. None means 0, 1, and so on.
     n_assets : int
 
     Returns
@@ -39,7 +39,7 @@ def aligned(name, value, columns, n_assets):
     Raises
     ------
     ValueError
-        Where the labels are not those of the columns, each once.
+        If the labels are not exactly those of the columns, or a label occurs twice.
     """
     found = _labels_and_values(value)
     if found is None:

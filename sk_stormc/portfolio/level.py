@@ -1,4 +1,4 @@
-"""What risks in proportion to the portfolio share: a level beside the weights, a width that falls, a bound."""
+"""Base class of the risks that are proportional to the weights and minimised over an auxiliary variable, the level."""
 
 import copy
 from abc import abstractmethod
@@ -18,32 +18,33 @@ __all__ = ["LevelProblem"]
 
 
 class LevelProblem(PortfolioProblem):
-    """Minimise -mean <r_i, w> + lambda risk(w) where risk(w) = min_s risk(w, s): x = (w, s), with s the last variable.
+    """Minimise -mean <r_i, w> + lambda risk(w) where risk(w) = min_s risk(w, s).
 
-    Such a risk is proportional to the size of the portfolio, and is the largest of some linear functions of it:
-    risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the objective over all portfolios, by `bounds`,
-    so that what a run has reached is known. Batches are all periods unless asked otherwise.
+    The variables are x = (w, s): the weights, and the level s as the last variable. Such a risk is positively
+    homogeneous and has the dual representation risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the
+    minimum (see `bounds`), and so an upper bound of the gap. By default a batch has all periods.
 
     Parameters
     ----------
     risk_aversion : float, default=1.0
-        lambda, which has no unit here; ``numpy.inf`` leaves the risk alone.
+        lambda, which has no unit here. ``numpy.inf`` drops the mean return, so only the risk is minimised.
     penalty : object of `sk_stormc.penalties`, default=None
-        On the weights w.
+        Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
-        Scale of the steps, as for `PortfolioProblem`; that of the level is last.
+        Scale of the steps, as for `PortfolioProblem`. The last entry is that of the level.
 
     Attributes
     ----------
     width : float
-        Of the smoothing, in the unit of the portfolio's return; the objective exceeds the exact one by at most about
-        lambda times this. `with_width` makes the same problem with another.
+        Width of the smoothing, in the unit of the returns. The smoothed objective exceeds the exact one by at most
+        about lambda times the width. `with_width` returns the same problem with another width.
     n_assets : int
     """
 
-    first_width = 1.0  # of the stages of a fit, in deviations of the portfolio's return
-    own_width = 0.01  # of a problem by itself
-    one_outer = False  # whether f is no mean over periods
+    # both widths are in standard deviations of the portfolio's return
+    first_width = 1.0  # of the first stage of a fit
+    own_width = 0.01  # default of a problem that is not part of a fit
+    one_outer = False  # whether f is a single function, not a mean over periods
 
     def __init__(
         self,
@@ -81,20 +82,20 @@ class LevelProblem(PortfolioProblem):
         return problem
 
     def lowest_level(self):
-        """A bound of the level s from below."""
+        """A lower bound of the level s."""
         return -np.inf
 
     def initial_point(self, rng):
-        """Equal weights, moved to where the constraint allows them, and their best level."""
+        """Equal weights, projected on the constraint, and their best level."""
         return self.start_at(self._spread())
 
     def description(self):
-        """Sizes, risk measure, risk aversion, width and what else the risk measure depends on."""
+        """Sizes, risk measure, risk aversion, width and the parameters of the risk measure."""
         more = "".join(f", {name}={value:g}" for name, value in self.parameters().items())
         return f"{super().description()}{more}, width={self.width:g}"
 
     def unbounded_below(self):
-        """Not known: it depends on the constraint."""
+        """None, for unknown: it depends on the constraint."""
         return None
 
     # the weights
@@ -104,12 +105,12 @@ class LevelProblem(PortfolioProblem):
         return x[:-1]
 
     def start_at(self, weights):
-        """(w, s) with the best level s for w."""
+        """The point (w, s) with the best level s for w."""
         weights = np.asarray(weights, self.returns.dtype)
         return np.append(weights, self.best_level(self._losses(weights))).astype(self.returns.dtype)
 
     def value_at(self, weights):
-        """-mean <r_i, w> + lambda risk(w) + R(w), of the risk without smoothing."""
+        """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without smoothing."""
         value = -self._gain * float(self._mean @ weights) + self._price * self.risk(self._losses(weights))
         return value if self.of_weights is None else value + self.of_weights.value(weights)
 
@@ -118,26 +119,26 @@ class LevelProblem(PortfolioProblem):
         return self.value_at(self.weights_of(x))
 
     def deviation(self, weights):
-        """The standard deviation of the portfolio's return; where it does not vary its size, or 1."""
+        """The standard deviation of the portfolio's return. For a constant return, its size, or 1 if it is 0."""
         return typical_size(self._losses(weights), self.weights)
 
     def empty(self):
-        """The objective of the empty portfolio, and its x; infinite and None where it is not feasible."""
+        """The objective of the empty portfolio and its x, or infinity and None if it is not feasible."""
         w = np.zeros(self.n_assets, self.returns.dtype)
         if self.of_weights is not None and self.of_weights.project(w).any():
             return np.inf, None
         return self.value_at(w), np.append(w, w.dtype.type(max(self.lowest_level(), 0.0)))
 
     def typical_risk(self):
-        """The risk of equal weights about their mean, times lambda: what objectives are measured in near 0."""
+        """The risk of equal weights about their mean, times lambda: the scale of objectives that are near 0."""
         losses = self._losses(self._spread())
         return self._price * (self.risk(losses) - self._mean_of(losses))
 
     def bounds(self, x):
-        """The exact objective of the weights in x, and a number that no portfolio's objective is below.
+        """The exact objective of the weights in x, and a lower bound of the objective over all portfolios.
 
-        With c = -mean r - lambda sum_i q_i r_i the number is the least <c, w> + R(w). Weights that may go on without
-        end are taken within twice the largest weight of x around x.
+        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Weights without a bound are
+        limited to twice the largest weight of x around x.
 
         Parameters
         ----------
@@ -146,7 +147,7 @@ class LevelProblem(PortfolioProblem):
         Returns
         -------
         value, bound : float
-            The bound is NaN for a penalty that is not one of sk_stormc.
+            The bound is NaN for a penalty that is not of this package.
         """
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w))
@@ -161,7 +162,7 @@ class LevelProblem(PortfolioProblem):
         return float(values.mean() if self.weights is None else self.weights @ values)
 
     def _spread(self):
-        """Equal weights of sum 1, projected; with changing signs where that leaves nothing."""
+        """Equal weights of sum 1, projected on the constraint. If this gives 0, they get alternating signs."""
         equal = np.full(self.n_assets, 1 / self.n_assets)
         for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
             w = w if self.of_weights is None else self.of_weights.project(w)
@@ -175,7 +176,7 @@ class LevelProblem(PortfolioProblem):
         return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
 
     def _inverse_variance(self):
-        """Of the assets, and 1 for the level, which acts as an asset that always returns -1."""
+        """Inverse variances of the assets, and 1 for the level, which acts as an asset that always returns -1."""
         return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
 
     # the mean return as u, and f over periods
@@ -198,19 +199,22 @@ class LevelProblem(PortfolioProblem):
 
     @abstractmethod
     def risk(self, losses):
-        """min_s risk(s), without smoothing."""
+        """The exact risk min_s risk(s), without smoothing."""
 
     @abstractmethod
     def best_level(self, losses):
-        """The s of the least smoothed risk."""
+        """The s that minimises the smoothed risk."""
 
     @abstractmethod
     def reweighting(self, losses):
-        """q of shape (n_periods,): sum_i q_i losses_i is at most the risk of any losses, and near it for these."""
+        """Dual weights q of shape (n_periods,).
+
+        For any losses sum_i q_i losses_i is at most their risk. For these losses it is near their risk.
+        """
 
 
 class OnWeights:
-    """A penalty on the weights of (w, s), and a bound of s from below."""
+    """A penalty on the weights of (w, s), and a lower bound of s."""
 
     def __init__(self, penalty, n_assets, lowest):
         self.penalty, self.n_assets, self.lowest = penalty, n_assets, lowest
@@ -222,7 +226,7 @@ class OnWeights:
         return f"{self.penalty} on the weights of a tail risk"
 
     def check(self, n_variables):
-        """Raise a ValueError where the penalty does not fit."""
+        """Raise a ValueError if the penalty does not fit the number of variables."""
         as_penalty(self.penalty).check(n_variables - 1)
 
     def value(self, x):
@@ -230,12 +234,12 @@ class OnWeights:
         return self.penalty.value(x[: self.n_assets])
 
     def prox(self, x, step):
-        """The proximal point of w, and s."""
+        """The proximal point of w, and s, clipped at its lower bound."""
         step = step if np.ndim(step) == 0 else step[: self.n_assets]
         return self._join(self.penalty.prox(x[: self.n_assets], step), x)
 
     def project(self, x):
-        """The nearest feasible w, and s."""
+        """The nearest feasible w, and s, clipped at its lower bound."""
         return self._join(self.penalty.project(x[: self.n_assets]), x)
 
     def _join(self, w, x):
@@ -243,7 +247,7 @@ class OnWeights:
 
 
 def with_level(penalty, n_assets, lowest):
-    """A penalty on w as one on (w, s): bounds stay bounds, which more solvers can keep."""
+    """The penalty on (w, s) for a penalty on w. Bounds stay a `Box`, because more solvers support it."""
     if penalty is None and lowest == -np.inf:
         return None
     if penalty is None:

@@ -1,4 +1,4 @@
-"""What weights are allowed, and what they cost, as numbers for the second-order method."""
+"""Constraints and costs of the weights, in the form that the second-order method needs."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,14 +12,14 @@ from sk_stormc.portfolio.turnover import Turnover
 
 __all__ = ["KEPT", "Limited", "Limits", "implied"]
 
-KEPT = 1e-9  # by which a linear constraint may be missed, relative to its size
+KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
 
 
 @dataclass
 class Limits:
-    """Bounds, budget, l1 norm, cost of trades and linear constraints of a penalty, for n coordinates.
+    """Bounds, budget, l1 norm, transaction costs and linear constraints of a penalty, for n coordinates.
 
-    A benchmark is a last coordinate that is fixed at -1, and that budget, norm and costs do not count.
+    A benchmark is a last coordinate that is fixed at -1. Budget, norm and costs do not include it.
     """
 
     n: int
@@ -29,16 +29,16 @@ class Limits:
     l1: float
     previous: np.ndarray
     cost: np.ndarray
-    counted: np.ndarray  # 1 for each coordinate that is a weight
+    counted: np.ndarray  # 1 for weights, 0 for the benchmark's coordinate
     A: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     max_turnover: float | None
-    limited: bool  # whether the set may be without an interior
+    limited: bool  # whether the feasible set may have an empty interior
 
     @classmethod
     def of(cls, penalty, n):
-        """Those of a penalty or of None."""
+        """The limits of a penalty. None means no limits."""
         further = penalty if isinstance(penalty, Limited) else None
         penalty = penalty if further is None else further.penalty
         m = n if further is None else further.n_assets
@@ -53,9 +53,9 @@ class Limits:
             return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, None, False)
         A, lower, upper = further.linear.A, further.linear.lower, further.linear.upper
         most, previous = further.max_turnover, further.previous
-        if most is not None:  # no weight changes by more than the whole
+        if most is not None:  # no weight can change by more than the whole turnover
             low, high = np.maximum(low, previous - most), np.minimum(high, previous + most)
-            high = np.maximum(low, high)  # which rounding may have crossed
+            high = np.maximum(low, high)  # rounding may have made low > high
         fixed, zero = -np.ones(n - m), np.zeros(n - m)
         low, high = np.r_[low, fixed], np.r_[high, fixed]
         previous, cost, counted = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
@@ -63,7 +63,7 @@ class Limits:
         return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
 
     def forced(self):
-        """The only weights that are allowed, where there is no choice; else None."""
+        """The only feasible weights, if there is a single feasible point; otherwise None."""
         if (self.low == self.high).all():
             return self.low.copy()
         if self.limited:
@@ -82,7 +82,7 @@ class Limits:
         return None
 
     def size(self):
-        """A typical weight, as bounds and budget say; None where they do not."""
+        """A typical weight according to bounds and budget, or None if they do not limit the weights."""
         there = self.counted > 0
         low, high = self.low[there], self.high[there]
         finite = np.concatenate([bound[np.isfinite(bound)] for bound in (low, high)])
@@ -93,14 +93,14 @@ class Limits:
         return largest or None
 
     def costs(self):
-        """Pairs of costs |w_j - at_j|: the coordinates, their costs and what they are at."""
+        """The terms cost_j |w_j - at_j|, as a list of (coordinates with a cost, cost, at)."""
         found = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
         return [(np.flatnonzero(cost), cost, at) for cost, at in found if cost.any()]
 
     def constraints(self, size, n_levels):
-        """low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
+        """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
 
-        The last part is there with a limit on trades only.
+        The variables |w - previous| / size exist only with a turnover limit.
         """
         n, lifted = self.n, bool(self.max_turnover)
         fixed = self.low == self.high
@@ -127,7 +127,7 @@ class Limits:
 
     @cached_property
     def _of_weights(self):
-        """The constraints in the weights' own unit, which a linear program may have to be solved for."""
+        """The constraints in the unit of the weights. Cached, because `with_room` may solve linear programs."""
         return self.constraints(1.0, 0)
 
     def lifted(self, v, size):
@@ -135,11 +135,11 @@ class Limits:
         return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
 
     def held(self, found, size, n_hinges):
-        """The weights that a solution has at a bound, at 0 or at what is held now; NaN for the others."""
+        """The weights that a solution has at a bound, at 0 or at its previous value; NaN for the others."""
         w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
         at = found.at_bound[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
-        if self.max_turnover:  # |w - previous| is above both sides, which are both tight where nothing is traded
+        if self.max_turnover:  # a weight is not traded if both w - previous and previous - w are at |w - previous|
             above = found.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
             held[above] = self.previous[above]
         costs = self.costs()
@@ -148,7 +148,7 @@ class Limits:
         return held
 
     def among(self, there):
-        """The limits of some coordinates alone, where there are neither linear constraints nor a limit on trades."""
+        """The limits of some coordinates, if there are neither linear constraints nor a turnover limit."""
         parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "counted")}
         return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
 
@@ -159,7 +159,7 @@ class Limits:
 
 
 def implied(low, high, total):
-    """The bounds that follow from bounds and the sum of all."""
+    """The tighter bounds that follow from bounds and the sum of all weights."""
     least = total - high.sum() + high if np.isfinite(high).all() else low
     most = total - low.sum() + low if np.isfinite(low).all() else high
     return np.maximum(low, least), np.minimum(high, most)
@@ -171,44 +171,44 @@ class Limited(Penalty):
     Parameters
     ----------
     penalty : object of `sk_stormc.penalties`, Turnover or None
-        Bounds, budget, l1 norm and cost of trades.
+        Bounds, budget, l1 norm and transaction costs.
     linear : Linear
     previous : ndarray of shape (n_assets,)
     max_turnover : float or None
     active : bool
-        Whether points have a last coordinate of -1, which is what is held of the benchmark.
+        Whether points have a last coordinate of -1, the weight of the benchmark.
     """
 
     def __init__(self, penalty, linear, previous, max_turnover, active):
         self.penalty, self.linear, self.active = penalty, linear, active
         self.previous, self.max_turnover = np.asarray(previous, float), max_turnover
         self.n_assets = linear.A.shape[1]
-        self._projected = None  # the last point and where it came to
+        self._projected = None  # the last point and its projection
 
     def __repr__(self):
         return f"Limited({self.penalty!r}, {len(self.linear.A)} linear constraints, max_turnover={self.max_turnover})"
 
     def parameters(self):
-        """The parameters of the estimator that ask for this."""
+        """Names of the estimator's parameters that need this penalty."""
         asked = {"linear_constraints": len(self.linear.A), "max_turnover": self.max_turnover is not None}
         return [name for name, there in (asked | {"benchmark": self.active}).items() if there]
 
     def check(self, n_variables):
-        """Raise a ValueError where the penalty does not fit."""
+        """Raise a ValueError if the penalty does not fit the number of variables."""
         as_penalty(self.penalty).check(n_variables - self.active)
 
     def value(self, x):
-        """The l1 norm and the cost of trades."""
+        """The l1 norm and the transaction costs."""
         return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
 
     def nearly(self, x):
-        """The point with bounds and budget kept exactly, which the interior-point method keeps up to rounding."""
+        """The point with bounds and budget met exactly. The interior-point method meets them up to rounding."""
         w = x[: self.n_assets]
         w = w if self.penalty is None else self.penalty.project(w)
         return np.append(w, -np.ones(1, w.dtype)) if self.active else w
 
     def missed(self, x):
-        """By how much the point misses a linear constraint or the limit on trades, relative to their size."""
+        """The largest violation of a linear constraint or the turnover limit, relative to the constraint's size."""
         w, A = np.asarray(x[: self.n_assets], float), self.linear.A
         size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
         over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
@@ -220,10 +220,13 @@ class Limited(Penalty):
         return Limits.of(self, self.n_assets + self.active)
 
     def project(self, x, kept=KEPT):
-        """The nearest feasible point, by the interior-point method; x itself where it misses nothing by more."""
+        """The nearest feasible point, by the interior-point method.
+
+        A point that violates no constraint by more than ``kept`` is only projected on bounds and budget.
+        """
         x = np.asarray(x, float)
         asked, known = (x.tobytes(), kept), self._projected
-        if known is None or known[0] != asked:  # a fit asks for that of equal weights three times
+        if known is None or known[0] != asked:  # cached, because a fit projects equal weights three times
             self._projected = known = asked, self._nearest(x, kept)
         return known[1].copy()
 
@@ -236,7 +239,7 @@ class Limited(Penalty):
         if forced is not None:
             return self.nearly(forced)
         low, high, A, lower, upper, E, e = limits._of_weights
-        m, unit = len(low), min(missed, 1.0)  # distances are measured by what is missed
+        m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
         target = np.r_[x, np.zeros(m - len(x))]
 

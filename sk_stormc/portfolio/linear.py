@@ -1,4 +1,4 @@
-"""Linear constraints of a portfolio: a matrix with limits, or words about assets and groups of them."""
+"""Linear constraints of a portfolio: a matrix with limits, or texts about assets and groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a l
 
 @dataclass
 class Linear:
-    """lower <= A @ w <= upper.
+    """Linear constraints lower <= A @ w <= upper.
 
     Attributes
     ----------
     A : ndarray of shape (n_constraints, n_assets)
     lower, upper : ndarray of shape (n_constraints,)
-        Infinite where there is no limit.
+        Limits, infinite if there is none.
     names : list of str
-        How messages call the constraints.
+        Names of the constraints in error messages.
     """
 
     A: np.ndarray
@@ -54,7 +54,7 @@ def linear_of(value, groups, columns, n_assets):
     Raises
     ------
     ValueError
-        For anything else, for names that are not known, and for limits that contradict themselves.
+        If the value has another form, a name is unknown, or a lower limit exceeds its upper limit.
     """
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
@@ -74,7 +74,7 @@ def _of_texts(texts, groups, labels):
     known = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
     both = [name for name in groups if name in known]
     if both:
-        raise ValueError(f"groups must not be called as assets are, got {both[0]!r}, which is both")
+        raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
     found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
     A, lower, upper, names = zip(*found, strict=True)
     return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
@@ -104,7 +104,7 @@ def _of_matrix(A, lower, upper, columns, n_assets):
 
 
 def _limit(side, value, n):
-    """A number, or one for each row; None is no limit."""
+    """One limit for each row. A number applies to all rows, and None means no limit."""
     if value is None:
         return np.full(n, -np.inf if side == "lower" else np.inf)
     limit = as_numbers(f"{side} of linear_constraints", value)
@@ -116,13 +116,13 @@ def _limit(side, value, n):
 
 
 def _groups(groups, labels):
-    """For each name of a group an ndarray of shape (n_assets,), 1 where an asset belongs to it."""
+    """The indicator vector of each group, of shape (n_assets,): 1 for the assets that belong to it."""
     rows = {}
     for kind in _levels(groups, labels):
         new = {}
         for j, name in enumerate(kind):
             if name is None or (isinstance(name, Real) and np.isnan(name)):
-                continue  # belongs to none
+                continue  # the asset belongs to no group of this kind
             if not isinstance(name, (str, Integral)):
                 raise ValueError(f"groups must have texts or integers for names, got {short(name)}")
             new.setdefault(str(name), np.zeros(len(labels)))[j] = 1.0
@@ -134,10 +134,10 @@ def _groups(groups, labels):
 
 
 def _levels(groups, labels):
-    """Lists of one name (or None) for each asset."""
+    """For each kind of group, a list with one name (or None) for each asset."""
     if groups is None:
         return []
-    if has_row_labels(groups):  # a table of assets by kinds of groups, or turned round
+    if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
         known = {str(label) for label in labels}
         turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
         table = groups.T if turned else groups

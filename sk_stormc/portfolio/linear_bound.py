@@ -1,4 +1,4 @@
-"""The least value of a linear function among the weights that a penalty allows: what bounds of a gap rest on."""
+"""The minimum of a linear function plus a penalty, which bounds the gap of an objective."""
 
 import numpy as np
 
@@ -8,28 +8,30 @@ from sk_stormc.portfolio.turnover import Turnover
 
 __all__ = ["AROUND", "lowest"]
 
-LARGE = 1e8  # a step after which a proximal point is that of a linear objective, in units of the portfolio's deviation
-AROUND = 2.0  # radius within which a bound holds where weights have none, relative to the largest weight
+LARGE = 1e8  # step so long that the proximal point minimises the linear objective, in standard deviations of the return
+AROUND = 2.0  # radius around w that replaces missing bounds, relative to the largest weight
 
 
 def lowest(penalty, w, c, scale, deviation):
-    """Where c @ s + R(s) is least; weights that may go on without end are within twice the largest around w.
+    """Minimise c @ s + R(s) over s. Weights without a bound are limited to twice the largest weight around w.
 
     Parameters
     ----------
     penalty : object of `sk_stormc.penalties`, Turnover or None
-        R.
+        The penalty R.
     w, c : ndarray of shape (n_assets,)
+        The weights around which missing bounds are replaced, and the coefficients of the linear function.
     scale : ndarray of shape (n_assets,)
         Inverse variances of the assets.
     deviation : float
-        Of the portfolio's return.
+        Standard deviation of the portfolio's return.
 
     Returns
     -------
-    s : ndarray of shape (n_assets,), or None for a penalty that is not one of sk_stormc
+    s : ndarray of shape (n_assets,) or None
+        The minimiser. None for a penalty that is not of this package.
     penalty : object
-        R with the bounds that were taken.
+        R with the finite bounds that were used.
     """
     finite = bounded(penalty, w, AROUND * np.max(np.abs(w) / np.sqrt(scale)) * np.sqrt(scale))
     step = LARGE * max(deviation, 1e-300) * scale
@@ -37,7 +39,7 @@ def lowest(penalty, w, c, scale, deviation):
 
 
 def bounded(penalty, w, radius):
-    """The penalty with finite bounds: those that follow from bounds and budget, else radius around w."""
+    """The penalty with finite bounds: those that bounds and budget imply, and otherwise a radius around w."""
     if isinstance(penalty, Turnover):
         return Turnover(penalty.previous, penalty.cost, bounded(penalty.box, w, radius))
     box = as_penalty(penalty).as_box()

@@ -1,4 +1,4 @@
-"""Least drawdowns by a linear program: the second-order method's counterpart for `Drawdowns`."""
+"""Minimisation of drawdowns (CDaR) by a linear program, in place of the interior-point method."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from sk_stormc.portfolio.interior_point import Solution
 
 __all__ = ["Drawdowns", "solve_linear_program"]
 
-NEAR = 1e-9  # of a bound, in units of the variables: at it
+NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable counts as at it
 
 
 @dataclass
 class Drawdowns:
-    """price times the mean of the deepest part ``tail`` of the drawdowns of the path Q v, a term of a `Program`.
+    """A term of a `Program`: price times the mean of the deepest fraction ``tail`` of the drawdowns of the path Q v.
 
-    It is the largest of the sums slope @ (-Q v) over slopes that `allowed` gives back unchanged.
+    The term is the maximum of slope @ (-Q v) over the dual feasible slopes, which `allowed` leaves unchanged.
 
     Attributes
     ----------
@@ -33,10 +33,10 @@ class Drawdowns:
     tail: float
 
     def allowed(self, slope):
-        """A slope that gives a lower bound of the term: the given one, made smaller where rounding asks for it.
+        """The slope, scaled down if rounding has made it dual infeasible. It then gives a lower bound of the term.
 
-        D_t >= D_{t-1} - y_t with multipliers m_t >= 0 leaves m_t - m_{t+1} for D_t, which is at most what CVaR may
-        give to this period, and at most the price in all.
+        With multipliers m_t >= 0 of D_t >= D_{t-1} - y_t, the dual weight of D_t is m_t - m_{t+1}. It is at most
+        price p_t / tail, and the sum of the dual weights is at most the price.
         """
         slope = np.maximum(slope, 0.0)
         of_drawdown = np.maximum(slope - np.append(slope[1:], 0.0), 0.0)
@@ -44,14 +44,14 @@ class Drawdowns:
         return slope / max(1.0, of_drawdown.sum() / self.price, float((of_drawdown / most).max()))
 
     def bound(self, slope, n):
-        """A lower bound of the term: a constant, and a linear part of shape (n,)."""
+        """A linear lower bound of the term: its constant, and its coefficients of shape (n,)."""
         return 0.0, np.pad(-(self.allowed(slope) @ self.Q), (0, n - self.Q.shape[1]))
 
 
 def solve_linear_program(program):
     """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, by HiGHS.
 
-    The variables are x, the drawdowns with a level and what exceeds it, and each hinge.
+    The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def solve_linear_program(program):
 
     Returns
     -------
-    Solution
+    Solution or None
+        None if HiGHS finds no solution.
     """
     path, *kinks = program.hinges
     n, (T, d) = len(program.low), path.Q.shape

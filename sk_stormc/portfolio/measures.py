@@ -1,4 +1,4 @@
-"""The risk measures for the second-order method: what is smooth, what is a hinge, and the level beside the weights."""
+"""The risk measures in the form of the second-order method: a smooth part, hinges, and a level variable."""
 
 import numpy as np
 from scipy.special import xlogy
@@ -8,10 +8,11 @@ from sk_stormc.portfolio.linear_program import Drawdowns
 
 __all__ = ["MEASURES", "is_allowed", "largest_loss", "nothing_lost", "shrunk"]
 
-COLDEST = 1e-7  # the smallest temperature of EVaR, and root, in deviations of the portfolio's return
+COLDEST = 1e-7  # lower bound of the level of "evar" and of roots, in standard deviations of the portfolio's return
 
 
-# the measures: value, gradient and Hessian of what is smooth, hinges, where the level begins, and its least value
+# Each measure returns the smooth part (a function for value, gradient and Hessian), the hinges, the start and the lower
+# bound of the level (None without a level), and the rows of linear constraints that it adds (or None).
 
 
 def _linear(c):
@@ -20,7 +21,7 @@ def _linear(c):
 
 
 def _gram(Q, weight):
-    """sum_i weight_i q_i q_i^T, as a product that numpy knows to be symmetric: half the work."""
+    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half the work."""
     scaled = np.sqrt(weight)[:, None] * Q
     return scaled.T @ scaled
 
@@ -98,7 +99,7 @@ def _evar(scaled, v):
 
 
 def _partial_moment(scaled, v):
-    """The root of a mean of powers; with the order 1 it has neither root nor level."""
+    """The order-th root of a mean of powers. For order 1 there is neither a root nor a level."""
     Q, p, order, price = scaled.Q, scaled.p, scaled.problem.order, scaled.price
     n = Q.shape[1]
     if order == 1:
@@ -126,10 +127,10 @@ def _partial_moment(scaled, v):
 
 
 def nothing_lost(scaled, v):
-    """What a root of a mean of powers is where the best portfolio has no risk: the mean, at the highest price needed.
+    """A replacement for the root of a mean of powers if the best portfolio has no losses: a sum of hinges.
 
-    A price of a root is spread over the periods as a slope whose dual norm is at most the price, and so at most this
-    for each period.
+    The root has no gradient there. Its subgradients are slopes whose dual norm is at most the price, so the slope of a
+    period is at most the cost of its hinge here.
     """
     p, order, zero = scaled.p, scaled.problem.order, np.zeros(len(scaled.p))
     cost = scaled.price * p * p.min() ** (1 / order - 1)
@@ -137,7 +138,7 @@ def nothing_lost(scaled, v):
 
 
 def shrunk(slope, scaled):
-    """The nearest multiple of a slope of `nothing_lost` that a root of a mean of powers can have."""
+    """A slope of `nothing_lost`, scaled down until it is a subgradient of the root of a mean of powers."""
     order, zeta = scaled.problem.order, slope / (scaled.p * scaled.price)
     top = float(zeta.max())
     norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0
@@ -150,7 +151,7 @@ def _cdar(scaled, v):
 
 
 def largest_loss(scaled, v):
-    """What EVaR is where its temperature is 0: the level is the largest loss."""
+    """EVaR at temperature 0, which is the largest loss. The level is the largest loss."""
     losses = -(scaled.Q @ v)
     rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
     level = float(losses.max() + 0.1 * np.ptp(losses))
@@ -158,7 +159,7 @@ def largest_loss(scaled, v):
 
 
 def is_allowed(q, p, allowed):
-    """Whether a reweighting of the periods is one of those over which EVaR is the largest mean loss."""
+    """Whether q is one of the reweightings over which EVaR is the largest mean loss: its divergence is small enough."""
     total = q.sum()
     if not total > 0:
         return False

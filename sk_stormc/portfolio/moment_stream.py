@@ -1,4 +1,7 @@
-"""A stream of returns by moments: which rows are still there, when they become sums, and when weights are renewed."""
+"""A stream of returns by moments: which rows are kept, when they are added to the moments, when weights are updated.
+
+A row is a period. It is kept as it is at first, and later added to the moments (sums of products) and dropped.
+"""
 
 from __future__ import annotations
 
@@ -15,65 +18,69 @@ from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["MomentStream"]
 
-OPENING, BLOCK = 4096, 1024  # rows that are kept at least at first; and that become sums at a time later
-ENOUGH, MEMORY = 20, 2**21  # rows that count for each asset when the first rows become sums, and numbers kept at most
-FIRST, GROWTH = 64, 1.5  # row at which weights are renewed first, and how many times as many until the next
-FREE = 5  # rows for each asset before weights move that nothing limits, where moments do not say all
-THIN = 5  # rows that count for each asset, below which sums of them are not to be trusted
-FINE = 128  # part of the rows so far by which weights may be behind at the end of a chunk
-TURNS = 20  # of a renewal, at most
-NEAR, ROUGH = 1e-6, 1e-2  # change of the weights, relative and squared, that ends them: of rows kept, and in a block
-HALVED = 10  # times that a turn may be made shorter
+OPENING, BLOCK = 4096, 1024  # rows kept before the first are added to the moments, and rows added at a time later
+ENOUGH = 20  # effective rows per asset that must be kept before the first are added to the moments
+MEMORY = 2**21  # but at most so many numbers are kept
+FIRST, GROWTH = 64, 1.5  # row of the first update of the weights, and the growth of the row number until the next
+FREE = 5  # rows per asset before unbounded weights are updated, for measures that moments only approximate
+THIN = 5  # effective rows per asset below which moments are not reliable
+FINE = 128  # at the end of a chunk the weights lag behind by at most 1 / FINE of the rows
+TURNS = 20  # maximum number of iterations of an update
+NEAR, ROUGH = 1e-6, 1e-2  # relative squared change of the weights that ends an update, without and with moments
+HALVED = 10  # maximum number of times that an iteration's step is halved
 
 
 @dataclass(frozen=True, eq=False)
 class MomentStream:
-    """All that is known of a stream, which `plus` brings on by more rows. Nothing in it is written into.
+    """The immutable state of a stream. `plus` returns a new state with more rows.
 
-    How rows are divided into chunks makes no difference: when rows become sums and when weights are renewed depends on
-    the numbers of the rows in the stream alone.
+    The division of rows into chunks makes no difference. When rows are added to the moments, and when weights are
+    updated, depends only on the row's index in the stream.
 
     Attributes
     ----------
     moments : object of `sk_stormc.portfolio.moments`
-        Of the rows that are gone.
+        Moments of the rows that were dropped.
     penalty : object of `sk_stormc.penalties`, Turnover or None
     weights : ndarray of shape (n_assets,)
-        As they were renewed last at one of the fixed rows. Rows become sums around them.
+        The weights of the last scheduled update. Rows are added to the moments around them.
     start : ndarray of shape (n_assets,)
-        Where the stream began.
+        The weights at the start of the stream.
     half_life : float
-        Rows after which the weight of a row is half of what it was; infinite where nothing fades.
+        Number of rows after which the weight of a row halves; infinite for equal weights.
     each : bool
-        Whether weights are brought up to the last row at the end of each chunk, and not to a fixed row before.
+        Whether the weights reported at the end of a chunk use all of its rows, or those up to the last scheduled row.
     origin : ndarray of shape (n_assets,) or None
-        The first row, which is subtracted from all.
-    rows, p : ndarray
-        Those that are still there, and their weights.
+        The first row, which is subtracted from all rows.
+    rows : ndarray of shape (n_kept, n_assets)
+        The rows that are still kept.
+    p : ndarray of shape (n_kept,)
+        Their weights.
     opening : int
-        Rows that are kept before the first become sums.
+        Number of rows that are kept before the first are added to the moments.
     n : int
-        Rows so far.
+        Number of rows so far.
     counted : int
-        Those with a weight above 0 among the rows that are gone.
+        Number of the dropped rows that had a weight above 0.
     thin : bool
-        Whether few rows made up the risk when the first became sums.
+        Whether few rows determined the risk when the first were added to the moments.
     renewed : int
-        Row of the last renewal.
+        Row of the last scheduled update.
     fit : NewtonFit or None
-        What was found last.
+        The last reported solution.
     at : int
         Row of ``fit``.
     gained : float
-        How far the objective of equal weights is above that of ``fit``, or the risk of these weights if that is more.
+        The objective of equal weights minus that of ``fit``, or the risk of ``fit`` if that is larger.
     shift : float
-        How far ``fit`` is from the weights around which rows became sums: mean square, over the moments' ``size``.
-    records : tuple
-        Of (row, objective) at the renewals.
+        Mean squared distance between ``fit`` and the weights around which rows were added, relative to the moments'
+        ``size``.
+    records : tuple of (int, float)
+        Row and objective of each scheduled update.
     around : Sums or None
-        Of the weights around which rows have become sums.
+        Sums of the weights around which rows were added to the moments.
     least : int
-        What `enough` gives, from the first row on.
+        The value of `enough`, once there is a row.
     """
 
     moments: object
@@ -99,7 +106,7 @@ class MomentStream:
     least: int = 0
 
     def plus(self, rows, p=None, end=None):
-        """The stream with these rows, and weights that know of them.
+        """The stream after these rows, with updated weights.
 
         Parameters
         ----------
@@ -107,7 +114,7 @@ class MomentStream:
         p : ndarray of shape (n_rows,), default=None
             Weights of the rows.
         end : int, default=None
-            Row at which the chunk ends that they are from; None means at the last of them.
+            Row at which the chunk of these rows ends. None means the last of these rows.
         """
         end, stream = self.n + len(rows) if end is None else end, self
         last = end if self.each else self._milestone(end)
@@ -119,7 +126,7 @@ class MomentStream:
         at = 0
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
-            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's are laid by column
+            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's rows are not contiguous
             known = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(
@@ -141,29 +148,29 @@ class MomentStream:
     # when
 
     def _gone(self):
-        """Rows that have become sums."""
+        """Number of rows that were added to the moments and dropped."""
         return self.n - len(self.rows)
 
     def _room(self):
-        """Rows until those that are there become sums."""
+        """Number of rows that can be kept until the next are added to the moments."""
         return (BLOCK if self._gone() or self.moments.exact else self.opening) - len(self.rows)
 
     def _memory(self, n):
-        """How many of n rows count."""
+        """The number of rows that n rows are worth, given the half-life."""
         return min(n, self.half_life / math.log(2))
 
     def _milestone(self, n):
-        """The last of certain rows that is not behind row n: they are nearer to each other than ``FINE`` allows."""
+        """The last scheduled row up to row n. Scheduled rows lie closer together than ``FINE`` asks for."""
         step = 2 ** max(0, math.floor(math.log2(max(self._memory(n), 1) / FINE)))
         return n // step * step
 
     def _renewed_within(self, before):
-        """Renewed at the fixed rows among the last ones."""
+        """The stream after the scheduled updates of the weights that fall on rows after ``before``."""
         stream = self
         while True:
             known = stream._memory(stream.renewed)
             due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * known))
-            if stream._gone():  # once for a block
+            if stream._gone():  # at most one update for each block
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
                 return stream
@@ -172,14 +179,14 @@ class MomentStream:
     # what
 
     def _known(self, stop, w):
-        """The moments of all rows up to a number, those that are still there around w."""
+        """The moments of all rows up to row ``stop``. The rows that are still kept are added around w."""
         (rows, p), moments = self._there(stop), self.moments
         if self.half_life < math.inf:
             moments = moments.times(0.5 ** ((stop - self._gone()) / self.half_life))
         return moments.plus(rows, p, w) if len(rows) else moments
 
     def _there(self, stop):
-        """The rows that are still there up to a number, and their weights."""
+        """The kept rows up to row ``stop``, and their weights."""
         count = stop - self._gone()
         rows, p = self.rows[:count], self.p[:count]
         if self.half_life < math.inf:
@@ -191,7 +198,7 @@ class MomentStream:
         return rows, p
 
     def _settled(self, stop):
-        """The weights that are best for all rows up to a number; None while there are too few."""
+        """The optimal weights for all rows up to row ``stop``, or None if there are too few rows."""
         counted = self.counted + np.count_nonzero(self.p[: stop - self._gone()])
         if counted < self.enough():
             return None
@@ -199,18 +206,18 @@ class MomentStream:
             return self._exact(stop)
         near = ROUGH if self._gone() else NEAR
         w, value = self.weights, math.inf
-        if not self._gone() and not self.moments.exact:  # few rows may have led far away
+        if not self._gone() and not self.moments.exact:  # an earlier update on few rows may have led far away
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
         before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(TURNS):
             known = self._known(stop, w)
             now, halved = self._value(known, w), 0
             far = endless and w is not before and self._count(known, stop, w) < len(w)
-            while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # the last turn went too far
+            while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # backtracking
                 w, halved = 0.5 * (w + before), halved + 1
                 known = self._known(stop, w)
                 now = self._value(known, w)
-                far = endless and self._count(known, stop, w) < len(w)  # to a portfolio that hardly ever loses
+                far = endless and self._count(known, stop, w) < len(w)  # a portfolio with hardly any loss in the data
             before, value = w, now
             fit = known.minimised(self._solver(w), w)
             w, way = fit.weights, fit.weights - before
@@ -221,12 +228,15 @@ class MomentStream:
         return replace(fit, value=self._value(known, w))
 
     def _is_whole(self):
-        """Whether the rows are all there, for a tail risk of limited weights: turns of parabolas may not settle."""
+        """Whether the problem itself can be solved: all rows are kept, and the risk is a tail risk of bounded weights.
+
+        The quadratic approximations of a tail risk may not converge.
+        """
         few = len(self.weights) <= LARGEST and self.enough() == 2
         return few and self.moments.measure is not None and not self._gone()
 
     def _exact(self, stop):
-        """The best weights for all rows up to a number, by Newton's method."""
+        """The optimal weights for all rows up to row ``stop``, by Newton's method."""
         moments, (rows, p) = self.moments, self._there(stop)
         confidence = 1 - moments.tail if moments.measure == "cvar" else -math.expm1(-moments.allowed)
         options = {"confidence": confidence, "sample_weight": p, "penalty": self.penalty}
@@ -236,7 +246,7 @@ class MomentStream:
         return solve_portfolio(problem, self.penalty, start)
 
     def _solver(self, w):
-        """A function that solves one quadratic program after another, each from the weights of the one before."""
+        """A function that solves a quadratic program. Each call starts from the solution of the last call."""
 
         def solve(drift, matrix):
             nonlocal w
@@ -256,7 +266,7 @@ class MomentStream:
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def enough(self):
-        """Rows of which there is a minimum: two, or more than assets where weights may go on without end."""
+        """Number of rows from which the objective has a minimum: two, or more than assets if weights are unbounded."""
         return self.least or self._least()
 
     def _least(self):
@@ -267,7 +277,7 @@ class MomentStream:
         return 2 if compact else n + 2 if self.moments.exact else FREE * n
 
     def counting(self, w):
-        """How many of the rows that are there say something of the objective: a mean over some may hang on few."""
+        """The effective number of kept rows that determine the risk: for some measures few rows matter."""
         if self.moments.exact or not w.any():
             return math.inf if self.moments.exact else 0.0
         return self._count(self._known(self.n, w), self.n, w)
@@ -304,7 +314,7 @@ class MomentStream:
         return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(known, w))
 
     def _put_away(self):
-        """With all rows as sums."""
+        """The stream with all kept rows added to the moments."""
         known = self._known(self.n, self.weights)
         counted = self.counted + np.count_nonzero(self.p)
         thin = self.thin or (not self._gone() and self.counting(self.weights) < THIN * len(self.weights))

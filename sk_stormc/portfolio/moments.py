@@ -1,10 +1,10 @@
-"""What is kept of rows that have gone by: sums from which the objective over all of them is known.
+"""Moments of past rows: sums of products from which the objective over all of these rows is computed.
 
-For the variance it is known exactly. For the other measures it is known to second order around the weights that were
-best when the rows came: rows become sums around these weights, and the objective becomes one of mean and variance.
+For the variance the objective is exact. For the other measures it is a second-order expansion around the weights that
+were optimal when a row was added, so that it becomes a quadratic function like mean and variance.
 
-Each class has one measure. `plus` adds rows around given weights, `times` lets what was added fade, `minimised` finds
-the best weights by quadratic programs, and `value` is the objective. Returns are those in excess of one fixed row.
+Each class has one measure. `plus` adds rows around given weights, `times` discounts the rows so far, `minimised` finds
+the optimal weights by quadratic programs, and `value` is the objective. One fixed row is subtracted from all returns.
 """
 
 from dataclasses import dataclass, replace
@@ -18,31 +18,32 @@ from sk_stormc.portfolio.tilted import Tilted, tilts
 
 __all__ = ["MOMENTS", "moments_of"]
 
-WIDTH = 0.5  # of the smoothing of CVaR, in deviations of the portfolio's return, for one row; less for more rows
-TURNS = 20  # of the temperature of EVaR and the weights
-RANGE, WITHIN = 6.0, 2.0  # of logarithms of temperatures in deviations, and how far a known one may be off
-SAME, LONGEST = 1e-4, 1.0  # change of the logarithm of a temperature that ends them, and the largest
+WIDTH = 0.5  # width of CVaR's smoothing for one row, in standard deviations of the return; it falls with more rows
+TURNS = 20  # maximum number of alternations between the temperature of EVaR and the weights
+RANGE = 6.0  # range of the logarithm of the temperature in standard deviations of the return
+WITHIN = 2.0  # factor by which the temperature may differ from the one around which rows were added
+SAME, LONGEST = 1e-4, 1.0  # change of the log-temperature that ends the alternations, and its largest step
 
 
 def moments_of(risk_measure, n_assets, risk_aversion, confidence):
-    """The moments of no row, for parameters of `CompositionalPortfolio`."""
+    """Empty moments for given parameters of `CompositionalPortfolio`."""
     gain, price = (0.0, 1.0) if risk_aversion == np.inf else (1.0, float(risk_aversion))
     return MOMENTS[risk_measure](n_assets, gain, price, confidence)
 
 
 class _Moments:
-    """What the classes below share."""
+    """Base class of the moments."""
 
-    measure: str | None = None  # the one whose problem is solved itself while all rows are there, by Newton's method
+    measure: str | None = None  # a tail risk, whose problem is solved by Newton's method while all rows are kept
 
     def size(self, w):
-        """What the square of a change of the weights in `matrix` is compared with: that of the weights."""
+        """The scale of squared changes of the weights, in the norm of `matrix`: the squared norm of the weights."""
         return float(w @ self.matrix() @ w)
 
 
 @dataclass(frozen=True, eq=False)
 class VarianceMoments(_Moments):
-    """-gain <mean, w> + price w^T covariance w."""
+    """Mean and variance: -gain <mean, w> + price w^T covariance w."""
 
     gain: float
     price: float
@@ -51,24 +52,24 @@ class VarianceMoments(_Moments):
 
     @property
     def earned(self):
-        """What a return that all assets have in all periods is multiplied with."""
+        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
         return self.gain
 
     @classmethod
     def none(cls, n_assets, gain, price, confidence):
-        """Of no row."""
+        """Empty moments."""
         return cls(gain, price, Sums.none(n_assets))
 
     def plus(self, rows, p, w):
-        """With these rows too."""
+        """Add rows."""
         return replace(self, all=self.all.plus(Sums.of(rows, p)))
 
     def times(self, factor):
-        """With all weights multiplied."""
+        """Multiply the weights of all rows by a factor."""
         return replace(self, all=self.all.times(factor))
 
     def matrix(self):
-        """What stands for the covariance."""
+        """The covariance matrix."""
         return self.all.covariance()
 
     def minimised(self, solve, w):
@@ -82,7 +83,10 @@ class VarianceMoments(_Moments):
 
 @dataclass(frozen=True, eq=False)
 class SemivarianceMoments(_Moments):
-    """-gain <mean, w> + price mean min(<r_i - mean, w>, 0)^2: of the rows below the mean there are moments."""
+    """Mean and semivariance: -gain <mean, w> + price mean min(<r_i - mean, w>, 0)^2.
+
+    The second moments are those of the rows in which the portfolio's return is below its mean.
+    """
 
     gain: float
     price: float
@@ -93,32 +97,32 @@ class SemivarianceMoments(_Moments):
 
     @property
     def earned(self):
-        """What a return that all assets have in all periods is multiplied with."""
+        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
         return self.gain
 
     @classmethod
     def none(cls, n_assets, gain, price, confidence):
-        """Of no row."""
+        """Empty moments."""
         return cls(gain, price, 0.0, np.zeros(n_assets), Sums.none(n_assets))
 
     def plus(self, rows, p, w):
-        """With these rows too: below or above the mean, as w has them."""
+        """Add rows. The weights w decide which of them are below the mean."""
         new, mean = mean_of(rows, p)
         weight = self.weight + new
         mean = self.mean + (new / weight) * (mean - self.mean)
         if w.any():
             there = rows @ w < mean @ w
             below = Sums.of(rows[there], None if p is None else p[there])
-        else:  # every row is on the border
+        else:  # all returns are equal to the mean, so each row counts half
             below = Sums.of(rows, p).times(0.5)
         return replace(self, weight=weight, mean=mean, below=self.below.plus(below))
 
     def times(self, factor):
-        """With all weights multiplied."""
+        """Multiply the weights of all rows by a factor."""
         return replace(self, weight=factor * self.weight, below=self.below.times(factor))
 
     def matrix(self):
-        """The sum of (r_i - mean) (r_i - mean)^T over the rows below, over the weight of all."""
+        """The sum of (r_i - mean) (r_i - mean)^T over the rows below the mean, divided by the weight of all rows."""
         off = self.below.mean - self.mean
         return (self.below.scatter + self.below.weight * np.outer(off, off)) / self.weight
 
@@ -131,13 +135,13 @@ class SemivarianceMoments(_Moments):
         return float(self.price * (w @ self.matrix() @ w) - self.gain * (self.mean @ w))
 
     def counts(self, rows, w):
-        """How much each row says of the matrix."""
+        """The weight of each row in the matrix."""
         return (rows @ w < self.mean @ w).astype(float)
 
 
 @dataclass(frozen=True, eq=False)
 class EntropicMoments(_Moments):
-    """(1/lambda) log mean exp(-lambda <r_i, w>)."""
+    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
 
     price: float
     n_assets: int
@@ -148,11 +152,11 @@ class EntropicMoments(_Moments):
 
     @classmethod
     def none(cls, n_assets, gain, price, confidence):
-        """Of no row."""
+        """Empty moments."""
         return cls(price, n_assets)
 
     def plus(self, rows, p, w):
-        """With these rows too, around w."""
+        """Add rows around w."""
         return self._plus(rows, p, self.price * w)
 
     def _plus(self, rows, p, x):
@@ -166,11 +170,11 @@ class EntropicMoments(_Moments):
         return replace(self, weight=factor * self.weight, tilted=tilted)
 
     def matrix(self):
-        """Half of lambda times the covariance of the tilted rows, per unit of lambda."""
+        """Half of the covariance of the tilted rows."""
         return self.tilted.covariance / 2
 
     def size(self, w):
-        """What makes the exponents change by 1: a logarithm of a sum is known to second order for less only."""
+        """The squared change at which the exponents change by about 1. Beyond it the expansion does not hold."""
         return 1 / (2 * self.price**2)
 
     def minimised(self, solve, w):
@@ -183,27 +187,27 @@ class EntropicMoments(_Moments):
         return (self.tilted.log_at(self.price * w) - np.log(self.weight)) / self.price
 
     def counts(self, rows, w):
-        """How much each row says of the matrix."""
+        """The weight of each row in the matrix."""
         return tilts(rows, self.price * w)
 
 
 @dataclass(frozen=True, eq=False)
 class CVaRMoments(_Moments):
-    """min_s s + mean max(z_i, 0) / tail with z_i = -<r_i, w> - s, smoothed as in `CVaRPortfolioProblem`.
+    """CVaR: min_s s + mean max(z_i, 0) / tail with z_i = -<r_i, w> - s, smoothed as in `CVaRPortfolioProblem`.
 
-    Each row is a parabola in z_i around the w and s that it came to, of the slope q_i and the second derivative k_i
-    there. The width of the smoothing falls with the number of rows.
+    The term of each row is a parabola in z_i: its Taylor expansion around the w and s at which the row was added, with
+    the slope q_i and the second derivative k_i there. The width of the smoothing falls with the number of rows.
 
     Attributes
     ----------
     near : Sums
-        Of the rows with weights p_i k_i.
+        Sums of the rows with the weights p_i k_i.
     pull : float
-        sum p_i (q_i - k_i z_i).
+        sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s.
     of_rows : ndarray of shape (n_assets,)
-        sum p_i (q_i - k_i z_i) r_i.
+        sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w.
     constant : float
-        sum of what is left.
+        The constant terms of the parabolas.
     """
 
     gain: float
@@ -221,17 +225,17 @@ class CVaRMoments(_Moments):
 
     @property
     def earned(self):
-        """What a return that all assets have in all periods is multiplied with."""
+        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
         return self.gain + self.price
 
     @classmethod
     def none(cls, n_assets, gain, price, confidence):
-        """Of no row."""
+        """Empty moments."""
         zero = np.zeros(n_assets)
         return cls(gain, price, 1 - confidence, 0.0, 0.0, zero, Sums.none(n_assets), 0.0, zero, 0.0)
 
     def plus(self, rows, p, w):
-        """With these rows too, as parabolas around w and its best level."""
+        """Add rows as parabolas around w and its best level."""
         new, mean = mean_of(rows, p)
         p = np.ones(len(rows)) if p is None else p
         n, weight, losses = self.n + len(rows), self.weight + new, -(rows @ w)
@@ -254,7 +258,7 @@ class CVaRMoments(_Moments):
         )
 
     def times(self, factor):
-        """With all weights multiplied."""
+        """Multiply the weights of all rows by a factor."""
         sums = {name: factor * getattr(self, name) for name in ("n", "weight", "pull", "of_rows", "constant")}
         return replace(self, near=self.near.times(factor), **sums)
 
@@ -263,7 +267,7 @@ class CVaRMoments(_Moments):
         return float((self.pull - self.tail * self.weight) / self.near.weight - self.near.mean @ w)
 
     def matrix(self):
-        """Half of the second derivative, where the level follows."""
+        """Half of the second derivative in w, with the level eliminated."""
         return self.near.scatter / (2 * self.tail * self.weight)
 
     def minimised(self, solve, w):
@@ -280,13 +284,13 @@ class CVaRMoments(_Moments):
         return float(self.price * (s + excess / total) - self.gain * (self.mean @ w))
 
     def counts(self, rows, w):
-        """How much each row says of the risk."""
+        """The weight of each row in the risk."""
         return (-(rows @ w) > self.level(w)).astype(float)
 
 
 @dataclass(frozen=True, eq=False)
 class EVaRMoments(_Moments):
-    """min_t t log mean exp(-<r_i, w> / t) + t allowed: what entropic risk has, around w / t."""
+    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, by the moments of entropic risk around w / t."""
 
     gain: float
     price: float
@@ -300,16 +304,16 @@ class EVaRMoments(_Moments):
 
     @property
     def earned(self):
-        """What a return that all assets have in all periods is multiplied with."""
+        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
         return self.gain + self.price
 
     @classmethod
     def none(cls, n_assets, gain, price, confidence):
-        """Of no row."""
+        """Empty moments."""
         return cls(gain, price, float(-np.log1p(-confidence)), 0.0, np.zeros(n_assets))
 
     def plus(self, rows, p, w):
-        """With these rows too, around w over its best temperature."""
+        """Add rows around w / t, where t is the best temperature of w."""
         new, mean = mean_of(rows, p)
         weight = self.weight + new
         t = self._temperature_of(rows, p, w) if self.tilted is None else self.temperature(w)
@@ -324,7 +328,7 @@ class EVaRMoments(_Moments):
         return replace(self, weight=factor * self.weight, tilted=tilted)
 
     def _temperature_of(self, rows, p, w):
-        """The best t for rows that are all there: the divergence of the tilted weights is what is allowed."""
+        """The best t for some rows: there the divergence of the tilted weights is the allowed one."""
         p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
         deviation = float((rows @ w).std()) or 1.0
 
@@ -339,7 +343,7 @@ class EVaRMoments(_Moments):
         return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
 
     def _linear(self):
-        """c, m of t (c + allowed) - <m, w> + w^T covariance w / (2 t)."""
+        """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T covariance w / (2 t)."""
         one = self.tilted
         Vx = one.covariance @ one.x
         return one.log_weight - np.log(self.weight) + one.mean @ one.x + 0.5 * one.x @ Vx, one.mean + Vx
@@ -349,14 +353,14 @@ class EVaRMoments(_Moments):
         c, _ = self._linear()
         square, slope = float(w @ self.tilted.covariance @ w), 2 * float(c + self.allowed)
         t = np.sqrt(square / slope) if slope > 0 else np.inf
-        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # where the parabola may be believed
+        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # the expansion does not hold further away
 
     def matrix(self):
-        """The covariance of the tilted rows, over twice the temperature at which rows came last."""
+        """The covariance of the tilted rows, divided by twice the temperature at which rows were last added."""
         return self.tilted.covariance / (2 * self.t)
 
     def minimised(self, solve, w):
-        """The minimiser by turns: the weights for a temperature, the temperature for the weights."""
+        """The minimiser, by alternating between the weights for a temperature and the temperature for the weights."""
         _, m = self._linear()
         at, before = np.log(self.temperature(w)), None
         for _ in range(TURNS):
@@ -365,7 +369,7 @@ class EVaRMoments(_Moments):
             off = np.log(self.temperature(fit.weights)) - at
             if abs(off) <= SAME:
                 break
-            # the line through the last two points, which leads to the temperature faster than turns alone
+            # a secant step, which converges faster than alternation alone
             way = off if before is None or off == before[1] else -off * (at - before[0]) / (off - before[1])
             before = at, off
             at = at + (np.clip(way, -LONGEST, LONGEST) if way * off > 0 else off)
@@ -379,7 +383,7 @@ class EVaRMoments(_Moments):
         return float(self.price * risk - self.gain * (self.mean @ w))
 
     def counts(self, rows, w):
-        """How much each row says of the matrix."""
+        """The weight of each row in the matrix."""
         return tilts(rows, w / self.t)
 
 

@@ -1,8 +1,8 @@
-"""The second-order method of the portfolios, ``solver="newton"``: for few assets whose returns are in memory.
+"""The second-order method ``solver="newton"``: for few assets whose returns are in memory.
 
-A risk is written as a smooth function, or by hinges, of the centred returns, and the mean return as a linear term. So a
-shift of all returns changes the linear term alone. Returns and weights are measured in units of their own, so that the
-program is about numbers of size one whatever the unit of the returns.
+The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
+of all returns therefore changes the linear term only. Returns and weights are scaled, so that the numbers of the
+program are of size one for any unit of the returns.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from sk_stormc.portfolio.turnover import Turnover
 
 __all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
 
-LARGEST = 500  # assets, beyond which Hessians are dear
-MEMORY = 2**26  # entries of the returns, half a gigabyte
-ROUNDS = 5  # of taking in assets that the first ones leave out
-ENOUGH = 1e-9  # of the objective's size: what a missing asset may add to the gap
+LARGEST = 500  # number of assets above which Hessians cost too much
+MEMORY = 2**26  # largest number of returns, half a gigabyte
+ROUNDS = 5  # of the active-set strategy, which adds assets to a subset of them
+ENOUGH = 1e-9  # largest contribution of a left-out asset to the gap, relative to the objective's size
 
 
 @dataclass
 class NewtonFit:
-    """What the method found.
+    """A solution of the second-order method.
 
     Attributes
     ----------
     weights : ndarray of shape (n_assets,)
     value : float
-        The objective there.
+        The objective at the weights.
     gap : float
-        The objective is above its minimum by this much at most. Where bounds and budget leave weights free, this holds
-        among weights up to three times the largest.
+        An upper bound of the objective minus its minimum. If bounds and budget do not limit the weights, the minimum
+        is over weights of at most three times the largest.
     n_iter : int
     """
 
@@ -48,7 +48,7 @@ class NewtonFit:
 
 
 def can_solve(returns, penalty):
-    """Whether the assets are few, the returns in memory, and the penalty one of this library."""
+    """Whether the assets are few, the returns are in memory, and the penalty is one of this package."""
     known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover, Limited))
     return known and type(returns) is np.ndarray and returns.shape[1] <= LARGEST and returns.size <= MEMORY
 
@@ -59,11 +59,11 @@ def solve_portfolio(problem, penalty, start):
     Parameters
     ----------
     problem : PortfolioProblem
-        Of any risk measure.
+        A problem of any risk measure.
     penalty : object of `sk_stormc.penalties`, Turnover or None
-        On the weights.
+        Penalty of the weights.
     start : ndarray of shape (n_assets,)
-        Feasible weights. They are returned where nothing better is found.
+        Feasible weights. They are returned if nothing better is found.
 
     Returns
     -------
@@ -97,9 +97,9 @@ def solve_portfolio(problem, penalty, start):
 
 
 def _held(limits, start):
-    """The assets that are held, where the others may only be bought or only be sold; all where most are held."""
+    """A mask of the assets to solve for first: those held at the start or free to change sign. All if most are."""
     there = (start != 0) | ((limits.low != 0) & (limits.high != 0)) | (limits.low == limits.high)
-    kinks = limits.limited or limits.l1 or limits.cost.any()  # which keep an asset at 0 by a slope of their own
+    kinks = limits.limited or limits.l1 or limits.cost.any()  # these can hold an asset at 0 by a kink of the objective
     few = there.any() and 2 * there.sum() <= limits.n and not kinks
     return there if few else np.ones(limits.n, dtype=bool)
 
@@ -175,7 +175,7 @@ def _of_all(there, v):
 
 
 def _solved(problem, scaled, start, value_at):
-    """The program of a problem, its solution, and the measure by which it was written."""
+    """The program of a problem, its solution, and the function of `measures` that formulated it."""
     measure = MEASURES[problem.risk_measure]
     if problem.ordered:
         program, _ = scaled.program(start, measure)
@@ -201,13 +201,16 @@ def _solved(problem, scaled, start, value_at):
 
 
 def _spreads(p, n_assets, allowed):
-    """Whether a corner of the largest loss, which weighs one period more than there are assets, is never allowed."""
+    """Whether the minimiser of the largest loss is certainly not that of EVaR.
+
+    A vertex of the dual puts weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+    """
     most = min(n_assets + 1, len(p))
     return float(np.log(np.partition(p, -most)[-most:].sum())) < -allowed
 
 
 def nearly(penalty, w):
-    """Weights whose bounds and budget are kept exactly."""
+    """The weights with bounds and budget met exactly."""
     if isinstance(penalty, Limited):
         return penalty.nearly(w)
     return w if penalty is None else penalty.project(w)

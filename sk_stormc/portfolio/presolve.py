@@ -1,4 +1,4 @@
-"""Inequalities that leave no room: an interior-point method needs them as equations."""
+"""Presolve: inequalities that are tight in the whole feasible set become equations, as interior-point methods need."""
 
 import numpy as np
 from scipy.linalg import qr
@@ -6,25 +6,25 @@ from scipy.optimize import linprog
 
 __all__ = ["with_room"]
 
-ROOM = 1e-7  # less than this, in units of the variables, is none
+ROOM = 1e-7  # slack, in units of the variables, below which an inequality counts as tight
 ROUNDS = 20
 
 
 def with_room(low, high, A, lower, upper, E, e):
-    """The same set with those inequalities as equations that no point of it keeps strictly.
+    """The same feasible set, with the inequalities that no point meets strictly as equations.
 
-    A linear program looks for the point with the most room on all sides. Where that is none, the sides with a
-    multiplier are tight in all of the set.
+    A linear program maximises the smallest slack (Chebyshev centre). If it is 0, the inequalities with a nonzero
+    multiplier are tight in the whole set.
 
     Parameters
     ----------
     low, high, A, lower, upper, E, e : ndarray
-        As of a `Program`.
+        The parts of a `Program`.
 
     Returns
     -------
     tuple
-        The same seven; rows of E are independent.
+        The same seven parts. The rows of E are independent.
     """
     m = len(low)
     for _ in range(ROUNDS):
@@ -66,7 +66,7 @@ def with_room(low, high, A, lower, upper, E, e):
 
 
 def independent(E, e):
-    """The rows of E x = e without those that follow from the others."""
+    """The equations E x = e without linearly dependent rows."""
     if not len(E):
         return E, e
     R, order = qr(E.T, mode="r", pivoting=True)

@@ -1,4 +1,4 @@
-"""Mean-risk portfolios: utility against variance or semivariance."""
+"""Mean-risk portfolios: mean return against variance or semivariance."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -21,22 +21,22 @@ from sk_stormc.utils.validation import check_choice, check_metric, check_number,
 __all__ = ["PortfolioProblem"]
 
 RISK_MEASURES = tuple(MEASURES)
-CHUNK = 4096  # rows that are taken to float64 at a time
-PIECE = CHUNK // 16  # rows whose products are summed in the returns' own precision
+CHUNK = 4096  # rows that are converted to float64 at a time
+PIECE = CHUNK // 16  # rows whose products are summed in the dtype of the returns
 
 
 class Factors(NamedTuple):
-    """What a batch is multiplied with. A product with a constant row is the fastest way to sum."""
+    """Constant factors of sums over a batch of size B. A product with a constant row is the fastest way to sum."""
 
     mean: np.ndarray | None  # a row of 1 / B
     minus: np.ndarray  # a row of -1
-    weight: np.ndarray | float  # of each period's return: without axes in a drawn batch, faster than a number
+    weight: np.ndarray | float  # weight of each period's return; a 0-d array, which is faster than a float
     slope: np.ndarray | float  # 2 lambda times the weight of each period
-    combine: Callable  # `combine`, or the method dot where that does the same
+    combine: Callable  # `combine`, or the faster method dot if both give the same
 
 
 class BySize(dict):
-    """The `Factors` of drawn batches without weights by their size, each made when first asked for."""
+    """The `Factors` of drawn batches without weights, by batch size. They are made on first use."""
 
     def __init__(self, dtype, gain, price):
         self.dtype, self.gain, self.price = dtype, gain, price
@@ -46,20 +46,20 @@ class BySize(dict):
         return factors
 
     def of_batch(self, weight, size):
-        """Those of a drawn batch whose rows have this weight in its mean, a number or an array."""
+        """The factors of a drawn batch whose rows have this weight (a number or an array) in the mean."""
         whole = size <= PIECE or self.dtype == np.float64
         factors = self.of_sums(weight, size)._replace(mean=np.full((1, size), weight, self.dtype))
         return factors._replace(combine=np.ndarray.dot) if whole else factors
 
     def of_sums(self, weight, size):
-        """The same without the mean, for rows that may be on a disk."""
+        """The same without the mean, for rows that may be on disk."""
         minus = np.full((1, size), -1.0, self.dtype)
         weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
         return Factors(None, minus, weight, slope, combine)
 
 
 def combine(c, rows):
-    """c @ rows; over many rows in float64."""
+    """c @ rows. Sums over many rows are accumulated in float64."""
     if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
         return c.dot(rows)
     total = np.zeros(rows.shape[1])
@@ -71,12 +71,12 @@ def combine(c, rows):
 
 
 def deviation_of(y, p=None):
-    """The standard deviation of what a portfolio returns or loses, with weights p of the periods."""
+    """The standard deviation of a portfolio's returns or losses y, with weights p of the periods."""
     return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
 
 
 def typical_size(y, p=None):
-    """That deviation; where it is nothing the largest value, or 1."""
+    """The standard deviation of y. If it is 0 up to rounding, the largest |y|, or 1 if that is 0 too."""
     deviation, size = deviation_of(y, p), float(np.abs(y).max())
     return deviation if deviation > 1e-9 * size else size or 1.0
 
@@ -95,32 +95,36 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
         \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
 
-    For both the Jacobian is the mean of the r_i, which is constant. The other risks have classes of their own, which
-    this one makes: ``risk_measure="entropic"`` makes an `EntropicPortfolioProblem`, "cvar" a `CVaRPortfolioProblem`
-    and "evar" an `EVaRPortfolioProblem`. These two have one more variable and a parameter ``confidence``.
-    "semideviation" makes a `SemideviationPortfolioProblem` and "downside" a `DownsidePortfolioProblem`, which have
-    ``order``. "cdar" makes a `DrawdownPortfolioProblem`, which has values but no samples.
+    For both the Jacobian is the mean of the r_i, which is constant. The other risks have classes of their own, and
+    calling this class returns an object of them: ``risk_measure="entropic"`` returns an `EntropicPortfolioProblem`,
+    "cvar" a `CVaRPortfolioProblem` and "evar" an `EVaRPortfolioProblem`. The last two have one more variable and a
+    parameter ``confidence``. "semideviation" returns a `SemideviationPortfolioProblem` and "downside" a
+    `DownsidePortfolioProblem`, which have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which
+    can be evaluated but not sampled.
 
     Parameters
     ----------
     returns : array-like of shape (n_periods, n_assets)
-        In any unit; float32 stays float32, with means accumulated in float64. A memmap of floats stays on its disk: its
-        rows are read a block or a batch at a time.
+        Returns in any unit. float32 stays float32, with means accumulated in float64. A memmap of floats stays on
+        disk: its rows are read in blocks or batches.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` leaves only the risk, with weight 1.
+        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` drops the mean return and gives the risk the
+        weight 1.
     risk_measure : str, default="variance"
+        "variance", "semivariance", or one of the measures above that have a class of their own.
     sample_weight : array-like of shape (n_periods,), default=None
-        Weights of the periods, in all means; a batch draws periods with these probabilities.
+        Weights of the periods in all means. A batch draws periods with probabilities proportional to them.
     penalty : object of `sk_stormc.penalties`, default=None
+        The regulariser or constraint R.
     metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
         Scale of the steps. "variance" is 1 / Var(r_j) for each asset: steps then do not depend on the assets'
-        units. None is the plain step of the papers.
+        units. None is the unscaled step of the papers.
 
     Raises
     ------
     ValueError
-        For returns that are not finite or not two-dimensional, weights that are negative or all zero, and
-        parameters out of range.
+        If returns are not finite or not two-dimensional, weights are negative or all zero, or a parameter is out of
+        range.
 
     Examples
     --------
@@ -166,7 +170,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         weights = None
         if sample_weight is not None:
             weights = check_weights(sample_weight, len(R), "for period")
-            if not (weights.all() or self.ordered) and isinstance(R, np.ndarray):  # periods without weight are left out
+            if not (weights.all() or self.ordered) and isinstance(R, np.ndarray):  # drop periods of weight 0
                 R, weights = R[weights > 0], weights[weights > 0]
             weights = with_sum_one(weights)
         self.returns, self.weights = R, weights
@@ -179,17 +183,17 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     @property
     def risk_aversion(self):
-        """lambda."""
+        """The weight lambda of the risk."""
         return self._risk_aversion
 
     @risk_aversion.setter
     def risk_aversion(self, value):
         self._risk_aversion = value
-        self._gain, self._price = (0.0, 1.0) if value == np.inf else (1.0, value)  # of return and of risk
+        self._gain, self._price = (0.0, 1.0) if value == np.inf else (1.0, value)  # weights of return and risk
         self._factors = BySize(self.returns.dtype, self._gain, self._price)
 
     def initial_point(self, rng):
-        """The empty portfolio, x = 0 (projected by the solver where there is a constraint)."""
+        """The empty portfolio, x = 0. The solver projects it on the constraint."""
         return np.zeros(self.n_variables, dtype=self.returns.dtype)
 
     @property
@@ -198,13 +202,13 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return FiniteSource(self.n_inner, self.n_outer, self.weights, self.weights)
 
     def inner_batch(self, draws, weights=None):
-        """The batch's mean return, of shape (1, n_assets): all that g needs."""
+        """The batch's mean return, of shape (1, n_assets), which is all that g needs."""
         if draws is None:
             return self.mean[None]
         return self._factors_of(draws, weights).mean.dot(self.returns.take(draws, 0, mode="clip"))
 
     def outer_batch(self, draws, weights=None):
-        """The rows, and what sums over them are taken with."""
+        """The rows of a batch, and the `Factors` of sums over them."""
         if draws is None:
             weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(self.returns.dtype)
             return self.returns, self._factors.of_sums(weight, self.n_inner)
@@ -219,18 +223,18 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
 
     def parameters(self):
-        """What the risk measure depends on beside the returns, by name."""
+        """The parameters of the risk measure, as a dict."""
         name = MEASURES[self.risk_measure].parameter
         return {} if name is None else {name: getattr(self, name)}
 
-    # what x says of the portfolio, for problems that have other variables beside the weights
+    # from x to the portfolio and back, for problems with other variables beside the weights
 
     def weights_of(self, x):
         """The portfolio's weights in x: here x itself."""
         return x
 
     def start_at(self, weights):
-        """The x with these weights to start from."""
+        """A starting point x with these weights."""
         return weights
 
     def value_at(self, weights):
@@ -250,8 +254,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     def outer_gradient(self, x, u, batch):
         """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
         rows, factors = batch
-        d = rows.dot(x)  # dot is a third faster than @ on arrays as small as a batch
-        d -= u[..., 0]  # and an array without axes three times as fast as one of shape (1,)
+        d = rows.dot(x)  # dot is a third faster than @ for arrays as small as a batch
+        d -= u[..., 0]  # subtracting a 0-d array is three times as fast as one of shape (1,)
         if self.semi:
             np.minimum(d, 0, out=d)
         d *= factors.slope
@@ -272,14 +276,17 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return float(total / self.n_inner if self.weights is None else total)
 
     def unbounded_below(self):
-        """Whether some portfolio has mean return without risk: a constant asset, or no more periods than assets."""
+        """True if some portfolio has a mean return but no risk, False if none has, None if this is not known.
+
+        There is one with a constant asset, or with no more periods than assets.
+        """
         if not self._gain:
             return False  # a risk is not negative
         R, penalty = self.returns, self.penalty
         free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
         if penalty is not None and not free:
             return None
-        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and almost always a mean
+        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and in general a nonzero mean
             return bool(self.mean.any())
         if free:
             return None
@@ -291,7 +298,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     # means
 
     def _chunks(self):
-        """Rows in float64 with their weights as a column."""
+        """Blocks of rows in float64, with their weights as a column."""
         for i in range(0, self.n_inner, CHUNK):
             weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
             yield self.returns[i : i + CHUNK].astype(float), weight
@@ -314,14 +321,14 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     @cached_property
     def metric(self):
-        """Scale of the steps, computed when first asked for: a stream asks its first rows only."""
+        """Scale of the steps. It is computed on first use, because a stream uses that of its first rows only."""
         return self._inverse_variance() if isinstance(self._metric, str) else self._metric
 
     def _inverse_variance(self):
         second = variance = 0
-        for rows, weight in self._chunks():  # both in one reading
+        for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        # an asset that is constant up to rounding has no curvature, so its size is taken for its scale
+        # the variance of a constant asset is rounding, so its second moment is used instead
         scale = np.where(variance <= 1e-12 * second, second, variance)
         return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)

@@ -1,4 +1,4 @@
-"""Mean-variance portfolios from a drift and a matrix alone, without the rows that these came from."""
+"""Mean-variance portfolios from the mean (drift) and the covariance matrix, without the returns."""
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -9,17 +9,18 @@ from sk_stormc.portfolio.problem import PortfolioProblem
 
 __all__ = ["solve_quadratic"]
 
-SLOPE = 1e-4  # part of the drift that may be left where weights are free
-GUESSES, EXACT = 20, 1e-9  # of the weights above 0, and the gap that ends them, relative to risk and what is earned
-WELL = 1e-8  # the least pivot of a matrix that is solved with directly, twenty times faster
-ROUNDING = 1e-14  # of the largest eigenvalue of the scaled matrix: smaller ones are taken for 0
+SLOPE = 1e-4  # remaining slope, relative to the drift, up to which unconstrained weights count as a minimum
+GUESSES = 20  # maximum number of active sets that are tried
+EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
+WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
+ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 
 
 def solve_quadratic(drift, B, penalty, start):
     """Minimise w^T B w - drift^T w + R(w).
 
-    Rows are made up whose mean is the drift and whose covariance is B: 2 n of them serve. So every penalty that
-    ``solver="newton"`` knows is served by it, and its bound of the gap too.
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows whose mean is the drift and whose
+    covariance is B. This supports the same penalties and gives the same bound of the gap.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def solve_quadratic(drift, B, penalty, start):
 
 
 def _free(drift, B):
-    """The best weights without limits; the gap is infinite where a slope is left, which leads down without end."""
+    """The optimal unconstrained weights. The gap is infinite if a slope remains: the objective is unbounded below."""
     size = size_of(B)
     scaled, slope = B / np.outer(size, size), drift / size
     w = _solution(2 * scaled, slope)
@@ -56,7 +57,7 @@ def _free(drift, B):
 
 
 def _solution(K, right):
-    """K^-1 right, or the least squares solution where K is nearly singular; the diagonal of K is 2."""
+    """K^-1 right, or the least-squares solution if K is nearly singular. The diagonal of K is 2."""
     try:
         factor = cho_factor(K)
     except np.linalg.LinAlgError:
@@ -68,7 +69,10 @@ def _solution(K, right):
 
 
 def _long_only(drift, B, total, held):
-    """The best weights >= 0 of a sum, from a guess of which are above 0; None where a few better guesses do not do."""
+    """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
+
+    None if it does not find the active set in a few attempts.
+    """
     for k in range(GUESSES):
         n = np.count_nonzero(held)
         K, right = np.zeros((n + 1, n + 1)), np.append(drift[held], total)
@@ -94,13 +98,13 @@ def _long_only(drift, B, total, held):
 
 
 def size_of(B):
-    """Square roots of the diagonal; the largest where it is 0."""
+    """Square roots of the diagonal of B. Zeros are replaced by the largest."""
     size = np.sqrt(np.maximum(B.diagonal(), 0.0))
     return np.where(size > 0, size, size.max() or 1.0)
 
 
 def _root(B):
-    """A matrix L with L^T L = B, by eigenvectors of the matrix with a diagonal of ones."""
+    """A matrix L with L^T L = B, by Cholesky or, if B is singular, by eigenvectors of the scaled matrix."""
     size = size_of(B)
     scaled = B / np.outer(size, size)
     try:

@@ -1,10 +1,9 @@
-"""The portfolio of the largest mean return per risk, by the transformation of Charnes and Cooper.
+"""The portfolio of the largest ratio of mean return to risk, by the transformation of Charnes and Cooper (1962).
 
-Mean return over risk does not change where all weights are multiplied by a number k > 0. So the largest ratio is found
-at the least risk of v = k w with a given mean return, where the constraints on w are those on v with k as one more
-variable: w <= high is v <= high k. That is a portfolio of least risk with linear constraints, in which k is an asset
-whose return is 0, or minus that of the benchmark. The cost of trades, which is taken from the mean return, and a limit
-on them are those of |v - previous k|.
+The ratio does not change if all weights are multiplied by a number k > 0. So one minimises the risk of v = k w subject
+to a fixed mean return. The constraints on w become constraints on v and the additional variable k: w <= high becomes
+v <= high k. This is a minimum-risk portfolio with linear constraints, in which k is an asset whose return is 0, or
+minus that of the benchmark. Transaction costs and the turnover limit are those of |v - previous k|.
 """
 
 from dataclasses import replace
@@ -22,37 +21,37 @@ from sk_stormc.portfolio.risk_measures import MEASURES
 
 __all__ = ["by_ratio", "ratio_at"]
 
-TINY = 1e-9  # of the deviation of an asset: a risk that is less is none
+TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
 
 
 def of_risk(problem, returns, penalty=None):
-    """The problem of the least risk, of these returns and nothing else."""
+    """The minimum-risk problem of these returns."""
     options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
     return PortfolioProblem(returns, np.inf, **options, **problem.parameters())
 
 
 def ratio_of(mean, risk, risk_measure):
-    """Mean over risk, which is a deviation for the two variances."""
+    """Mean over risk. The risk of the variance and the semivariance is their square root."""
     return mean / risk ** (1 / MEASURES[risk_measure].power)
 
 
 def ratio_at(problem, weights):
-    """The ratio of some weights, on the returns of a problem."""
+    """The ratio of given weights, on the returns of a problem."""
     risk = of_risk(problem, problem.returns).value_at(weights)
     return float(ratio_of(float(problem._mean @ weights), risk, problem.risk_measure))
 
 
 def check_ratio(risk_measure):
-    """Raise a ValueError for the risk that contains the mean return."""
+    """Raise a ValueError for entropic risk, which contains the mean return."""
     if risk_measure == "entropic":
         raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
 
 
 def lifted(limits, n, reward):
-    """The constraints on w as linear ones on (v, k, |v - previous k|, |v|), and that the mean return less costs is 1.
+    """The constraints on w as linear constraints on (v, k, |v - previous k|, |v|), with a mean return after costs of 1.
 
-    The last two parts are there for costs and a limit on trades, and for an l1 norm. They may be above what they stand
-    for, which never helps.
+    The variables |v - previous k| exist only with transaction costs or a turnover limit, and |v| only with an l1 norm.
+    They are relaxed to upper bounds of these absolute values, which leaves the optimum unchanged.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ def lifted(limits, n, reward):
     n : int
         Number of assets, without the benchmark.
     reward : ndarray of shape (n + 1,)
-        What v and k earn.
+        Mean returns of v and k.
 
     Returns
     -------
@@ -108,12 +107,12 @@ def lifted(limits, n, reward):
 
 
 def by_ratio(problem, penalty, tol, solver="newton"):
-    """The fit with ``objective="ratio"``: the result of a run, whose objective is minus the ratio, and the gap.
+    """Fit with ``objective="ratio"``. Return the result, whose objective is minus the ratio, and the gap.
 
     Parameters
     ----------
     problem : PortfolioProblem
-        Whose last asset is the benchmark, where there is one.
+        Its last asset is the benchmark, if there is one.
     penalty : object of `sk_stormc.penalties` or Limited
     tol : float
     solver : str or CompositionalSolver
@@ -126,7 +125,7 @@ def by_ratio(problem, penalty, tol, solver="newton"):
     Raises
     ------
     ValueError
-        Where no portfolio has a positive mean return, or one has no risk.
+        If no feasible portfolio has a positive mean return, or some portfolio has no risk.
     """
     in_memory(problem, penalty, solver, "objective='ratio'")
     returns, risk_measure, mean = problem.returns, problem.risk_measure, problem._mean
@@ -145,8 +144,8 @@ def by_ratio(problem, penalty, tol, solver="newton"):
         check_feasible(program)
     except ValueError:
         raise ValueError(
-            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but none that is "
-            "allowed has one"
+            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
+            "has it"
         ) from None
     result, gap = solved(of_risk(problem, scale, program), program, tol)
     v, risk = np.asarray(result.x, float), result.fun
@@ -154,7 +153,7 @@ def by_ratio(problem, penalty, tol, solver="newton"):
     floor = TINY * float(scale.std(axis=0).max())
     least = floor ** MEASURES[risk_measure].power
     if risk <= least or v[-1] <= TINY:
-        found = "a portfolio has no risk" if risk <= least else "weights without end are better"
+        found = "a portfolio has no risk" if risk <= least else "ever larger weights are better"
         raise ValueError(f"objective='ratio' has no maximum: {found}. Add bounds, or drop assets that are riskless")
     w = v[:n] / v[-1]
     w = np.append(w, -1.0) if active else w

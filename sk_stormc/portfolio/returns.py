@@ -1,4 +1,4 @@
-"""Returns as a float array, checked column by column."""
+"""Validation of returns, column by column."""
 
 from decimal import Decimal
 from numbers import Real
@@ -14,28 +14,28 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_returns", "warn_of_prices"]
 
-FEWEST, MOST = 60, 1000  # periods that prices are told by
+FEWEST, MOST = 60, 1000  # smallest and largest number of periods from which prices are recognised
 
 
 def check_returns(X, **kwargs):
-    """Returns as a float array; an error that names the columns where any is no number, or not finite.
+    """Convert returns to a float array. An error names the columns that are not numeric or not finite.
 
     Parameters
     ----------
     X : array-like of shape (n_periods, n_assets)
-        A pandas or polars frame has columns with names.
+        A pandas or polars frame has named columns.
     **kwargs
-        For `sklearn.utils.check_array`.
+        Further arguments of `sklearn.utils.check_array`.
 
     Returns
     -------
-    ndarray or MappedRows
-        float32 for float32.
+    ndarray or MappedRows of shape (n_periods, n_assets)
+        float32 stays float32. Everything else becomes float64.
 
     Raises
     ------
     ValueError
-        For columns of dates, text or anything else that is no number; for NaN and infinity.
+        If a column has dates, text or anything else that is not a number, or if there are NaN or infinite entries.
     """
     names = np.empty(0, object)
     if is_table(X):
@@ -49,7 +49,7 @@ def check_returns(X, **kwargs):
     finite, nan = np.ones(1, dtype=bool), False
     for _, block in blocks(returns):
         with np.errstate(all="ignore"):
-            if np.isfinite(block.sum()):  # then all are, which is seen in a third of the time
+            if np.isfinite(block.sum()):  # then all entries are finite; this takes a third of the time
                 continue
         good = np.isfinite(block)
         finite = finite & good.all(axis=0)
@@ -66,27 +66,26 @@ def check_returns(X, **kwargs):
 
 
 def warn_of_prices(returns):
-    """Warn of numbers that are all positive and, in most columns, differ little from those of the period before.
+    """Warn if X looks like prices: all numbers are positive and, in most columns, close to those of the last period.
 
-    Prices do. Returns differ from one period to the next by more than from their mean, also where 1 has been
-    added to them.
+    Returns differ more from one period to the next than from their mean, even if 1 was added to them.
     """
     first = np.asarray(returns[:MOST], dtype=float)
     if len(first) < FEWEST or not (first > 0).all():
         return
-    largest = first.max(axis=0)  # so that no square leaves the range of floats
-    first = first / largest  # a copy: the data are the caller's
+    largest = first.max(axis=0)  # scaling avoids overflow of the squares
+    first = first / largest  # not in place, because the array may be the caller's
     steps, spread = np.square(np.diff(first, axis=0)).mean(axis=0), first.var(axis=0)
     if np.median(np.divide(steps, spread, out=np.full_like(spread, 2.0), where=spread > 0)) < 0.5:
         warn(
             "X looks like prices, not returns: all numbers are positive, and most differ little from those of the "
-            "period before. Of prices p, returns are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If these "
-            "are returns, such as rates of interest, there is nothing to change"
+            "period before. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If X "
+            "does hold returns, such as interest rates, you can ignore this warning"
         )
 
 
 def _check_columns(X, names):
-    """Raise for the first column of a frame that holds anything but numbers: dates are not turned into some."""
+    """Raise a ValueError for the first column of a frame that is not numeric. Dates are not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
         if _is_number(dtype):
             continue
@@ -106,5 +105,5 @@ def _is_number(dtype):
 
 
 def _counts(kind):
-    """Whether an object of this type is a number, or stands for a missing one."""
+    """Whether objects of this type are numbers or missing values."""
     return issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None))) or kind.__name__ == "NAType"

@@ -1,4 +1,4 @@
-"""The risk measures: what the rest of the wing has to know of each, and which has a class of its own."""
+"""Properties of the risk measures, and the registry of their classes."""
 
 import inspect
 from typing import NamedTuple
@@ -9,18 +9,18 @@ __all__ = ["MEASURES", "ByRiskMeasure", "is_proportional"]
 
 
 class Traits(NamedTuple):
-    """What the rest of the wing has to know of a risk measure.
+    """Properties of a risk measure.
 
     Attributes
     ----------
     power : int
-        The risk of k w is k**power times that of w; 0 where it is neither.
+        Degree of homogeneity: the risk of k w is k**power times that of w. 0 means that it is not homogeneous.
     shift : float or None
-        What the risk grows by where the portfolio returns one more in each period. None where that is no constant.
+        Change of the risk if the return of each period grows by 1. None if this is not a constant.
     parameter : str or None
-        What the measure depends on beside the returns.
+        Name of the measure's own parameter.
     streams : bool
-        Whether it can be learnt in `partial_fit`.
+        Whether `partial_fit` supports the measure.
     """
 
     power: int
@@ -32,7 +32,7 @@ class Traits(NamedTuple):
 MEASURES = {
     "variance": Traits(2, 0.0),
     "semivariance": Traits(2, 0.0),
-    "entropic": Traits(0, 0.0),  # beside the mean return, which its objective contains
+    "entropic": Traits(0, 0.0),  # the shift is that of the objective minus the mean return
     "cvar": Traits(1, -1.0, "confidence"),
     "evar": Traits(1, -1.0, "confidence"),
     "semideviation": Traits(1, 0.0, "order", streams=False),
@@ -42,20 +42,20 @@ MEASURES = {
 
 
 def is_proportional(risk_measure):
-    """Whether the risk doubles where all weights do."""
+    """Whether the risk is proportional to the weights: homogeneous of degree 1."""
     return isinstance(risk_measure, str) and risk_measure in MEASURES and MEASURES[risk_measure].power == 1
 
 
 class ByRiskMeasure:
-    """Calling a subclass with ``risk_measure=name`` makes an object of the class for that measure, if there is one.
+    """Calling a subclass with ``risk_measure=name`` returns an object of the class for that measure, if there is one.
 
-    A class is declared for a risk measure by ``class Other(Problem, risk_measure="other")``. It inherits the
+    A class is registered for a risk measure by ``class Other(Problem, risk_measure="other")``. It inherits the
     descriptions of the parameters that it does not describe itself.
     """
 
-    classes: dict[str, type] = {}  # by risk measure
-    own_measure: str  # of a class that is declared for one
-    __signature__: inspect.Signature  # that of __init__; Python 3.11.2 shows that of __new__
+    classes: dict[str, type] = {}  # the registered classes by risk measure
+    own_measure: str  # the measure for which a class is registered
+    __signature__: inspect.Signature  # that of __init__, because Python 3.11.2 would show that of __new__
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -66,12 +66,12 @@ class ByRiskMeasure:
             cls.classes[risk_measure], cls.own_measure = cls, risk_measure
 
     def __new__(cls, *args, risk_measure=None, **kwargs):
-        """An empty object; copying and unpickling give no arguments."""
+        """Create an object of the registered class. Copying and unpickling call this without arguments."""
         other = cls.classes.get(risk_measure, cls) if isinstance(risk_measure, str) else cls
         return super().__new__(other if issubclass(other, cls) else cls)
 
     def check_class(self, risk_measure):
-        """Raise a ValueError where this object is not of the class that has the risk measure."""
+        """Raise a ValueError if this object is not of the class registered for the risk measure."""
         needed = self.classes.get(risk_measure)
         if needed is not None and not isinstance(self, needed):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""A portfolio's objective in units of its own, as a program of the interior-point method."""
+"""The scaled objective of a portfolio, as a program of the interior-point method."""
 
 from dataclasses import dataclass, replace
 
@@ -15,18 +15,20 @@ __all__ = ["Scaled"]
 
 @dataclass
 class Scaled:
-    """A portfolio's objective over ``unit_of_value``, in v = w / size and returns over their typical deviation.
+    """A portfolio's objective divided by ``unit_of_value``, as a function of the scaled weights v = w / size.
+
+    The returns are divided by their median standard deviation.
 
     Attributes
     ----------
     Q : ndarray of shape (n_periods, n_assets)
-        The returns over their unit; centred where a shift of all of them changes the risk by a constant.
+        The scaled returns. They are centred if a shift of all returns changes the risk by a constant.
     p : ndarray of shape (n_periods,)
         Weights of the periods, of sum 1.
     drift : ndarray of shape (n_assets,)
-        What a unit of v earns.
+        Coefficients of the linear term, -drift @ v.
     price : float
-        Of the risk of Q v.
+        Weight of the risk of Q v.
     """
 
     problem: object
@@ -35,14 +37,14 @@ class Scaled:
     p: np.ndarray
     drift: np.ndarray
     price: float
-    rate: float  # of the exponents of entropic risk
+    rate: float  # factor of the exponents of entropic risk
     size: float
     unit_of_value: float
-    offset: float  # of the objective, which all feasible weights have
+    offset: float  # constant part of the objective, which the budget determines
 
     @classmethod
     def of(cls, problem, limits):
-        """The objective of a problem."""
+        """The scaled objective of a problem."""
         R = np.asarray(problem.returns, float)
         p = np.full(len(R), 1 / len(R)) if problem.weights is None else np.asarray(problem.weights, float)
         mean = p @ R
@@ -55,14 +57,14 @@ class Scaled:
         Q = (R if traits.shift is None else Q) / unit
         measure, price = problem.risk_measure, problem._price
         size = limits.size() or np.inf
-        # where the risk alone sets the size of the weights, it may be far below the bounds
+        # if only the risk limits the weights, they may be far below the bounds
         around_zero = not limits.budget and ((limits.low <= 0) & (limits.high >= 0)).all()
         if around_zero and traits.power != 1:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * price))
         size = size if np.isfinite(size) else 1.0
         of_return = unit * size
-        # a risk that is quadratic in the weights counts by its size
+        # a quadratic risk scales with the square of the weights
         ratio = price if traits.power == 1 else price * of_return
         earned = problem._gain - price * (traits.shift or 0.0)
         offset = 0.0
@@ -75,7 +77,7 @@ class Scaled:
         return cls(problem, limits, Q, p, drift / norm, ratio / norm, rate, size, of_return * norm, offset)
 
     def program(self, start, measure):
-        """The `Program` of one of the measures below, and where it begins."""
+        """The `Program` for one of the functions of `measures`, and its starting point."""
         limits, n = self.limits, self.limits.n
         v = start / self.size
         smooth, hinges, level, least, rows = measure(self, v)
@@ -102,30 +104,30 @@ class Scaled:
         return Program(whole, hinges + kinks, low, high, A, lower, upper, E, e), x
 
     def _within(self, x, program):
-        """Finite bounds: those that follow from bounds and budget, else twice the largest weight around x."""
-        n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # of weights that are all 0, of a typical one
+        """Finite bounds: those that bounds and budget imply, and otherwise twice the largest weight around x."""
+        n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, for weights that are all 0
         low = np.r_[self.limits.low / self.size, program.low[n:]]
         high = np.r_[self.limits.high / self.size, program.high[n:]]
         if self.limits.budget is not None:
             there, total = self.limits.counted > 0, self.limits.budget / self.size
             low[:n][there], high[:n][there] = implied(low[:n][there], high[:n][there], total)
-        low[n:] = np.minimum(low[n:], 0.0)  # a level that is kept away from 0 may go there
+        low[n:] = np.minimum(low[n:], 0.0)  # the exact problem allows a level of 0
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
     def among(self, there):
-        """The same objective of some assets alone, where the others have the weight 0."""
+        """The same objective restricted to some assets. The others have the weight 0."""
         return replace(self, Q=self.Q[:, there], drift=self.drift[there], limits=self.limits.among(there))
 
     def gap(self, program, found, w, value):
-        """An upper bound of value - minimum, from the multipliers that were found."""
+        """An upper bound of value - minimum, from the multipliers of a solution."""
         bound, parts = self.bound(program, found)
         bound += parts.sum()
-        # of |v - at| = 2 max(v - at, 0) - (v - at)
+        # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
         constant = float(self.limits.cost @ self.limits.previous)
         return value - (bound * self.unit_of_value + constant + self.offset)
 
     def bound(self, program, found):
-        """A lower bound of the minimum in the program's unit: a number, and what each variable adds to it."""
+        """A lower bound of the minimum in the program's unit: a constant, and the contribution of each variable."""
         x = found.x
         f, g, _ = program.smooth(x)
         bound, c = f - g @ x, g + program.E.T @ found.of_E

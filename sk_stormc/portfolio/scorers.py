@@ -1,4 +1,4 @@
-"""Scorers of portfolios that are comparable across values of risk_aversion."""
+"""Scorers of portfolios that can compare different values of risk_aversion."""
 
 import math
 from typing import Any
@@ -12,31 +12,36 @@ from sk_stormc.utils.validation import check_number, short
 
 __all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 
-CONSTANT = 16  # deviations below so many machine epsilons of the largest return are rounding
+CONSTANT = 16  # standard deviations below so many machine epsilons of the largest return are rounding errors
 
 
 def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None):
     """Scorer: mean over standard deviation of the portfolio's return per period.
 
-    It does not depend on risk_aversion, so it can choose it, where `CompositionalPortfolio.score` would
-    judge each value by its own measure. With returns ordered in time, split them in time as well.
+    It does not depend on risk_aversion, so it can be used to choose risk_aversion. `CompositionalPortfolio.score` would
+    score each value with a different function. If the returns are a time series, use a splitter for time series.
 
     Parameters
     ----------
     estimator : fitted estimator
-        Whose ``predict(X)`` are returns.
+        Its ``predict(X)`` returns the portfolio's returns.
     X : array-like of shape (n_periods, n_assets)
     y : Ignored
 
     Returns
     -------
     float
-        In the unit of X's periods, not annualised; 0 where the returns do not vary, but for their rounding, and -inf
-        where the fit has overflowed or diverged.
+        The ratio per period, not annualised. It is 0 if the returns are constant up to rounding, and -inf if the fit
+        has overflowed or diverged.
+
+    Raises
+    ------
+    ValueError
+        If the estimator has no ``predict``.
 
     See Also
     --------
-    make_sharpe_scorer : The same annualised, of returns in excess of a riskless one.
+    make_sharpe_scorer : The annualised ratio of returns in excess of a risk-free return.
 
     Examples
     --------
@@ -54,23 +59,23 @@ def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None):
     True
     """
     if not hasattr(estimator, "predict"):
-        raise ValueError(f"estimator must have predict, whose values are returns, got {short(estimator)}")
+        raise ValueError(f"estimator must have a method predict that gives returns, got {short(estimator)}")
     return -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
 
 
 def make_sharpe_scorer(periods_per_year: float = 252, risk_free: float = 0.0):
-    """A scorer: the annualised ratio of the mean return in excess of a riskless one to its standard deviation.
+    """Make a scorer of the annualised Sharpe ratio: mean over standard deviation of the excess return.
 
-    A portfolio that is nearly all cash has hardly any deviation, so that its ratio is large where cash earns more than
-    ``risk_free``. With the return of cash as ``risk_free`` its ratio is that of the little that is not cash. Returns
-    that do not vary score 0, and fits that have overflowed or diverged -inf.
+    The excess return is the portfolio's return minus ``risk_free``. A portfolio that is nearly all cash has a tiny
+    standard deviation. If cash earns more than ``risk_free``, its ratio is large without any skill. To avoid this, pass
+    the return of cash as ``risk_free``. Constant returns score 0, and fits that overflowed or diverged score -inf.
 
     Parameters
     ----------
     periods_per_year : float, default=252
         252 for daily returns, 52 for weekly and 12 for monthly ones.
     risk_free : float or str, default=0.0
-        The riskless return of one period, in the unit of the returns; or the name of the column of X that has it.
+        The risk-free return of one period, in the unit of the returns, or the name of the column of X that has it.
 
     Returns
     -------
@@ -80,7 +85,7 @@ def make_sharpe_scorer(periods_per_year: float = 252, risk_free: float = 0.0):
     Raises
     ------
     ValueError
-        For parameters out of their range; by the scorer, where X has no such column.
+        If a parameter is out of its range. The scorer raises it if X has no such column.
 
     Examples
     --------
@@ -101,7 +106,7 @@ def make_sharpe_scorer(periods_per_year: float = 252, risk_free: float = 0.0):
 
 
 class _SharpeScorer:
-    """What `make_sharpe_scorer` makes."""
+    """The scorer that `make_sharpe_scorer` returns."""
 
     def __init__(self, periods_per_year, risk_free):
         self.periods_per_year, self.risk_free = periods_per_year, risk_free
@@ -124,7 +129,7 @@ class _SharpeScorer:
 
 
 def has_failed(estimator):
-    """Whether the run of a fit overflowed or diverged: its weights are those of its start, or not much better."""
+    """Whether the run of a fit overflowed or diverged. Its weights are then hardly better than its start."""
     return getattr(estimator, "stop_reason_", None) in (StopReason.NON_FINITE, StopReason.DIVERGED)
 
 

@@ -1,4 +1,4 @@
-"""Portfolios of least semideviation, and of least downside risk, of any order."""
+"""Portfolios of minimum semideviation and of minimum downside risk, of any order."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from sk_stormc.utils.validation import check_number
 
 __all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem", "check_order"]
 
-HIGHEST = 10  # order: of a higher one the powers of a few periods are all that counts
+HIGHEST = 10  # largest order; with a higher one only the largest few losses would matter
 
 
 def check_order(order):
-    """1, or a number from 2 to 10: powers in between have no second derivative at 0."""
+    """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no second derivative at 0."""
     check_number("order", order, low=1, high=HIGHEST)
     if 1 < order < 2:
         raise ValueError(f"order must be 1 or from 2 to {HIGHEST}, got {order!r}")
@@ -31,26 +31,27 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         \Phi(w, s) = -u + \frac{\lambda}{p} \Bigl( (p - 1) \, s
             + \frac{1}{n s^{p - 1}} \sum_i \max(u - r_i^T w, \, 0)^p \Bigr) + R(w)
 
-    Here r_i are the returns of period i, and the mean return u is the inner value. At the best s the second term is
+    Here r_i are the returns of period i, and the mean return u is the inner value. Minimised over s, the second term is
     lambda times the semideviation, the p-th root of the mean of max(u - <r_i, w>, 0)^p. The variables are x = (w, s).
     The maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), and s is kept above h. With
-    p = 1 the risk is half of the mean absolute deviation, there is no root, and s is not used.
+    p = 1 the risk is half of the mean absolute deviation. There is then no root, and s is not used.
 
-    This is what ``PortfolioProblem(returns, risk_measure="semideviation")`` makes.
+    ``PortfolioProblem(returns, risk_measure="semideviation")`` returns an object of this class.
 
     Parameters
     ----------
     risk_measure : str, default=None
-        None is the one of the class, and there is no other.
+        None means the measure of the class, which is the only allowed value.
     order : float, default=2.0
-        p: 1, or from 2 to 10.
+        The order p: 1, or from 2 to 10.
     width : float, default=None
-        h, in the unit of the returns of the portfolio. None means .01 of the deviation of equal weights' return.
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
 
     Raises
     ------
     ValueError
-        As for `PortfolioProblem`, and for another order.
+        As for `PortfolioProblem`, and if the order is out of its range.
 
     References
     ----------
@@ -66,7 +67,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     """
 
     first_width = 0.1
-    about_mean = True  # whether returns below the mean count, or those below 0
+    about_mean = True  # whether returns below the mean are losses, or those below 0
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         )
 
     def lowest_level(self):
-        """The width."""
+        """The lower bound of s, which is the width."""
         return self.width
 
     # f and its gradient
@@ -140,7 +141,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         return max(root, self.width)
 
     def reweighting(self, losses):
-        """p_i t_i, less their sum's share where the centre is the mean: mean t_i^(p / (p - 1)) is at most 1."""
+        """The dual weights p_i t_i, with mean t_i^(p / (p - 1)) <= 1. For the semideviation they are centred."""
         z = self._centred(losses)
         t = (self._excess(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
         if self.order > 1:
@@ -159,20 +160,21 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="down
 
         \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
 
-    This is as the `SemideviationPortfolioProblem`, also in its variable s, but what counts is below 0 and not below the
-    mean. The mean return over this risk is the Omega ratio less one with p = 1, and the Sortino ratio with p = 2.
+    This is the `SemideviationPortfolioProblem` with returns below 0 in place of returns below the mean. It has the same
+    variable s. The mean return over this risk is the Omega ratio minus one with p = 1, and the Sortino ratio with
+    p = 2.
 
-    This is what ``PortfolioProblem(returns, risk_measure="downside")`` makes.
+    ``PortfolioProblem(returns, risk_measure="downside")`` returns an object of this class.
 
     Parameters
     ----------
     order : float, default=2.0
-        p: 1, or from 2 to 10.
+        The order p: 1, or from 2 to 10.
 
     Raises
     ------
     ValueError
-        As for `PortfolioProblem`, and for another order.
+        As for `PortfolioProblem`, and if the order is out of its range.
 
     References
     ----------

@@ -16,11 +16,11 @@ def make_gaussian_returns(
     condition_number: float = 20.0,
     random_state: RandomState = None,
 ) -> FloatArray:
-    """Draw independent Gaussian returns whose covariance has one eigenvalue apart.
+    """Draw independent Gaussian returns whose covariance has one eigenvalue that differs from 1.
 
-    Each row is drawn from the normal law with expectation ``mean`` and covariance
+    Each row is drawn from the normal distribution with mean ``mean`` and covariance
     :math:`I + (\\kappa - 1) q q^\\top`, where :math:`\\kappa` is `condition_number` and :math:`q` a unit
-    vector drawn uniformly at random: the eigenvalue along :math:`q` is :math:`\\kappa`, all the others
+    vector drawn uniformly at random. The eigenvalue along :math:`q` is :math:`\\kappa`, all the others
     are 1.
 
     Parameters
@@ -30,10 +30,10 @@ def make_gaussian_returns(
     n_assets : int, default=200
         Number of columns, at least 1.
     mean : float or array-like of shape (n_assets,), default=4.0
-        Expected return of every asset, or of each one.
+        Expected return, one for all assets or one for each.
     condition_number : float, default=20.0
-        The eigenvalue apart, positive. It is the condition number of the covariance when it is at least
-        1 and `n_assets` at least 2; below 1 the condition number is its inverse.
+        The eigenvalue :math:`\\kappa` > 0. It is the condition number of the covariance if it is at least
+        1 and `n_assets` is at least 2. Below 1 the condition number is its inverse.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 
@@ -67,7 +67,7 @@ def make_gaussian_returns(
     direction = rng.standard_normal(n_assets)
     direction /= np.linalg.norm(direction)
     returns = rng.standard_normal((n_periods, n_assets))
-    # Stretching the component along the direction spares the n_assets x n_assets covariance.
+    # Stretching the component along the direction avoids the n_assets x n_assets covariance matrix.
     returns += np.outer(returns @ direction, (np.sqrt(condition_number) - 1) * direction)
     returns += mean
     return returns

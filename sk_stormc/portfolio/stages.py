@@ -1,4 +1,4 @@
-"""Fits of tail risks: runs on smoothed problems whose width falls, until a bound says that the portfolio is good."""
+"""Fits of tail risks: runs on problems with less and less smoothing, until the duality gap is small."""
 
 import warnings
 
@@ -12,32 +12,32 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["run_in_stages", "warn_of_a_gap"]
 
-FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # of the width from stage to stage; how many at most, and of what length
-ENOUGH = 0.3  # part of tol to which the gap is to fall
-FINEST = 1e-5  # a smaller gap is not worth a warning
+FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # factor between widths, maximum number of stages, iterations of a stage
+ENOUGH = 0.3  # fraction of tol below which the gap ends the stages
+FINEST = 1e-5  # relative gap below which there is no warning, whatever tol is
 LIMITS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
 def run_in_stages(run, solver, problem, x0):
-    """Minimise a tail risk. Each stage starts where the one before ended, with a quarter of its width.
+    """Minimise a tail risk in stages. Each stage starts where the last one ended, with a quarter of its width.
 
     Parameters
     ----------
     run : callable
         ``run(solver, problem, x)`` makes a run; see `Fit.run`.
     solver : CompositionalSolver
-        Its budgets are those of all stages together.
+        Its budgets are for all stages together.
     problem : LevelProblem
     x0 : ndarray of shape (n_variables,) or None
 
     Returns
     -------
     result : SolverResult
-        Of all stages; x is the best of the points where they ended.
+        The result of all stages. Its x is the best of the stages' final points.
     gap : float
-        The objective is above its minimum by this much at most. It is small if it is below tol of the objective's
-        size, or of the risk of equal weights where the best portfolio is the empty one.
+        An upper bound of the objective minus its minimum. It is compared with tol times the size of the objective, or
+        times the risk of equal weights if the best portfolio is the empty one.
     """
     done, lowest, width = None, -np.inf, np.inf
     x = problem.initial_point(None) if x0 is None else x0
@@ -47,7 +47,7 @@ def run_in_stages(run, solver, problem, x0):
         w = problem.weights_of(x)
         width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
         problem = problem.with_width(width)
-        with warnings.catch_warnings():  # a stage is not the fit: `warn_of_a_gap` looks at that
+        with warnings.catch_warnings():  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = run(_stage(solver, done), problem, problem.start_at(w))
         done = result if done is None else _joined(done, result)
@@ -57,7 +57,7 @@ def run_in_stages(run, solver, problem, x0):
             best_value, best_x = value, x
         lowest = max(lowest, bound)
         gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
-        slow = result.stop_reason in LIMITS  # then a narrower stage takes long and finds little
+        slow = result.stop_reason in LIMITS  # then a stage with less smoothing would gain little
         if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
             break
     good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
@@ -71,10 +71,10 @@ def run_in_stages(run, solver, problem, x0):
 
 
 def warn_of_a_gap(result, gap, tol):
-    """Warn where the objective may be above its minimum by more than tol, or a thousandth of a per cent."""
+    """Warn if the run has not converged: the gap is above tol."""
     if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return
-    part = f", which is {gap / abs(result.fun):.2g} of it" if result.fun else ""
+    part = f", which is a relative gap of {gap / abs(result.fun):.2g}" if result.fun else ""
     warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
         f"may be above its minimum by up to {gap:.2g}{part}, where "
@@ -84,7 +84,7 @@ def warn_of_a_gap(result, gap, tol):
 
 
 def _stage(solver, done):
-    """The solver with what is left of its budgets; without any, a stage has 1000 iterations on all periods."""
+    """The solver with the rest of its budgets. Without budgets a full-batch stage has 1000 iterations."""
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
         whole = solver.batch_size is None or isinstance(solver.batch_size, str)

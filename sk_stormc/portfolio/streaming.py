@@ -1,4 +1,4 @@
-"""`CompositionalPortfolio.partial_fit`: which way a stream goes, and what each chunk leaves behind."""
+"""`CompositionalPortfolio.partial_fit`: by moments or by steps, and the fitted attributes after each chunk."""
 
 from functools import partial
 
@@ -26,14 +26,17 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["faded", "go_on", "streams_returns"]
 
-MOST = 2000  # assets, of which sums of products are kept if asked for
-# distance from the weights around which rows became sums, squared and in the moments' own size, that is worth a warning
+MOST = 2000  # largest number of assets for solver="moments"
+# squared distance from the weights around which rows were added, relative to the moments' size, that causes a warning
 SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.02, "cvar": 0.75, "evar": 0.1}
-FAR = 1e-4  # of what can be gained: a larger gap of the weights on the sums themselves is worth a warning
+FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that causes a warning
 
 
 def streams_returns(portfolio):
-    """As `streams`. "newton" and a ratio need all periods at once; a tail risk is known by moments only."""
+    """Whether the parameters support `partial_fit`; an AttributeError says why not.
+
+    This extends `streams`: "newton" and ratios need all periods at once, and tail risks need moments.
+    """
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
@@ -54,7 +57,7 @@ def streams_returns(portfolio):
 
 
 def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that are halved every ``half_life`` periods back from the last; None without any."""
+    """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
     check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
     if half_life is None:
         return sample_weight
@@ -63,7 +66,7 @@ def faded(sample_weight, n_periods, half_life):
 
 
 def go_on(portfolio, X, sample_weight):
-    """`partial_fit`, on a copy of the estimator that is given up if anything is raised."""
+    """`partial_fit` on a copy of the estimator, which is discarded if anything is raised."""
     returns = check_returns(X)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
@@ -110,8 +113,8 @@ def _by_steps(portfolio, returns, weights, problem):
         return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
 
     if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
-        portfolio._stream = None  # a new stream, which begins at the best weights and finds its steps anew
-    for start, rows in blocks(returns, whole=False):  # of which the stream keeps copies
+        portfolio._stream = None  # a new stream, which begins at the best weights and chooses its steps again
+    for start, rows in blocks(returns, whole=False):  # the stream keeps copies of the rows
         parts = (rows,)
         if weights is not None:
             known = weights[start : start + len(rows)]
@@ -134,12 +137,12 @@ def _sets_its_rate(portfolio):
 
 
 def _automatic(solver):
-    """Whether a solver leaves the way to us: by its name, or a "storm-c" whose steps and batches are automatic."""
+    """Whether a solver allows moments: "moments", "storm-c", or a "storm-c" with automatic steps and batches."""
     return solver in ("storm-c", "moments") if isinstance(solver, str) else is_free(solver)
 
 
 def _goes_by_moments(portfolio, n_assets):
-    """Whether this stream goes by moments; a ValueError where it would have to and cannot."""
+    """Whether this stream uses moments. A ValueError if it needs them but there are too many assets."""
     asked = is_word(portfolio.solver, "moments")
     if _automatic(portfolio.solver) and n_assets <= (MOST if asked else LARGEST):
         return True
@@ -164,7 +167,7 @@ def _by_moments(portfolio, returns, weights, penalty):
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]
-        if p is not None and portfolio.half_life is None:  # else a period without weight has passed all the same
+        if p is not None and portfolio.half_life is None:  # with a half-life, periods of weight 0 still count as time
             rows, p, end = rows[p > 0], p[p > 0], end - int((p == 0).sum())
         stream = stream.plus(rows, p, end)
     _keep(portfolio, stream, returns.dtype)
@@ -172,14 +175,14 @@ def _by_moments(portfolio, returns, weights, penalty):
         _warn_if_far(portfolio, stream)
     elif first and stream.fit is None:
         warn(
-            f"{type(portfolio).__name__} stays where it starts until there are {stream.enough()} rows: with fewer, the "
-            "objective may have no minimum.",
+            f"{type(portfolio).__name__} keeps its starting weights until there are {stream.enough()} rows: with "
+            "fewer, the objective may have no minimum.",
             ConvergenceWarning,
         )
 
 
 def _opened(portfolio, returns, penalty, each):
-    """The stream before its first row; it starts from the weights of a fit, if there was one."""
+    """The stream before its first row. It starts from the weights of an earlier fit, if there was one."""
     n_assets = returns.shape[1]
     found = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
@@ -191,7 +194,7 @@ def _opened(portfolio, returns, penalty, each):
 
 
 def _keep(portfolio, stream, dtype):
-    """Store what a stream knows as fitted attributes."""
+    """Store the results of a stream as fitted attributes."""
     records = list(stream.records)
     if stream.fit is not None and (not records or stream.at > records[-1][0]):
         records.append((stream.at, stream.fit.value))
@@ -216,12 +219,13 @@ def _keep(portfolio, stream, dtype):
 
 
 def _warn_if_far(portfolio, stream):
-    """Warn where the weights do not minimise what the sums say, or where these say too little of the objective."""
+    """Warn if the weights do not minimise the approximated objective, or if the approximation is poor."""
     if stream.thin or stream.shift > SHIFT[portfolio.risk_measure]:
         why = "few rows made up the risk" if stream.thin else "the weights have moved far since many rows came"
         warn(
-            f"{type(portfolio).__name__} knows the objective over the rows so far roughly only, since {why}: rows that "
-            "are gone are known around the weights of their time. Use half_life= where the market has changed, or fit.",
+            f"{type(portfolio).__name__} knows the objective over the rows so far roughly only, since {why}: earlier "
+            "rows are approximated around the weights of their time. If the market has changed, set half_life=, or fit "
+            "again.",
             ConvergenceWarning,
         )
     gap = stream.fit.gap

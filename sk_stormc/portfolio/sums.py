@@ -1,4 +1,4 @@
-"""Weight, mean and centred second moments of rows, added up so that an offset of the rows does no harm."""
+"""Weight, mean and centred second moments of rows, accumulated without cancellation for rows with a large offset."""
 
 from dataclasses import dataclass, replace
 
@@ -8,14 +8,14 @@ __all__ = ["Sums", "mean_of"]
 
 
 def mean_of(rows, p=None):
-    """Sum of the weights, and the mean row; p=None stands for weights of 1."""
+    """Sum of the weights, and the mean row. p=None means weights of 1."""
     weight = float(len(rows)) if p is None else float(p.sum())
     return weight, (np.full(len(rows), 1.0) if p is None else p).dot(rows) / (weight or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Of rows r_i with weights p_i >= 0.
+    """Weight, mean and scatter matrix of rows r_i with weights p_i >= 0.
 
     Attributes
     ----------
@@ -32,22 +32,22 @@ class Sums:
 
     @classmethod
     def none(cls, n):
-        """Those of no row."""
+        """The sums of no row."""
         return cls(0.0, np.zeros(n), np.zeros((n, n)))
 
     @classmethod
     def of(cls, rows, p=None):
-        """Those of some rows, in float64; p=None stands for weights of 1."""
+        """The sums of some rows, in float64. p=None means weights of 1."""
         weight, mean = mean_of(rows, p)
         if not weight > 0:
             return cls.none(rows.shape[1])
         off = rows - mean
         if p is not None:
             off *= np.sqrt(p)[:, None]
-        return cls(weight, mean, off.T @ off)  # a product that numpy knows to be symmetric
+        return cls(weight, mean, off.T @ off)  # numpy computes A.T @ A with half the work
 
     def plus(self, other):
-        """Those of both. The means are merged by their difference, which an offset does not change."""
+        """The sums of both. The means are merged by their difference, which does not depend on an offset."""
         if not other.weight > 0:
             return self
         weight = self.weight + other.weight
@@ -57,7 +57,7 @@ class Sums:
         return Sums(weight, self.mean + part * way, scatter)
 
     def times(self, factor):
-        """Those of the same rows with all weights multiplied."""
+        """The sums of the same rows with all weights multiplied by a factor."""
         return replace(self, weight=factor * self.weight, scatter=factor * self.scatter)
 
     def covariance(self):

@@ -1,4 +1,4 @@
-"""What portfolios of least CVaR and least EVaR share: the confidence, and so the constructor."""
+"""Base class of the CVaR and EVaR problems, which share the confidence and so the constructor."""
 
 from typing import Any
 
@@ -10,26 +10,26 @@ __all__ = ["TailRiskProblem", "check_confidence"]
 
 
 def check_confidence(confidence):
-    """A number > 0 and < 1."""
+    """Raise a ValueError unless the confidence is a number > 0 and < 1."""
     check_number("confidence", confidence, low=0, high=1, inclusive=False)
     if confidence == 1:
         raise ValueError(f"confidence must be below 1, got {confidence!r}")
 
 
 class TailRiskProblem(LevelProblem):
-    """Minimise -mean <r_i, w> + lambda risk(w) where the risk is about the worst losses.
+    """Minimise -mean <r_i, w> + lambda risk(w), where the risk depends on the worst losses.
 
     Parameters
     ----------
     risk_measure : str, default=None
-        None is the one of the class, and there is no other.
+        None means the measure of the class, which is the only allowed value.
     confidence : float, default=0.95
-        The risk is about the worst part 1 - confidence of the losses.
+        The risk measures the worst fraction 1 - confidence of the losses.
 
     Attributes
     ----------
     confidence : float
-        The risk is about the worst part 1 - confidence of the periods.
+        The risk measures the worst fraction 1 - confidence of the losses.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The logarithm of a sum of exponentials of many rows, to second order around a point, from sums alone."""
+"""The second-order expansion of a log-sum-exp over many rows around a point, from moments of the rows."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ __all__ = ["Tilted", "tilts"]
 
 
 def tilts(rows, x):
-    """exp(-<r_i, x>) over the largest of them."""
+    """exp(-<r_i, x>), divided by the largest of them."""
     y = rows @ x
     return np.exp(y.min() - y)
 
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """log sum p_i exp(-<r_i, x>) around x: log of the sum, mean and covariance of the rows with these weights.
+    """log sum p_i exp(-<r_i, x>) around x: its value, and mean and covariance of the rows with these weights.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Tilted:
 
     @classmethod
     def of(cls, rows, p, x):
-        """Of some rows."""
+        """The expansion for some rows around x."""
         weights = tilts(rows, x) if p is None else p * tilts(rows, x)
         sums = Sums.of(rows, weights)
         return cls(x, float(np.log(sums.weight) - (rows @ x).min()), sums.mean, sums.covariance())
@@ -45,12 +45,12 @@ class Tilted:
         return float(self.log_weight - self.mean @ way + 0.5 * way @ self.covariance @ way)
 
     def around(self, x):
-        """The same function, written around another x."""
+        """The same quadratic function, expanded around another x."""
         way = x - self.x
         return Tilted(x, self.log_at(x), self.mean - self.covariance @ way, self.covariance)
 
     def plus(self, other):
-        """Of both, where they are written around the same x."""
+        """The expansion for the rows of both, which must be around the same x."""
         log_weight = float(np.logaddexp(self.log_weight, other.log_weight))
         parts = [
             Sums(np.exp(one.log_weight - log_weight), one.mean, np.exp(one.log_weight - log_weight) * one.covariance)

@@ -1,4 +1,4 @@
-"""The cost of trades: a penalty on the way from the weights that are held now."""
+"""Transaction costs: a penalty on the distance from the weights held at present."""
 
 import numpy as np
 
@@ -10,21 +10,21 @@ __all__ = ["Turnover"]
 
 
 class Turnover(Penalty):
-    """Cost of trades sum_j cost_j |x_j - previous_j|, between bounds, with an optional budget and l1 norm.
+    """Transaction costs sum_j cost_j |x_j - previous_j|, with bounds and an optional budget and l1 norm.
 
     Parameters
     ----------
     previous : array-like of shape (n_variables,)
-        What is held now.
+        The weights held at present.
     cost : float or array-like of shape (n_variables,)
-        Of a unit that is bought or sold, >= 0.
+        Cost >= 0 of buying or selling one unit.
     box : Box, default=Box(-inf, inf)
         Bounds, budget and l1 norm.
 
     Raises
     ------
     ValueError
-        For numbers that are not finite, negative costs and shapes that differ.
+        If a number is not finite, a cost is negative, or shapes differ.
 
     Examples
     --------
@@ -50,17 +50,17 @@ class Turnover(Penalty):
         return f"Turnover(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
 
     def check(self, n_variables):
-        """Raise a ValueError where no feasible point with ``n_variables`` coordinates exists."""
+        """Raise a ValueError if there is no feasible point with ``n_variables`` coordinates."""
         if len(self.previous) != n_variables:
             raise ValueError(f"previous_weights must be of shape ({n_variables},), got {self.previous.shape}")
         self.box.check(n_variables)
 
     def value(self, x):
-        """The cost of the trades, and the l1 norm."""
+        """The transaction costs and the l1 norm."""
         return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
 
     def prox(self, x, step):
-        """Soft thresholding about what is held (with an l1 norm about 0 too), clipping, and the budget's multiplier."""
+        """The proximal point: soft thresholding about ``previous`` (and about 0 for the l1 norm), clipping, budget."""
         norm, cost = self.box.alpha * step, self.cost * step
         # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
         first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)

@@ -1,4 +1,4 @@
-"""Public names of the problems, which live in the rooms of their applications, and their check."""
+"""Public names of the problem classes and of `check_problem`. Each problem is defined in its application's package."""
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.advice import Advice, Published

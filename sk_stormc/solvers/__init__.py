@@ -1,7 +1,7 @@
-"""How a problem is minimised: one file a method, the registry of their names, and `minimize`.
+"""The methods (one file for each), the registry of their names, and `minimize`.
 
-A method sees a problem through the oracle only, which draws batches and counts calls. The engine has the parts that
-methods are made of.
+A method accesses a problem only through the oracle, which draws batches and counts calls. The engine has the building
+blocks of methods.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     return SOLVERS[solver]()
 
 
-INSTEAD = {  # of the arguments of scipy's minimize
+INSTEAD = {  # replacements of the arguments of scipy's minimize
     "method": "solver='storm-c', or another of sk_stormc.solvers.SOLVERS",
     "callback": "on_record=, a function of a record (iteration, ifo, fun, x), which stops the run by returning True",
     "options": "each option by itself: max_iter=, max_ifo=, tol=, verbose=",
@@ -107,7 +107,7 @@ INSTEAD = {  # of the arguments of scipy's minimize
 
 
 def _answer_scipy(problem, solver, params):
-    """Raise where somebody writes what `scipy.optimize.minimize` takes."""
+    """Raise a TypeError for arguments of `scipy.optimize.minimize`, and name the replacement."""
     if callable(problem) and not isinstance(problem, type):
         raise TypeError(
             f"problem must be a CompositionalProblem, got the function {getattr(problem, '__name__', problem)!r}: make "
@@ -141,7 +141,7 @@ def minimize(
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "lbfgs", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
-        Starting point. None means the problem's own start.
+        Starting point. None means that of the problem.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
@@ -152,7 +152,7 @@ def minimize(
         Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run stops
         when it returns a true value.
     verbose : {0, 1}, default=0
-        1 prints a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
+        If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
         seconds.
     **solver_params
         Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.

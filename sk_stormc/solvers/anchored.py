@@ -1,4 +1,4 @@
-"""What the automatic rule asks of its anchors and its batches: their combination, and sizes to begin with."""
+"""Parts of the automatic rule: anchors and their combination, and the choice of batch sizes."""
 
 import math
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from sk_stormc.utils.kept import Kept
 
 __all__ = ["Anchor", "balance", "distance", "enlarge", "exact_slope", "extrapolate", "settle"]
 
-UNEVEN = 10  # ratio of the root mean square curvature of a batch to the median; below 4 on ordinary returns
-FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two of them, relative to |F| and to its own length
+UNEVEN = 10  # ratio of root mean square to median curvature of batches that is too uneven; below 4 on ordinary returns
+FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two anchors' F, relative to |F| and before projection
 
 
 @dataclass
 class Anchor(Kept):
-    """A point where u, J and F were taken on all data, with the `Direction` of its step and Phi."""
+    """A point at which u, J and F were computed on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate
     way: Direction
@@ -29,12 +29,12 @@ class Anchor(Kept):
 
 
 def distance(way, other):
-    """Length of the difference of two `Direction`."""
+    """The norm of the difference of two `Direction`."""
     return math.sqrt(max(float((way.q - other.q).dot(way.p - other.p)), 0.0))
 
 
 def exact_slope(oracle, x, u, size):
-    """The Jacobian that u can follow, of shape (l, n_variables); None where it is not constant, exact and an array."""
+    """The constant Jacobian, of shape (l, n_variables), or None if it is not constant, exact and an array."""
     if size[1] != 0:
         return None
     J = oracle.exact_jacobian(x)
@@ -42,9 +42,9 @@ def exact_slope(oracle, x, u, size):
 
 
 def balance(oracle, size):
-    """Batch sizes (B_g, B_dg, B_f) of which none is all of many components where another is sampled.
+    """Batch sizes (B_g, B_dg, B_f) in which no kind uses all of many components while another is sampled.
 
-    A few hundred components of f at every iteration would cost more than their noise is worth beside that of g.
+    Using a few hundred components of f at every iteration would cost more than it gains, because g has noise anyway.
     """
     sampled = [b for b in size if b]
     if not sampled:
@@ -54,16 +54,16 @@ def balance(oracle, size):
 
 
 def enlarge(oracle, size, factor):
-    """Batch sizes (B_g, B_dg, B_f) times a factor, None where that is all."""
+    """Batch sizes (B_g, B_dg, B_f) multiplied by a factor. None means all components."""
     sizes = zip(KINDS, size, strict=True)
     return tuple(b and (None if factor * b >= oracle.n_components(kind) else factor * b) for kind, b in sizes)
 
 
 def settle(oracle, x, size):
-    """Batch sizes and curvature to begin with: batches are enlarged while their curvatures are not comparable.
+    """Initial batch sizes and curvature. Batches are enlarged while their curvatures are too uneven.
 
-    Where their root mean square is far above their median, few components make up the gradient and most batches miss
-    them: a step short enough for the worst batch would lead nowhere. No probe takes more than a pass.
+    If the root mean square is far above the median, few components dominate the gradient and most batches miss them. A
+    step short enough for the worst batch would then make no progress. No probe costs more than a pass.
 
     Returns
     -------
@@ -81,19 +81,19 @@ def settle(oracle, x, size):
 
 
 def extrapolate(anchors, problem):
-    """Anderson's combination of the last anchors: where their gradients, taken as affine, are smallest.
+    """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient.
 
     Parameters
     ----------
-    anchors : list
-        Of `Anchor`, newest last.
+    anchors : list of Anchor
+        The anchors, newest last.
     problem : CompositionalProblem
         For the domains of x and u.
 
     Returns
     -------
     Estimate
-        The affine combination of the anchors. Its F and u are predictions, exact where Phi is quadratic.
+        The affine combination of the anchors. Its F and u are predictions, which are exact if Phi is quadratic.
     """
     last, way = anchors[-1].estimate, anchors[-1].way
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
@@ -109,14 +109,14 @@ def extrapolate(anchors, problem):
     def dot(v, w):
         return float(v[:d] @ w[d : 2 * d])  # <q, p>
 
-    # Gram-Schmidt on the differences, the newest first: the normal equations would square their condition
+    # Gram-Schmidt on the differences, newest first, because normal equations would square the condition number
     for old in reversed(before):
         v = here - old
         size = math.sqrt(max(dot(v, v), 0.0))
         for b in basis:
             v = v - dot(v, b) * b
         left = math.sqrt(max(dot(v, v), 0.0))
-        if left > PARALLEL * size and left > FLAT * way.length:  # else it says nothing new of the curvature
+        if left > PARALLEL * size and left > FLAT * way.length:  # otherwise it adds no information on the curvature
             basis.append(v / left)
     for b in basis:
         here = here - dot(here, b) * b

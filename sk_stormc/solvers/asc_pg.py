@@ -1,4 +1,4 @@
-"""ASC-PG: SCGD with the inner function queried at an extrapolated point."""
+"""ASC-PG: SCGD with the inner function evaluated at an extrapolated point."""
 
 from sk_stormc.solvers.scgd import SCGD
 from sk_stormc.utils.types import Auto, Schedule, Size
@@ -14,19 +14,19 @@ class ASCPG(SCGD):
         z &= (1 - 1 / \beta) \, x_{k-1} + (1 / \beta) \, x_k \\
         u &\leftarrow (1 - \beta) u + \beta \, g(z, B_g)
 
-    Then comes the step of `SCGD`, at x_k.
+    This is followed by the step of `SCGD` at x_k.
 
     Parameters
     ----------
     exponents : tuple of two floats, default=(-5 / 9, -4 / 9)
-        p and q, neither above 0. The default is the paper's for a Phi that need not be convex; for a strongly convex
-        one it has (-1, -4 / 5). Those of accelerated SCGD are (-5 / 7, -4 / 7).
+        Exponents p and q, both <= 0. The default is the paper's for a nonconvex Phi. For strongly convex Phi the paper
+        has (-1, -4 / 5). Those of accelerated SCGD are (-5 / 7, -4 / 7).
 
     Notes
     -----
-    Accelerated SCGD (Wang, Fang & Liu 2017), the solver of the name "acc-scgd", is the same iteration with other
-    exponents, and with a projection where this paper has a proximal step. Its z and y are brought up to date here at
-    the beginning of an iteration, with its beta: the last batch of g that the paper draws would serve no step.
+    Accelerated SCGD (Wang, Fang & Liu 2017), with the name "acc-scgd", is the same iteration with other exponents, and
+    with a projection in place of the proximal step. Here its z and y are updated at the beginning of an iteration with
+    the iteration's beta, because the last batch of g that the paper draws would not be used in any step.
 
     References
     ----------
@@ -57,10 +57,10 @@ class ASCPG(SCGD):
         super().__init__(learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents)
 
     def query(self, s, beta):
-        """Where g is evaluated: the extrapolation of the last two iterates."""
+        """The point at which g is evaluated: an extrapolation of the last two iterates."""
         return (1 - 1 / beta) * s.x_old + (1 / beta) * s.x
 
 
 def accelerated_scgd(*args, **parameters):
-    """`ASCPG` with the exponents of accelerated SCGD: what the name "acc-scgd" makes."""
+    """`ASCPG` with the exponents of accelerated SCGD, for the name "acc-scgd"."""
     return ASCPG(*args, **{"exponents": (-5 / 7, -4 / 7)} | parameters)

@@ -1,4 +1,4 @@
-"""The automatic rule, which needs no tuning: plain steps between anchors, where everything is exact."""
+"""The automatic rule, which needs no tuning: plain steps between anchors, points at which everything is exact."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,29 +12,29 @@ from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["AutomaticSTORM"]
 
-MEMORY = 10  # anchors that are combined
-STRETCH, LEAST = 0.5, 0.25  # IFO between anchors: at most, and before one may come early; of an anchor's
-FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch
-MISSED = 0.5  # drift of F, relative to the last anchor's |F|, by which a combination has failed to predict
-ROUNDING = 1e-10  # of Phi
-FULL_ITERATIONS = 10_000  # the default budget where batches are full
+MEMORY = 10  # number of anchors that are combined
+STRETCH, LEAST = 0.5, 0.25  # largest IFO between anchors, and smallest before an early one, relative to an anchor's IFO
+FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch of iterations
+MISSED = 0.5  # drift of F, relative to the last anchor's |F|, above which a combination has predicted badly
+ROUNDING = 1e-10  # relative rounding error of Phi
+FULL_ITERATIONS = 10_000  # the default budget with full batches
 
 
 @dataclass
 class AnchoredState(StormState):
-    """Algorithm 1's state, and what the rule remembers."""
+    """Algorithm 1's state, and the state of the rule."""
 
     anchored = True
-    anchors: list[Anchor] | None = None  # the good ones since the last that failed, the newest last
-    way: Direction | None = None  # of the step from x
-    own_rate: bool = True  # the learning rate is the rule's own, which it may halve
-    own_size: bool = True  # so are the batches, which it may enlarge
-    since_anchor: int = 0  # iterations; 0 at an anchor
-    failures: int = 0  # anchors discarded since the last good one, combinations not counted
-    combined: bool = False  # the iterations since the last anchor began at a combination
-    refresh: bool = False  # the coming iteration ends in an anchor
-    stay: bool = False  # it takes that anchor where it is
-    origin: tuple | None = None  # (x_0, u_0), where u follows a constant Jacobian
+    anchors: list[Anchor] | None = None  # the good anchors since the last failure, newest last
+    way: Direction | None = None  # direction of the step from x
+    own_rate: bool = True  # whether the learning rate is automatic, so that the rule may halve it
+    own_size: bool = True  # whether the batch size is automatic, so that the rule may enlarge it
+    since_anchor: int = 0  # iterations since the last anchor
+    failures: int = 0  # anchors discarded since the last good one, without those after combinations
+    combined: bool = False  # whether the iterations since the last anchor began at a combination
+    refresh: bool = False  # whether the next iteration ends in an anchor
+    stay: bool = False  # whether that anchor is at the current point, without a step
+    origin: tuple | None = None  # (x_0, u_0), if u is computed by a constant Jacobian
 
     @property
     def best(self):
@@ -43,41 +43,42 @@ class AnchoredState(StormState):
 
 
 class AutomaticSTORM(STORMCompositional):
-    """STORM-Compositional without anything to tune: plain steps, and anchors, where u, J and F are taken on all data.
+    """STORM-Compositional without tuning: plain steps between anchors, points at which u, J and F use all data.
 
-    This is the solver of the name "storm-c", the default. On a stream, and where a problem asks for steps without
-    anchors (neighbour embedding), it is Algorithm 1 as `STORMCompositional` has it.
+    This is the default solver, with the name "storm-c". On a stream, and for problems that ask for steps without
+    anchors (neighbour embedding), it is Algorithm 1 as in `STORMCompositional`.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without anchors), where L is
-        the curvature of minibatches. A probe measures it, and its oracle calls are counted. The rate is halved where
-        steps turn out to be too long.
+        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without
+        anchors), where L is the curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
+        The rate is halved if steps turn out to be too long.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f); None means all components, as does an integer not smaller than their number.
-        "auto" means all of up to 1024 components, and otherwise 16 (32 without anchors). A constant Jacobian is then
-        computed exactly, once. Where one kind of component is sampled, every kind with more than 32 components is.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
+        number. "auto" means all components if there are at most 1024, and otherwise 16 (32 without anchors). A constant
+        Jacobian is then computed exactly, once. If one kind of component is sampled, every kind with more than 32
+        components is sampled.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls. If both are None, the limit is 100 passes, or 10,000
         iterations with full batches and anchors.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors, a gradient on
-        all data is computed, and counted, once the estimates have fallen as far on average over a pass. 0 switches
-        this test off.
+        all data is computed, and counted, once the estimates have fallen as far on average over a pass. 0 disables
+        this test.
 
     Notes
     -----
-    Between anchors the steps are Algorithm 1's with momentum 0 and gamma 1, where the problem does not limit them. A
-    stretch of iterations ends in an anchor when it has cost half as much as one, or a quarter if |F| has fallen to a
-    tenth of the last anchor's. It ends at once if |F| has grown tenfold. An anchor is good if its Phi is below that of
-    all earlier anchors. The next stretch then starts from Anderson's combination of it with up to nine good anchors
-    before it. If an anchor is not good, the run goes back to the best one. If the stretch began with a combination, the
-    anchors that it was made of are forgotten. They are also forgotten if the estimate of F that began with the
-    combination was off, in the end, by more than half of the last anchor's |F|. If the stretch began without a
-    combination, the learning rate is halved. At every second failure in a row the batches are made four times as large
-    instead. Once they hold all components, every iteration is an anchor. The rule only changes parameters that are
-    "auto".
+    Between anchors the steps are those of Algorithm 1 with momentum 0, and with gamma 1 unless the problem limits
+    steps. A stretch of iterations ends in an anchor when it has cost half as much as an anchor, or a quarter if |F| has
+    fallen to a tenth of the last anchor's. It ends at once if |F| has grown tenfold. An anchor is good if its Phi is
+    below that of all earlier anchors. The next stretch then starts from Anderson's combination of it with up to nine
+    earlier good anchors. If an anchor is not good, the run returns to the best one. If the stretch began with a
+    combination, the anchors of the combination are discarded. They are also discarded if the estimate of F that began
+    with the combination was wrong, in the end, by more than half of the last anchor's |F|. If the stretch began without
+    a combination, the learning rate is halved. At every second failure in a row the batches are made four times as
+    large instead. Once they contain all components, every iteration is an anchor. The rule only changes parameters that
+    are "auto".
 
     The run returns the best anchor, or x_T if it ends between two anchors at a lower Phi.
 
@@ -93,7 +94,7 @@ class AutomaticSTORM(STORMCompositional):
     """
 
     instead = ""
-    # Algorithm 1's, which the rule sets
+    # parameters of Algorithm 1, which the rule sets
     precision = momentum = init_batch_size = normalization = "auto"
     anchor = None
     output = "last"
@@ -131,14 +132,14 @@ class AutomaticSTORM(STORMCompositional):
         theirs = sorted(set(params) & set(STORMCompositional().get_params()) - set(self.get_params()))
         if theirs:
             raise ValueError(
-                f"{type(self).__name__} sets {', '.join(theirs)} itself: give "
+                f"{type(self).__name__} sets {', '.join(theirs)} itself: use "
                 f"solver=STORMCompositional({', '.join(f'{name}={params[name]!r}' for name in theirs)}), Algorithm 1, "
-                "for steps of your own"
+                "to set it yourself"
             )
         return super().set_params(**params)
 
     def init_state(self, oracle, x):
-        """An anchor at x_0, with batches and a learning rate that suit the problem; without anchors steps 1 to 3."""
+        """An anchor at x_0 with suitable batches and learning rate. Without anchors, steps 1 to 3 of Algorithm 1."""
         problem = oracle.problem
         if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
@@ -167,11 +168,11 @@ class AutomaticSTORM(STORMCompositional):
         )
 
     def factor(self, oracle, size):
-        """Of the automatic learning rate."""
+        """The factor of the automatic learning rate."""
         return 0.7
 
     def step(self, oracle, s):
-        """An iteration between anchors, or one that ends in an anchor; without anchors steps 5 to 10."""
+        """An iteration, which may end in an anchor. Without anchors, steps 5 to 10 of Algorithm 1."""
         if not s.anchored:
             return super().step(oracle, s)
         problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
@@ -191,12 +192,12 @@ class AutomaticSTORM(STORMCompositional):
         else:
             s.since_anchor += 1
             spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
-            s.stay = not s.way.length < GROWN * s.residual  # an F that has grown so much is not stepped along
+            s.stay = not s.way.length < GROWN * s.residual  # no step along an F that has grown so much
             s.refresh = s.stay or spent >= (LEAST if s.way.length <= FALLEN * s.residual else STRETCH)
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
-        """u, J and F at x: exact where an anchor is due, else by steps 7 to 10 with momentum 0."""
+        """u, J and F at x: exact if an anchor is due, and otherwise by steps 7 to 10 with momentum 0."""
         size = oracle.all_like(s.batch_size) if s.refresh else s.batch_size
         if s.origin is not None:
             x_0, u_0 = s.origin
@@ -205,10 +206,10 @@ class AutomaticSTORM(STORMCompositional):
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 
     def _judge(self, oracle, s, drift):
-        """Keep an anchor that is good; else go back to the best."""
+        """Keep a good anchor. Otherwise return to the best one."""
         length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
-        # where Phi cannot tell them apart |F| can, and a combination may lead to where it came from
+        # if two values of Phi are equal up to rounding, compare |F|; a combination may return to its anchor
         level = abs(anchor.value - best) <= ROUNDING * abs(best)
         good = length < (1 if s.combined else 2) * s.residual if level else anchor.value < best
         if good or not (s.combined or s.own_rate):
@@ -225,7 +226,7 @@ class AutomaticSTORM(STORMCompositional):
         s.since_anchor, s.stay, s.refresh = 0, False, oracle.is_full(s.batch_size)
 
     def _shorten(self, oracle, s):
-        """Halve the learning rate or, at every second failure in a row, enlarge the batches."""
+        """Halve the learning rate. At every second failure in a row, enlarge the batches instead."""
         s.failures += 1
         if s.failures % 2 or not s.own_size:
             s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
@@ -233,22 +234,22 @@ class AutomaticSTORM(STORMCompositional):
             s.batch_size = enlarge(oracle, s.batch_size, 4)
 
     def _price(self, oracle, s, anchor):
-        """IFO of an iteration: where u follows J no component of g is drawn."""
+        """IFO of an iteration. If u is computed by a constant Jacobian, no component of g is drawn."""
         size = oracle.all_like(s.batch_size) if anchor else s.batch_size
         return oracle.cost(size) if s.origin is None else oracle.price("outer", size[2])
 
     def cost(self, oracle, s):
-        """IFO of the coming `step`."""
+        """IFO of the next `step`."""
         return self._price(oracle, s, s.refresh) if s.anchored else super().cost(oracle, s)
 
     def default_budget(self, oracle, s):
-        """10,000 iterations where batches are full, which cost little and need not many; else 100 passes."""
+        """10,000 iterations with full batches, which are cheap, and otherwise 100 passes."""
         if s.anchored and oracle.is_full(s.batch_size):
             return FULL_ITERATIONS, math.inf
         return super().default_budget(oracle, s)
 
     def finish(self, oracle, s):
-        """The best anchor, or x_T where its Phi, known for the record, is lower; without anchors x_T."""
+        """The best anchor, or x_T if its Phi is lower. Without anchors, x_T."""
         if not s.anchored:
             return super().finish(oracle, s)
         best = s.best

@@ -1,4 +1,4 @@
-"""CIVR: recursive estimates of g, of its Jacobian and of f's gradient, each by itself, and normalised steps."""
+"""CIVR: separate recursive estimates of g, its Jacobian and f's gradient, and normalised steps."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,14 +15,14 @@ __all__ = ["CIVR"]
 
 @dataclass
 class NestedEstimate(Estimate):
-    """u, J and v = (f_x, f_u), each tracked by itself; F = f_x + J^T f_u follows."""
+    """Estimates of u, J and v = (f_x, f_u), which are tracked separately. F = f_x + J^T f_u follows from them."""
 
     v: tuple | None = None
 
 
 @dataclass
 class NestedState(EpochState):
-    """An epoch's state, and whether epsilon is |F| at the last checkpoint."""
+    """The state of an epoch, and whether epsilon is |F| at the last checkpoint."""
 
     follows_checkpoint: bool = False
 
@@ -30,8 +30,8 @@ class NestedState(EpochState):
 class CIVR(SARAHCompositional):
     r"""Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER and its normalised step.
 
-    A checkpoint takes a large batch S. At every other iterate x', a small batch B corrects what was known at the
-    iterate x before it:
+    A checkpoint uses a large batch S. At every other iterate x', a small batch B updates the estimates from the
+    previous iterate x:
 
     .. math::
 
@@ -44,26 +44,27 @@ class CIVR(SARAHCompositional):
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``. L is the curvature of minibatches. A probe measures
-        it, and its oracle calls are counted. Half of the rate is used where steps are not shortened.
+        The learning rate eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``, where L is the curvature of
+        minibatches. It is estimated by a probe, whose oracle calls are counted. Because gamma is at most 1/2, half of
+        the rate is used if steps are not shortened.
     precision : float, callable, None or "auto", default="auto"
-        epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta with a penalty
-        or a metric). None takes plain steps, gamma = 1: CIVR without the normalisation.
+        The precision epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta
+        with a penalty or a metric). None means plain steps with gamma = 1: CIVR without the normalisation.
 
     Notes
     -----
     In the first paper f is not sampled (``batch_size=(B, B, None)``) and steps are plain. The second paper adds further
-    levels and the normalised step, where epsilon is the accuracy that is asked for. A fixed epsilon depends on the
-    units of x, and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved,
-    and convergence is that of plain steps. With the automatic epsilon, a step is only limited when |F| has grown to
-    twice its value at the checkpoint. Otherwise gamma is 1/2 at every step, so that the method converges linearly where
-    SARAH-C does. A learning rate that is far too large then shows, instead of being hidden by steps of bounded length.
+    levels and the normalised step, where epsilon is the required accuracy. A fixed epsilon depends on the units of x,
+    and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved, and
+    convergence is that of plain steps. With the automatic epsilon, a step is only limited when |F| has grown to twice
+    its value at the checkpoint. Otherwise gamma is 1/2 at every step, so the method converges linearly if SARAH-C does.
+    A learning rate that is far too large is then visible, and not hidden by steps of bounded length.
 
-    A Jacobian of kind "operator" is not tracked but computed anew on each inner batch, so that F has the noise of this
-    batch. The F of SARAH-C and of SCVR does not have it.
+    A Jacobian of kind "operator" is not tracked but recomputed on each inner batch, so F has the noise of this batch.
+    The F of SARAH-C and of SCVR does not have it.
 
-    `SARAHCompositional` tracks the product F, while this method tracks its factors. Where all of f is used and steps
-    are plain, the two are the same.
+    `SARAHCompositional` tracks the product F, while this method tracks its factors. If all of f is used and steps are
+    plain, the two methods are the same.
 
     References
     ----------
@@ -102,7 +103,7 @@ class CIVR(SARAHCompositional):
 
     @property
     def factor(self):
-        """Of the automatic learning rate: twice SARAH-C's where gamma is at most 1/2."""
+        """The factor of the automatic learning rate: twice SARAH-C's if gamma is at most 1/2."""
         return 0.7 if self.precision is None else 1.4
 
     def init_state(self, oracle, x):
@@ -111,13 +112,13 @@ class CIVR(SARAHCompositional):
         return NestedState(**vars(super().init_state(oracle, x)), follows_checkpoint=follows)
 
     def limit(self, problem):
-        """Steps are always shortened, unless ``precision`` is None; the automatic epsilon is not known yet."""
+        """The limit of steps, or None if ``precision`` is None. The automatic epsilon is set later."""
         precision = self.auto("precision", problem, 1.0)
         normalization = self.auto("normalization", problem, "global")
         return None if precision is None else Limit(precision, by_block=normalization == "block")
 
     def step(self, oracle, s):
-        """As SARAH-C's; the automatic epsilon is taken anew at a checkpoint."""
+        """The step of SARAH-C. The automatic epsilon is updated at a checkpoint."""
         if s.follows_checkpoint and s.since_checkpoint == 0:
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
             length = direction(oracle.problem, metric, s.x, s.now.F, eta).length
@@ -145,7 +146,7 @@ class CIVR(SARAHCompositional):
         return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def finish(self, oracle, s):
-        """x_T; with a penalty x~, which has the exact zeros that a point between two others lacks."""
+        """x_T, or with a penalty and shortened steps x~, which has exact zeros."""
         if oracle.problem.penalty is None or s.rule.limit is None:
             return s.x
         return self.proximal_point(oracle, s, s.now.F)

@@ -1,4 +1,4 @@
-"""L-BFGS on the full objective, with which other methods are compared as long as the data fit in memory."""
+"""L-BFGS on the full objective, a reference for the other methods if the data fit in memory."""
 
 import contextlib
 import math
@@ -16,18 +16,18 @@ from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 
-LEVEL = {8: 1e-6, 4: 1e-3}  # |F| over its first value where rounding hides how Phi falls, by the bytes of a float
-NO_LIMIT = 10**9  # scipy's own budgets: the loop's count
-FAR, STEEP = 1e4, 30  # bounded objectives of condition below 1e4 do not come there
+LEVEL = {8: 1e-6, 4: 1e-3}  # relative |F| below which rounding hides the decrease of Phi, by the bytes of a float
+NO_LIMIT = 10**9  # scipy's own budgets, which the loop replaces
+FAR, STEEP = 1e4, 30  # distance and slope that objectives with a minimum do not reach, if their condition is below 1e4
 
 
 class _OutOfBudget(Exception):
-    """Raised out of scipy where the next evaluation is not affordable."""
+    """Raised through scipy if the budget does not allow the next evaluation."""
 
 
 @dataclass
 class LBFGSState(MethodState):
-    """x_0 and the number of evaluations: scipy keeps its memory to itself, so a resumption repeats the way."""
+    """x_0 and the number of evaluations. scipy's internal memory is not accessible, so a resumed run repeats them."""
 
     x_start: np.ndarray | None = None
     n_calls: int = 0
@@ -37,9 +37,9 @@ class LBFGS(CompositionalSolver):
     """scipy's L-BFGS-B with the exact objective and gradient. Each evaluation counts as one pass.
 
     Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables into positive and negative
-    parts. L-BFGS-B cannot keep a budget or the simplex. One iteration is one of scipy's, however often its line search
-    evaluates the objective. A problem's metric scales the variables. A resumed run repeats the earlier iterations
-    without counting them again.
+    parts. L-BFGS-B does not support a budget or the simplex. One iteration is one of scipy's, with all evaluations of
+    its line search. A problem's metric scales the variables. A resumed run repeats the earlier iterations without
+    counting them again.
 
     Parameters
     ----------
@@ -79,11 +79,11 @@ class LBFGS(CompositionalSolver):
         self.tol = tol
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream."""
+        """The parameters to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
     def accept(self, problem):
-        """Raise a ValueError where the method cannot run on the problem."""
+        """Raise a ValueError if the method cannot run on the problem."""
         super().accept(problem)
         penalty = problem.penalty
         box = as_penalty(penalty).as_box()
@@ -96,19 +96,19 @@ class LBFGS(CompositionalSolver):
         )
 
     def init_state(self, oracle, x):
-        """Nothing is evaluated before scipy asks for it."""
+        """The state at x_0. Nothing is evaluated before scipy starts."""
         return LBFGSState(x, x_start=x)
 
     def cost(self, oracle, s):
-        """At least one evaluation: a pass."""
+        """IFO of one evaluation, which is a pass."""
         return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
 
     def length(self, oracle, s, x, F):
-        """Of the projected gradient, in scipy's variables."""
+        """The norm of the projected gradient, in scipy's variables."""
         return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
 
     def iterate(self, oracle, s, loop):
-        """Run scipy; its callback asks the loop's bookkeeping whether to go on."""
+        """Run scipy. Its callback asks the loop whether to continue."""
         self.variables = _Variables(oracle.problem, oracle.metric.root())
         loop.take_stock()
         if loop.reason is not None:
@@ -125,7 +125,7 @@ class LBFGS(CompositionalSolver):
                 callback=run.callback,
                 options=options,
             )
-        if loop.reason is None:  # scipy finds no step that lowers the objective any further: mostly, at rounding
+        if loop.reason is None:  # scipy finds no further decrease, usually because of rounding
             s.residual = run.length
             level = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
             loop.reason = StopReason.CONVERGED if level or loop.rule.at_rest(s) else StopReason.MAX_IFO
@@ -134,7 +134,7 @@ class LBFGS(CompositionalSolver):
 
 
 class _ScipyRun:
-    """The two functions that scipy calls, and what passes between them."""
+    """The two functions that scipy calls, with their shared state."""
 
     def __init__(self, solver, oracle, s, loop):
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
@@ -142,10 +142,10 @@ class _ScipyRun:
         self.z_start = self.variables.to_z(s.x_start)
         self.length = self.first_length = (
             math.nan
-        )  # of the projected gradient, at the last point and the first
+        )  # norm of the projected gradient, at the last point and at the first
         self.first_step = math.inf
         self.calls = self.iterations = 0
-        self.calls_before, self.iterations_before = s.n_calls, s.t  # of the run that is resumed
+        self.calls_before, self.iterations_before = s.n_calls, s.t  # counts of the run that is resumed
 
     def objective(self, z):
         oracle, self.calls = self.oracle, self.calls + 1
@@ -183,16 +183,16 @@ class _ScipyRun:
         return self.variables.to_x(z).astype(self.s.x_start.dtype)
 
     def _endless(self, z):
-        """Whether the objective falls far beyond the first step, ever more steeply: no minimum bounds |F| there.
+        """Whether the objective is probably unbounded below: it falls more and more steeply far away from the start.
 
-        Unbounded below, it would be followed to the end of the number range; no budget completes that.
+        L-BFGS would otherwise follow it to the end of the number range.
         """
         far = np.linalg.norm(z - self.z_start) > FAR * self.first_step
         return far and self.length > STEEP * self.first_length
 
 
 class _Variables:
-    """scipy's variables z: x in the metric's scale, split into positive and negative parts for an l1 norm."""
+    """scipy's variables z: x scaled by the metric, and split into positive and negative parts for an l1 norm."""
 
     def __init__(self, problem, root):
         root = 1.0 if root is None else root
@@ -213,7 +213,7 @@ class _Variables:
         if self.alpha:
             z = np.subtract(*np.split(z, 2))
         x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
-        return np.clip(x, self.box.low, self.box.high)  # the scale has rounded
+        return np.clip(x, self.box.low, self.box.high)  # scaling may violate the bounds by rounding
 
     def to_z(self, x):
         x = x.astype(float)
@@ -228,7 +228,7 @@ class _Variables:
         return slope
 
     def excess(self, z, x):
-        """What the l1 norm of the parts has above that of x, while both parts of a coordinate are positive."""
+        """The l1 norm of the parts minus that of x, which is positive while both parts of a coordinate are."""
         if not self.alpha:
             return 0.0
         return self.alpha * float(np.tile(self.scale, 2) @ z - np.abs(x).sum(dtype=float))

@@ -12,7 +12,7 @@ __all__ = ["SARAHCompositional"]
 
 @dataclass
 class EpochState(MethodState):
-    """u, J, F at x and at the checkpoint, and the method's constants."""
+    """The estimates u, J, F at x and at the checkpoint, and the method's constants."""
 
     now: Estimate | None = None
     checkpoint: Estimate | None = None
@@ -25,8 +25,8 @@ class EpochState(MethodState):
 class SARAHCompositional(CompositionalSolver):
     r"""SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and epoch_length recursive steps.
 
-    A checkpoint takes a large batch S. At every other iterate x', a small batch B corrects what was known at the
-    iterate x before it:
+    A checkpoint uses a large batch S. At every other iterate x', a small batch B updates the estimates from the
+    previous iterate x:
 
     .. math::
 
@@ -34,14 +34,14 @@ class SARAHCompositional(CompositionalSolver):
         \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
         & F' = F + J'^T \nabla f(u', B) - J^T \nabla f(u, B)
 
-    Every iterate, the checkpoint included, is followed by a step x <- prox_{eta R}(x - eta F).
+    Every iterate, including the checkpoint, is followed by a step x <- prox_{eta R}(x - eta F).
 
     Parameters
     ----------
     checkpoint_batch_size : int, None or tuple of three, default=None
-        Batch sizes at a checkpoint; None means all components.
+        Batch sizes at a checkpoint. None means all components.
     epoch_length : int or "auto", default="auto"
-        Number of steps between checkpoints, K. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On
+        Number K of steps between checkpoints. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On
         a stream it draws as many as a checkpoint does.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
@@ -65,7 +65,7 @@ class SARAHCompositional(CompositionalSolver):
         "checkpoint_batch_size": check_batch_size,
         "epoch_length": partial(check_int, low=1, words=("auto",)),
     }
-    factor = 0.7  # of the automatic learning rate
+    factor = 0.7  # factor of the automatic learning rate
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class SARAHCompositional(CompositionalSolver):
         self.tol = tol
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream."""
+        """The parameters to set so that the method can run on a stream."""
         return "checkpoint_batch_size to a number" if self.checkpoint_batch_size is None else ""
 
     def init_state(self, oracle, x):
@@ -106,12 +106,12 @@ class SARAHCompositional(CompositionalSolver):
         )
 
     def cost(self, oracle, s):
-        """IFO of the coming `step`."""
+        """IFO of the next `step`."""
         due = s.since_checkpoint == s.epoch_length
         return oracle.cost(s.checkpoint_batch_size if due else s.batch_size)
 
     def step(self, oracle, s):
-        """A step, then the estimates at the new point."""
+        """Make a step, and update the estimates at the new point."""
         x = self.move(oracle, s, s.now.F)
         if s.since_checkpoint == s.epoch_length:
             s.now = s.checkpoint = self.refresh(oracle, x, s.checkpoint_batch_size)
@@ -122,7 +122,7 @@ class SARAHCompositional(CompositionalSolver):
         s.x = x
 
     def reference(self, s):
-        """The point that differences are taken to: the previous iterate."""
+        """The estimates to which differences are added: those at the previous iterate."""
         return s.now
 
     def refresh(self, oracle, x, size):

@@ -15,7 +15,7 @@ __all__ = ["SCGD"]
 
 
 def check_exponents(name, value):
-    """Two numbers <= 0."""
+    """Raise a ValueError unless the value is two numbers <= 0."""
     try:
         p, q = value
         check_number(name, p, high=0)
@@ -37,26 +37,26 @@ class AverageState(MethodState):
 
 
 class SCGD(CompositionalSolver):
-    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017): two time scales, no differences.
+    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017), with two time scales.
 
     .. math::
 
         u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\
         x &\leftarrow \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u, B_f) \bigr)
 
-    The first batch sets u.
+    The first batch initialises u.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, the papers' alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
-        minibatches. A probe measures it, and its oracle calls are counted.
+        The learning rate eta, which is the paper's alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
+        minibatches. It is estimated by a probe, whose oracle calls are counted.
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 where g is taken on all components and the metric
-        is a matrix, such as the inverse Hessian.
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the metric is a
+        matrix, such as the inverse Hessian.
     exponents : tuple of two floats, default=(-3 / 4, -1 / 2)
-        p and q, neither above 0. The default is the paper's for a Phi that need not be convex; for a strongly convex
-        one it has (-1, -2 / 3).
+        Exponents p and q, both <= 0. The default is the paper's for a nonconvex Phi. For strongly convex Phi the paper
+        has (-1, -2 / 3).
 
     References
     ----------
@@ -97,10 +97,10 @@ class SCGD(CompositionalSolver):
         self.exponents = exponents
 
     def init_state(self, oracle, x):
-        """The constants; no batch is drawn but the probe's."""
+        """The constants. Only the probe draws batches."""
         size = self.sizes("batch_size", oracle, rule=16)
         p, q = self.exponents
-        # steps in the inverse Hessian are too long for a u that lags behind x, and an average of exact values only lags
+        # Newton-like steps are too long for a u that lags behind x, and with exact values averaging only adds a lag
         prompt = size[0] is None and oracle.metric.mixes
         return AverageState(
             x,
@@ -121,5 +121,5 @@ class SCGD(CompositionalSolver):
         s.x_old, s.x = s.x, self.move(oracle, s, F)
 
     def query(self, s, beta):
-        """Where g is evaluated: the iterate."""
+        """The point at which g is evaluated: the iterate."""
         return s.x

@@ -18,7 +18,7 @@ __all__ = ["SketchySTORM"]
 
 @dataclass
 class SketchyState(AnchoredState):
-    """The anchored rule's state, and the metric of its steps."""
+    """The state of the anchored rule, and the metric of its steps."""
 
     metric: object = None
 
@@ -26,7 +26,7 @@ class SketchyState(AnchoredState):
 class SketchySTORM(AutomaticSTORM):
     r"""STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule is that of `AutomaticSTORM`. Its steps have another metric, the inverse of P, which is not in the paper:
+    The rule is that of `AutomaticSTORM`. Its steps use the inverse of P as metric, which is not in the paper:
 
     .. math::
 
@@ -34,22 +34,22 @@ class SketchySTORM(AutomaticSTORM):
         U \Lambda U^T = (H \Omega) (\Omega^T H \Omega)^{-1} (H \Omega)^T
 
     H is the Hessian of one minibatch, the columns of Omega are r random orthonormal directions, and rho is the smallest
-    eigenvalue in Lambda. H Omega takes r differences of the minibatch's gradient, in the problem's own (diagonal)
-    metric. It is taken once, at the minimum along the gradient.
+    eigenvalue in Lambda. H Omega is computed from r finite differences of the minibatch's gradient, in the problem's
+    own (diagonal) metric. It is computed once, at the minimum along the gradient.
 
     There is no sketch with a penalty, whose proximal step would have no closed form, or with a metric that is already a
-    matrix. The draws of the sketch are counted once in the IFO, and its r + 4 evaluations of them each.
+    matrix. The draws of the sketch are counted once in the IFO. Their r + 4 evaluations are counted individually.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, in the preconditioned metric. Near the minimum of a quadratic, 1 is about a Newton step. "auto" is
-        0.25 / L, or 0.7 / L where nothing is sketched or batches are full. L is the curvature of minibatches in that
-        metric. A probe measures it, and its oracle calls are counted.
+        The learning rate eta in the preconditioned metric. Near the minimum of a quadratic, 1 is about a Newton step.
+        "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is the curvature of minibatches in
+        that metric. It is estimated by a probe, whose oracle calls are counted.
     rank : int, default=10
-        Rank r of the sketch, at most the number of variables.
+        Rank r of the sketch. It is limited to the number of variables.
     sketch_batch_size : int, default=256
-        Number of components in the minibatch of the sketch. All are used where batches are full.
+        Number of components in the minibatch of the sketch. With full batches all components are used.
 
     References
     ----------
@@ -90,7 +90,7 @@ class SketchySTORM(AutomaticSTORM):
         self.tol = tol
 
     def accept(self, problem):
-        """Raise a ValueError where the method cannot run on the problem."""
+        """Raise a ValueError if the method cannot run on the problem."""
         super().accept(problem)
         if problem.jacobian_kind == "operator" or problem.advice.normalization is not None:
             raise ValueError(
@@ -100,16 +100,16 @@ class SketchySTORM(AutomaticSTORM):
             )
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream."""
+        """The parameters to set so that the method can run on a stream."""
         return "solver='storm-c'"
 
     def run_metric(self, oracle, s):
-        """The state's, which a resumed run has not sketched itself."""
-        sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended at x_0
+        """The metric of the state, because a resumed run does not make a new sketch."""
+        sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended before the sketch
         return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
-        """The sketch, then the anchored rule's start in its metric."""
+        """Make the sketch, and start the anchored rule in its metric."""
         sketch = None
         if oracle.problem.penalty is None and isinstance(oracle.metric, (Identity, Diagonal)):
             sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
@@ -117,23 +117,23 @@ class SketchySTORM(AutomaticSTORM):
         return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
 
     def factor(self, oracle, size):
-        """Of the automatic learning rate: in the sketched metric a stretch is limited by its noise, not its length."""
+        """The factor of the automatic learning rate. In the sketched metric it is limited by the noise of batches."""
         noisy = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
         return 0.25 if noisy else super().factor(oracle, size)
 
     def _sketch(self, oracle, x, size):
-        """The metric P^-1, from r Hessian-vector products of one minibatch; None where they fail."""
+        """The metric P^-1, from r Hessian-vector products of one minibatch, or None if they fail."""
         r, root = min(self.rank, x.size), oracle.metric.root() * np.ones_like(x)
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
-        F, directions = gradient(x), root * omega.T  # of length 1 in the metric
+        F, directions = gradient(x), root * omega.T  # directions of length 1 in the metric
         Y = np.array([root * (gradient(x + h * v) - F) / h for v in directions], dtype=float).T
         K = omega.T @ Y
         if not np.isfinite(K).all():
             return None
         values, vectors = np.linalg.eigh((K + K.T) / 2)
-        least = math.sqrt(np.finfo(x.dtype).eps)  # below is rounding, or negative curvature
+        least = math.sqrt(np.finfo(x.dtype).eps)  # smaller eigenvalues are rounding errors or negative curvature
         positive = values > least * max(values[-1], 0.0)
         if not positive.any():
             return None
@@ -144,13 +144,13 @@ class SketchySTORM(AutomaticSTORM):
         return LowRank((root**2 / rest).astype(x.dtype), W.astype(x.dtype))
 
     def _minibatch_gradient(self, oracle, x, size):
-        """Phi's gradient for one minibatch: the same draws of g and of dg, so that its Jacobian is symmetric."""
+        """The gradient of Phi for one minibatch. g and dg use the same draws, so that the Hessian is symmetric."""
         everything = oracle.is_full(size)
 
         def draw(kind):
             S = None if everything else min(self.sketch_batch_size, oracle.n_components(kind))
             batch = oracle.draw(kind, S)
-            oracle.forget(kind, S)  # drawn once
+            oracle.forget(kind, S)  # this size is drawn only once
             return batch
 
         inner, outer = draw("inner"), draw("outer")
@@ -168,17 +168,17 @@ class SketchySTORM(AutomaticSTORM):
 
 
 def cauchy_point(gradient, x, root):
-    """The minimum along the gradient, as its curvature at x has it, and a length for differences of the gradient.
+    """The minimum along the gradient for the curvature at x, and a step length for differences of the gradient.
 
-    Curvature is to be sketched where the run will go: the semivariance, at x_0 = 0, has none that is linear.
+    The sketch is made at this point because the run will go there. At x_0 = 0 the semivariance has no Hessian.
     """
     rounding, F = np.finfo(x.dtype).eps, gradient(x)
     length = float(np.linalg.norm(root * F))
-    v = -(root**2) * F / (length or 1.0)  # of length 1 in the metric
+    v = -(root**2) * F / (length or 1.0)  # length 1 in the metric
     size = float(np.linalg.norm(v)) or 1.0
     least = math.sqrt(rounding) * float(np.linalg.norm(x)) / size
     h = least + math.sqrt(rounding) / size
-    for _ in range(2):  # the first difference only finds the length that changes F by enough to be seen
+    for _ in range(2):  # the first difference only determines a step length that changes F notably
         w = (gradient(x + h * v) - F) / h
         change = float(np.linalg.norm(root * w))
         if not 0 < change < math.inf:

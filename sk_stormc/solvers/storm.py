@@ -23,7 +23,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
-LETTERS = {  # of the paper
+LETTERS = {  # symbols of the paper
     "learning_rate": "eta",
     "precision": "epsilon",
     "momentum": "a",
@@ -33,7 +33,7 @@ LETTERS = {  # of the paper
 }
 
 def check_momentum(name, value):
-    """A number or a schedule in [0, 1], "auto", or three of them."""
+    """Raise a ValueError unless the value is a number or a schedule in [0, 1], "auto", or three of them."""
     for a in value if is_list(value) else (value,):
         check_schedule(name, a, first=1, low=0, high=1, words=("auto",))
     if is_list(value) and len(value) != 3:
@@ -42,21 +42,21 @@ def check_momentum(name, value):
 
 @dataclass
 class StormState(MethodState):
-    """u, J and F at x, and Algorithm 1's constants as resolved for the problem."""
+    """The estimates u, J and F at x, and Algorithm 1's constants, resolved for the problem."""
 
-    anchored = False  # the automatic rule's state is
+    anchored = False  # True for the state of the automatic rule
     now: Estimate | None = None
     batch_size: tuple | None = None  # (B_g, B_dg, B_f)
     momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
-    scheduled: bool = False  # some of them are schedules
+    scheduled: bool = False  # whether some of the momenta are schedules
     x_hat: np.ndarray | None = None
 
 
 class STORMCompositional(CompositionalSolver):
     r"""STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
 
-    A step goes from x to x', and then one batch of each kind brings the estimates u of g, J of the Jacobian and F of
-    the compositional gradient up to date:
+    After a step from x to x', one batch of each kind updates the estimates u of g, J of the Jacobian and F of the
+    compositional gradient:
 
     .. math::
 
@@ -65,24 +65,25 @@ class STORMCompositional(CompositionalSolver):
         J' &= (1 - a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\
         F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
 
-    With ``normalization="global"`` these are the paper's steps, exactly; "storm-c-paper" is that with published
+    With ``normalization="global"`` these are exactly the paper's steps. "storm-c-paper" also has the published
     constants. The defaults are chosen for streams. `AutomaticSTORM`, the solver with the name "storm-c", needs fewer
     passes over a data set.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
-        curvature of minibatches. A probe measures it, and its oracle calls are counted.
+        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
+        curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
     precision : float, callable or "auto", default="auto"
-        epsilon of step 6. "auto" is 0.1, the value of all the paper's experiments.
+        The epsilon of step 6. "auto" is 0.1, the value in all of the paper's experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"
-        a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 1 / (t + 1), that of a running mean.
+        The momentum a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 1 / (t + 1), which makes a running mean.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their number. "auto"
-        means all of up to 1024 components, and otherwise 32. A constant Jacobian is then computed exactly, once.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
+        number. "auto" means all components if there are at most 1024, and otherwise 32. A constant Jacobian is then
+        computed exactly, once.
     init_batch_size : int, None, tuple of three or "auto", default="auto"
-        S, or (S_g, S_dg, S_f), the sizes of the first batches. "auto" is B.
+        The size S of the first batches, or (S_g, S_dg, S_f). "auto" is B.
     normalization : {"global", "block", "auto"} or None, default="auto"
         How gamma_t of step 6 limits the step: one value for all of x, one for each of the problem's blocks, or no limit
         (None). "auto" is None.
@@ -92,10 +93,10 @@ class STORMCompositional(CompositionalSolver):
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. It
         is known at an anchor. Otherwise it is computed, and counted, once the estimates have fallen as far on average
-        over a pass. 0 switches this test off, and the IFO are then those of Lemma 3.1.
+        over a pass. 0 disables this test, and the IFO are then those of Lemma 3.1.
     output : {"last", "random"}, default="last"
-        "last" returns x_T. "random" returns the theorem's x-hat, which is drawn uniformly from x_1, ..., x_T by a
-        generator of its own.
+        "last" returns x_T. "random" returns the theorem's x-hat, which is drawn uniformly from x_1, ..., x_T with a
+        separate generator.
 
     References
     ----------
@@ -184,7 +185,7 @@ class STORMCompositional(CompositionalSolver):
         return cls(p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random")
 
     def needed_to_stream(self):
-        """What to set so that the method can run on a stream."""
+        """The parameters to set so that the method can run on a stream."""
         return "" if self.anchor is None else "anchor=None"
 
     def init_state(self, oracle, x):
@@ -218,14 +219,14 @@ class STORMCompositional(CompositionalSolver):
         return self.anchor is not None and (s.t + 1) % self.anchor == 0
 
     def cost(self, oracle, s):
-        """IFO of the coming `step`."""
+        """IFO of the next `step`."""
         return oracle.cost(oracle.all_like(s.batch_size) if self._refreshes(s) else s.batch_size)
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
         if s.x_hat is not None:
             return s.x_hat
-        ahead = not oracle.source.finite and oracle.metric.curvature is not None  # F knows the last rows, x_T does not
+        ahead = not oracle.source.finite and oracle.metric.curvature is not None  # F uses the last rows, x_T does not
         between = oracle.problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros
         return self.proximal_point(oracle, s, s.now.F) if ahead or between else s.x
 
@@ -237,12 +238,12 @@ class PaperSTORMCompositional(STORMCompositional):
     """
 
     def auto(self, name, problem, rule):
-        """A parameter's value: the user's, else the published one, else the solver's rule."""
+        """A parameter's value: the user's, or else the published one, or else the solver's rule."""
         value, published = getattr(self, name), problem.advice.published
         if is_word(value, "auto"):
             value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
         return plain(value)
 
     def run_metric(self, oracle, s):
-        """The identity: the problem's metric is left out."""
+        """The identity. The problem's metric is not used."""
         return Identity()

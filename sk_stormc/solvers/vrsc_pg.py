@@ -1,4 +1,4 @@
-"""VRSC-PG: differences to the checkpoint."""
+"""VRSC-PG: variance reduction by differences to a checkpoint."""
 
 from sk_stormc.solvers.sarah import SARAHCompositional
 
@@ -8,8 +8,8 @@ __all__ = ["VRSCPG"]
 class VRSCPG(SARAHCompositional):
     r"""VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal gradient.
 
-    At a checkpoint the estimates, here with a hat, are taken on large batches. At the iterates between, small batches
-    measure what has changed since:
+    At a checkpoint the estimates, here with a hat, use large batches. At the iterates between checkpoints, small
+    batches estimate the change since the checkpoint:
 
     .. math::
 
@@ -33,5 +33,5 @@ class VRSCPG(SARAHCompositional):
     """
 
     def reference(self, s):
-        """The point that differences are taken to: the checkpoint."""
+        """The estimates to which differences are added: those at the checkpoint."""
         return s.checkpoint

@@ -1,4 +1,4 @@
-"""How a policy acts in Gymnasium's environments."""
+"""Policies that act in Gymnasium's environments."""
 
 import copy
 
@@ -11,11 +11,11 @@ from sk_stormc.values.action_data import policy_chances
 __all__ = ["acting", "acting_together", "action_probabilities", "allowed", "check_target",
            "discrete_sizes", "probabilities", "seeds_of", "stacked"]
 
-SUM = 1e-6  # how far the probabilities of a policy may be from 1 in total
+SUM = 1e-6  # tolerance of the sum of a policy's probabilities
 
 
 def seeds_of(seed):
-    """Seeds of an environment and of a policy, which must not draw the same numbers: actions would know what comes."""
+    """Different seeds for an environment and a policy. With equal seeds, actions would depend on future transitions."""
     return (None, None) if seed is None else np.random.SeedSequence(seed).generate_state(2).tolist()
 
 
@@ -23,7 +23,7 @@ def acting(policy, env, seed):
     """A policy as a function of the observation of an environment."""
     space = env.action_space
     if policy is None:
-        space = copy.deepcopy(space)  # whose generator is ours
+        space = copy.deepcopy(space)  # a copy with its own generator
         space.seed(seed)
         return lambda observation: space.sample()
     if callable(policy):
@@ -40,7 +40,7 @@ def acting(policy, env, seed):
 
 
 def allowed(action, space):
-    """An action of a space: a Discrete one as an int, an array in its shape, without NaN, others as they are."""
+    """The checked action. A Discrete action becomes an int. Arrays must have the space's shape and no NaN."""
     kind = type(space).__name__
     if kind == "Discrete":
         given = np.asarray(action)
@@ -61,7 +61,7 @@ def allowed(action, space):
 
 
 def discrete_sizes(env, what, kind=""):
-    """How many states and actions there are; ``kind`` is "single_" for a vector environment."""
+    """The numbers of states and actions. ``kind`` is "single_" for a vector environment."""
     sizes = []
     for name in ("observation", "action"):
         space = getattr(env, f"{kind}{name}_space")
@@ -77,9 +77,19 @@ def action_probabilities(policy, n_states, n_actions):
     Parameters
     ----------
     policy : array-like or None
-        None is uniform, integers of shape (n_states,) are actions (counted from 0), and numbers of shape
-        (n_states, n_actions) are probabilities.
+        None means uniform probabilities, integers of shape (n_states,) are actions (counted from 0), and numbers of
+        shape (n_states, n_actions) are probabilities.
     n_states, n_actions : int
+
+    Returns
+    -------
+    ndarray of shape (n_states, n_actions)
+        Rows sum to 1.
+
+    Raises
+    ------
+    ValueError
+        If the policy has another shape, an unknown action, or probabilities that are negative or do not sum to 1.
     """
     if policy is None:
         return np.full((n_states, n_actions), 1 / n_actions)
@@ -108,7 +118,7 @@ def action_probabilities(policy, n_states, n_actions):
 
 
 def check_target(policy, target, space):
-    """Raise where the probabilities of a target policy, or of the one that acts, cannot be known."""
+    """Raise a ValueError if the action probabilities of the target policy or of the behaviour policy are unknown."""
     if target is None:
         return
     if type(space).__name__ != "Discrete":
@@ -121,7 +131,7 @@ def check_target(policy, target, space):
 
 
 def probabilities(policy, target, log, env, kind=""):
-    """Probabilities of the actions of a log under the policy that acted and, if there is one, under another.
+    """Probabilities of the logged actions under the behaviour policy and, if there is one, the target policy.
 
     Parameters
     ----------
@@ -134,7 +144,7 @@ def probabilities(policy, target, log, env, kind=""):
     Returns
     -------
     Bunch
-        Columns for the log.
+        The columns ``probability`` and, with a target, ``target_probability`` and ``importance_ratio``.
     """
     space, observed = (getattr(env, f"{kind}{name}_space") for name in ("action", "observation"))
     n, unknown = len(log.y), Bunch(probability=np.full(len(log.y), np.nan))
@@ -164,10 +174,10 @@ def probabilities(policy, target, log, env, kind=""):
 
 
 def stacked(actions):
-    """Actions as an array, of objects where they have no common shape."""
+    """Actions as an array. Its dtype is object if they have no common shape."""
     try:
         return np.array(actions)
-    except ValueError:  # those of a Tuple of different spaces
+    except ValueError:  # actions of a Tuple of different spaces
         objects = np.empty(len(actions), dtype=object)
         objects[:] = actions
         return objects
@@ -195,7 +205,7 @@ def acting_together(policy, env, seed):
 
 
 def allowed_together(actions, env):
-    """An action for each environment of a vector, as it takes them."""
+    """The checked actions, one for each environment of a vector."""
     if type(env.single_action_space).__name__ not in ("Box", "Discrete", "MultiDiscrete", "MultiBinary"):
         return actions
     given = np.asarray(actions)

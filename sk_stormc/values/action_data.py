@@ -1,4 +1,4 @@
-"""What was done in each transition, and what a policy does in its successor: labels, and probabilities of actions."""
+"""Validation of action labels, and the action probabilities of a policy in the successor states."""
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -9,20 +9,20 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["check_actions", "check_policy", "chosen", "numbers_of", "policy_chances", "warn_of_unknown"]
 
 NUMBERS = int, float, np.number, np.bool_
-SUM = 1e-6  # how far probabilities may be from 1 in total
-UNKNOWN = 0.01  # of the successors: where a policy does what is unknown in more of them, a warning says so
+SUM = 1e-6  # tolerance of the sum of probabilities
+UNKNOWN = 0.01  # fraction of successors with an action that the log lacks, above which there is a warning
 
 
 def check_actions(action, n):
-    """n labels of actions; None is one action for all, with a warning."""
+    """The n checked action labels. None means the same action for all rows, with a warning."""
     if action is None:
-        warn("no action was given: all rows are taken to have the same one, 0.")
+        warn("action was not given: all rows are taken to have the same action, 0.")
         return np.zeros(n, dtype=int)
     given = np.asarray(action)
     if given.shape != (n,):
         raise ValueError(
-            f"action must be one label for each of the {n} rows, got shape {given.shape}. Actions of several numbers "
-            "are for a finite choice of them: give its number."
+            f"action must be one label for each of the {n} rows, got shape {given.shape}. If each action is a vector, "
+            "number the finitely many actions and give these numbers."
         )
     if given.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in given):
         given = given.astype(str)
@@ -50,7 +50,7 @@ def check_actions(action, n):
 
 
 def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
-    """The place of each label among the sorted actions."""
+    """The index of each label among the sorted actions."""
     at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
     wrong = actions[at] != labels
     if wrong.any():
@@ -61,7 +61,7 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
 
 
 def check_policy(policy):
-    """A policy as `policy_chances` takes it."""
+    """Raise a ValueError unless the policy is "greedy", a callable, or an array that `policy_chances` takes."""
     if callable(policy) or is_word(policy, "greedy"):
         return
     given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
@@ -73,19 +73,19 @@ def check_policy(policy):
 
 
 def policy_chances(policy, source, follows, rows, actions):
-    """The probability of each action in some states, under a given policy.
+    """The probability of each action in some states under a policy.
 
     Parameters
     ----------
     policy : callable or array-like
     source : array-like
-        The states as the user gave them.
+        The states as the user passed them, which a callable policy gets.
     follows : ndarray of shape (n, n_columns)
-        The numbers of those that are asked for.
+        The states for which probabilities are needed, as numbers.
     rows : ndarray of int of shape (n,)
-        Which rows of the source they are.
+        Their rows in ``source``.
     actions : ndarray of shape (n_actions,)
-        Labels, sorted.
+        The sorted labels.
 
     Returns
     -------
@@ -118,12 +118,12 @@ def policy_chances(policy, source, follows, rows, actions):
 
 
 def chosen(numbers, n_actions):
-    """Probability 1 for each of the actions with these numbers."""
+    """One-hot probabilities of shape (n, n_actions): 1 for the action with the given index."""
     return (numbers[:, None] == np.arange(n_actions)).astype(float)
 
 
 def _numbers_of_states(states, n):
-    """The numbers of states that are one column of integers, or one indicator for each of n states."""
+    """The numbers of states that are one column of integers, or n indicators (one-hot)."""
     if states.shape[1] == 1:
         numbers = states[:, 0]
     elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():
@@ -131,7 +131,7 @@ def _numbers_of_states(states, n):
     else:
         raise ValueError(
             f"policy is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
-            f"got {states.shape[1]} columns that are neither. A function of states is for others."
+            f"got {states.shape[1]} columns that are neither. Use a function of states instead."
         )
     wrong = ~np.isin(numbers, np.arange(n))
     if wrong.any():
@@ -140,9 +140,9 @@ def _numbers_of_states(states, n):
 
 
 def warn_of_unknown(share):
-    """Warn where a policy is evaluated by what it does, and the log has nothing of it."""
+    """Warn if a policy takes actions that the log lacks in a notable share of the successors."""
     if share > UNKNOWN:
         warn(
-            f"in {share:.0%} of the successors the policy does what the log never has there: the states have features "
-            "that no row with this action has. The coefficient of such a feature is 0, whatever it is worth."
+            f"in {share:.0%} of the successors the policy takes an action that the log never has there: the states "
+            "have features that no row with this action has. The coefficients of such features are set to 0."
         )

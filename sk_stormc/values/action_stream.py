@@ -1,4 +1,4 @@
-"""Values of actions from a stream of transitions: the sums of LSTDQ, for a policy that is given."""
+"""Values of actions from a stream of transitions: the sums of LSTDQ, for a given policy."""
 
 import numpy as np
 from sklearn.base import clone
@@ -16,11 +16,11 @@ HELD = ("gamma", "fit_intercept", "policy")
 
 
 def streams_actions(estimator):
-    """Whether an `ActionValueEstimator` can learn from a stream, for `only_if`; an AttributeError says why not."""
+    """Whether an `ActionValueEstimator` supports `partial_fit`. An AttributeError says why not (see `only_if`)."""
     if is_word(vars(estimator)["policy"], "greedy"):
         raise AttributeError(
-            "policy='greedy' values one policy after the other on all transitions, which must be there at once: "
-            "partial_fit is for a given policy"
+            "policy='greedy' evaluates several policies on all transitions, so it needs them at once: partial_fit is "
+            "for a given policy"
         )
     if not is_word(estimator.solver, "lstd"):
         raise AttributeError(f"{estimator.solver!r} needs all transitions at once; for partial_fit set solver='lstd'")
@@ -28,7 +28,7 @@ def streams_actions(estimator):
 
 
 def go_on_with_actions(estimator, X, y, action, given, actions):
-    """`ActionValueEstimator.partial_fit`, on a copy that is given up if anything is raised.
+    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def go_on_with_actions(estimator, X, y, action, given, actions):
     X, y, action : array-like
     given : Given
     actions : array-like or None
-        All that can come.
+        All actions that can occur.
     """
     held = check_stays(estimator)
     told = given.told(vars(estimator).get("_given"))
@@ -65,16 +65,16 @@ def go_on_with_actions(estimator, X, y, action, given, actions):
         _stream=sums, _held=held, _given=told, _known=known[:, : d - estimator.fit_intercept],
         features_=features, actions_=labels, **of_columns(x.reshape(m, d), estimator.fit_intercept),
     )  # fmt: skip
-    vars(estimator).pop("policy_changes_", None)  # of a fit before
+    vars(estimator).pop("policy_changes_", None)  # from an earlier fit
 
 
 def of_columns(w, fit_intercept):
-    """Coefficients and intercepts of columns, the last of which is the intercept's if there is one."""
+    """Split w into coefficients and intercepts. With an intercept, it is the last column."""
     return {"coef_": w[:, :-1], "intercept_": w[:, -1]} if fit_intercept else {"coef_": w, "intercept_": 0.0 * w[:, 0]}
 
 
 def check_stays(estimator):
-    """Raise where a stream would go on with other parameters; what holds until it ends."""
+    """Raise a ValueError if a parameter that must stay constant has changed. Return these parameters."""
     held = {name: vars(estimator)[name] for name in HELD}
     if vars(estimator).get("_stream") is None:
         return held
@@ -89,7 +89,7 @@ def check_stays(estimator):
 
 
 def labels_of(estimator, done, actions):
-    """The sorted labels of all actions: those of the first call, or of a fit before."""
+    """The sorted labels of all actions: those of the first call, or of an earlier fit."""
     given = None if actions is None else np.unique(check_actions(actions, len(actions)))
     if hasattr(estimator, "actions_"):
         if given is not None and not np.array_equal(given, estimator.actions_):

@@ -1,4 +1,4 @@
-"""LSTDQ and LSPI: the value of actions under a policy from sums over transitions, and the iteration of policies."""
+"""LSTDQ and LSPI: action values of a policy from sums over transitions, and least-squares policy iteration."""
 
 from dataclasses import dataclass
 
@@ -23,11 +23,11 @@ __all__ = [
     "unknown_actions",
 ]
 
-TIE = 1e-9  # of the largest value: actions that are as near to the best one as this are as good
+TIE = 1e-9  # difference of two values, relative to the largest, below which two actions count as equally good
 
 
 def of_actions(Z, chances):
-    """Features of states and actions: those of the state in the block of each action, times its probability.
+    """Features of state-action pairs: the state's features in the block of each action, times its probability.
 
     Parameters
     ----------
@@ -42,21 +42,24 @@ def of_actions(Z, chances):
 
 
 def unknown_actions(Z, known):
-    """Where a state has a feature that only rows of other actions have, booleans (n, n_actions); None for nowhere."""
+    """A mask (n, n_actions) of actions that the log lacks in a state, or None if there is none.
+
+    The log lacks an action in a state if the state has a feature that only rows with other actions have.
+    """
     missing = known.any(axis=0) & ~known
     return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
 
 
 def best_actions(values, unknown=None, before=None):
-    """The best action of each state, the first of equals.
+    """The best action of each state. The first one wins ties.
 
     Parameters
     ----------
     values : ndarray of shape (n, n_actions)
     unknown : ndarray of bool of shape (n, n_actions), default=None
-        Actions that are not chosen where there are others.
+        Actions that are chosen only if all are unknown.
     before : ndarray of int of shape (n,), default=None
-        Actions that are chosen again where none is better by more than rounding.
+        Earlier choices, which are kept if no action is better by more than rounding.
 
     Returns
     -------
@@ -73,12 +76,13 @@ def best_actions(values, unknown=None, before=None):
 
 
 class ActionSums:
-    """Sums over transitions that determine the solution of LSTDQ, for one policy after the other.
+    """Sums over transitions that determine the solution of LSTDQ, for several policies.
 
-    With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, these are C = sum_k d_k psi_k
-    psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k = sum_a
-    pi(a | s'_k) psi(s'_k, a). All are made of blocks of n_features x n_features, one for each pair of actions. A ridge
-    on A is added to C too: it is what transitions would add that leave one feature alone, without reward, for the end.
+    With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, the sums are C = sum_k d_k
+    psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k =
+    sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
+    actions. A ridge on A is added to C too. It equals additional transitions, each from a state with a single feature
+    to the end of the episode, without reward.
 
     Parameters
     ----------
@@ -86,7 +90,9 @@ class ActionSums:
     action : ndarray of int of shape (n,)
     n_actions : int
     gamma : float
+        Discount.
     ridge : ndarray of shape (n_features,)
+        Diagonal of the ridge, the same for each action.
     """
 
     def __init__(self, log, action, n_actions, gamma, ridge):
@@ -101,7 +107,7 @@ class ActionSums:
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
 
     def moments(self, chances):
-        """The moments of a policy, of whose probabilities (n, n_actions) those in the successors are given."""
+        """The moments of a policy with action probabilities ``chances`` (n, n_actions) in the successors."""
         m, d = self.shape
         led = np.zeros((m, d, m, d))
         for a, rows in enumerate(self.rows):
@@ -122,10 +128,10 @@ class ActionSums:
         Returns
         -------
         w : ndarray of shape (n_actions, n_features)
-            0 for a feature that no row of the action has.
+            The coefficients. They are 0 for features that no row with the action has.
         found : Solution
         fun : float
-            The mean square projected Bellman error that is left: 0 where A w = b has a solution.
+            The remaining mean squared projected Bellman error, which is 0 if A w = b has a solution.
         """
         x, found, fun = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
         return x.reshape(self.shape), found, fun
@@ -133,7 +139,7 @@ class ActionSums:
 
 @dataclass
 class Iterated:
-    """What the iteration of policies came to.
+    """The result of policy iteration.
 
     Attributes
     ----------
@@ -142,8 +148,8 @@ class Iterated:
     losses : list of float
         The objective at each solution.
     changes : list of float
-        The share of the successors in which what is best for each solution is not what its policy did. 0 at the end
-        where the policy stays.
+        For each policy, the fraction of successors in which the greedy action differs from the policy's action. The
+        last entry is 0 if the policy has converged.
     """
 
     w: np.ndarray
@@ -153,17 +159,18 @@ class Iterated:
 
 
 def iterate_policies(sums, going, max_iter):
-    """Least-squares policy iteration: the value of a policy, then the policy that is best for these values.
+    """Least-squares policy iteration: evaluate a policy, then take the policy that is greedy for its values.
 
-    The first policy takes all actions alike. Where policies come back in a circle, it begins again with the policy that
-    always takes the first action, and in a second circle goes on with the mixture of its policies.
+    The first policy is uniform. If the policies form a cycle, the iteration starts again with the policy that always
+    takes the first action. In a second cycle it continues with the mixture of the cycle's policies.
 
     Parameters
     ----------
     sums : ActionSums
     going : ndarray of int
-        Rows whose episode goes on.
+        Rows that do not end an episode.
     max_iter : int
+        Largest number of policies.
 
     Returns
     -------
@@ -173,7 +180,7 @@ def iterate_policies(sums, going, max_iter):
     next_Z = sums.next_Z[going]
     unknown = unknown_actions(next_Z, sums.known)
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
-    tried, place = [], {}  # actions in the successors, and when they were found
+    tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
     again = False
     while len(losses) < max_iter:
         w, found, fun = sums.solution(chances)
@@ -199,24 +206,26 @@ def iterate_policies(sums, going, max_iter):
 
 
 def problem_of(sums, log, action, chances, ridge):
-    """The compositional problem of a policy that is given, and what makes the coefficients of its variables.
+    """The compositional problem of a given policy, and a function from its variables to coefficients.
 
     Parameters
     ----------
     sums : ActionSums
     log, action, ridge
-        As they were given to it.
+        The arguments of ``sums``.
     chances : ndarray of shape (n, n_actions)
+        Action probabilities of the policy in the successors.
 
     Returns
     -------
     problem : ProjectedBellmanProblem
     spread : callable
+        Maps a point x of the problem to coefficients of shape (n_actions, n_features).
     """
     m, at = sums.shape[0], np.flatnonzero(sums.known)
     left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
     y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]
-    alone = np.flatnonzero(ridge)  # each of these features alone leads to the end
+    alone = np.flatnonzero(ridge)  # the ridge as additional transitions from single features to the end
     if len(alone):
         left = sparse.vstack([left, sparse.eye_array(len(ridge), format="csr")[alone]], format="csr")
         after = sparse.vstack([after, sparse.csr_array((len(alone), len(ridge)))], format="csr")
@@ -231,7 +240,7 @@ def problem_of(sums, log, action, chances, ridge):
 
 
 def charged(losses, n_rows):
-    """The records of exact solutions: one pass for each policy."""
+    """The records of exact solutions, which cost one pass over the data for each policy."""
     n, passes = len(losses), np.arange(1, len(losses) + 1)
     return {
         "loss_curve_": np.array(losses),

@@ -1,4 +1,4 @@
-"""Values of actions from logged transitions: LSTDQ for a policy that is given, LSPI for the best one."""
+"""Values of actions from logged transitions: LSTDQ for a given policy, LSPI for the best one."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ from sk_stormc.values.lstd import attributes_of, check_products, forget
 
 __all__ = ["ActionValueEstimator"]
 
-POLICIES = 50  # that are tried, at the most
+POLICIES = 50  # default of the largest number of policies that are evaluated
 
 
 class ActionValueEstimator(FittedActionValues):
-    """Value of actions in states, linear in features, under a policy or under the best one.
+    """Action values Q(s, a), linear in features, under a given policy or under the best one.
 
-    Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards if a is done in the state s
-    and the policy acts from there on. A row of the data is a transition: X has the state that is left, ``action`` what
-    was done, y the reward and next_X the successor. Whoever made the log may have acted in any way, as long as all
-    actions were tried: neither probabilities nor importance ratios are needed.
+    Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards after action a in state s, if
+    the policy acts from there on. A row of the data is a transition: X has the state, ``action`` the action, y the
+    reward and next_X the successor. The behaviour policy that made the log may be any policy that tries all actions.
+    Neither its probabilities nor importance ratios are needed.
 
     Parameters
     ----------
     policy : "greedy", callable or array-like, default="greedy"
-        The policy whose values are found. "greedy" looks for the best one by least-squares policy iteration (LSPI): the
-        values of a policy, then the policy that is best for these values, until it stays. Where policies come back in a
-        circle, as approximate values can have it, it begins again from the policy that always takes the first action,
-        and in a second circle goes on with a mixture. A callable gets rows of next_X and returns an action for each, or
-        probabilities of shape (n_rows, n_actions) in the order of ``actions_``. An array is for states that are numbers
-        (X has one column) or indicators: actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
-        As an attribute ``policy`` is the method below; `get_params` has the parameter.
+        The policy to evaluate. "greedy" looks for the best policy by least-squares policy iteration (LSPI): it
+        evaluates a policy, takes the policy that is greedy for these values, and repeats this until the policy does not
+        change. If policies form a cycle, which approximate values can cause, it starts again from the policy that
+        always takes the first action. In a second cycle it continues with a mixture of the cycle's policies. A callable
+        gets rows of next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order
+        of ``actions_``. An array is for states that are numbers (X has one column) or indicators (one-hot): actions of
+        shape (n_states,), or probabilities of shape (n_states, n_actions). The attribute ``policy`` is the method
+        below; `get_params` returns the parameter.
     gamma : float, default=0.95
-        Discount of later rewards, in [0, 1]. 1 is for episodes that all end.
+        Discount factor in [0, 1]. 1 is for episodes that all end.
     solver : str or CompositionalSolver, default="lstd"
         "lstd" solves the equations of LSTDQ. With a given policy it may be any other solver that
         `BellmanValueEstimator` takes.
@@ -63,11 +64,12 @@ class ActionValueEstimator(FittedActionValues):
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
-        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b, without the intercepts.
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b. Intercepts are not penalised.
     max_iter : int, default=None
-        Policies that are tried with "greedy", where None is 50. Else it is passed to the solver.
+        With "greedy" the largest number of policies that are evaluated; None means 50. Otherwise it is passed to the
+        solver.
     tol : float, default=None
-        Passed to the solver; None keeps its own. Neither "greedy" nor "lstd" uses it.
+        Passed to the solver. None keeps the solver's own value. Neither "greedy" nor "lstd" uses it.
 
     Attributes
     ----------
@@ -76,10 +78,10 @@ class ActionValueEstimator(FittedActionValues):
     coef_ : ndarray of shape (n_actions, n_features)
         Coefficients of the transformed features. A coefficient is 0 for a feature that no row with the action has.
     intercept_ : ndarray of shape (n_actions,)
-        The intercepts; 0 without them.
+        The intercepts. They are 0 with ``fit_intercept=False``.
     policy_changes_ : ndarray of shape (n_iter_,)
-        Only for "greedy": the share of the successors in which the best action by the values of each policy is not what
-        this policy did. The first one takes all actions alike. The last entry is 0 where the policy stays.
+        Only for "greedy": for each policy, the fraction of successors in which the best action by its values differs
+        from the policy's action. The first policy is uniform. The last entry is 0 if the policy has converged.
     features_ : transformer or None
         The fitted transformer.
     n_iter_ : int
@@ -87,27 +89,28 @@ class ActionValueEstimator(FittedActionValues):
     loss_curve_ : ndarray of shape (n_records,)
         The mean square projected Bellman error at the records. With "greedy" there is one for each policy.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls up to each record. "lstd" is charged one pass for a policy.
+        Number of oracle calls up to each record. "lstd" counts as one pass over the data for each policy.
     stop_reason_ : str
         Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_, condition_number_ : int, float
-        Only for "lstd": as for `BellmanValueEstimator`, of the last equations.
+        Only for "lstd": as for `BellmanValueEstimator`, for the last system of equations.
 
     See Also
     --------
-    BellmanValueEstimator : Values of states under the policy that acted.
-    sk_stormc.datasets.collect_transitions : Logs ``action`` too.
+    BellmanValueEstimator : Values of states under the behaviour policy.
+    sk_stormc.datasets.collect_transitions : Logs transitions with their actions.
 
     Notes
     -----
-    A log says nothing of what it never tried. With "greedy" an action is not chosen in a state that has a feature which
-    no row with this action has, unless this holds for all actions. For indicators of states this is what was never done
-    there. Features that all states have, such as radial basis functions, hide it: values are then extrapolated.
+    A log has no information about actions that were never tried. With "greedy" an action is therefore not chosen in a
+    state that has a feature which no row with this action has, unless this holds for all actions. For indicators of
+    states, these are the actions that were never taken in the state. With features that all states share, such as
+    radial basis functions, such actions are not recognised, and their values are extrapolated.
 
-    With gamma = 1 an action that only puts off the end is worth as much as one that leads there, and `policy` may take
-    it for ever. A gamma below 1 prefers the shorter way.
+    With gamma = 1 an action that only delays the end is worth as much as one that leads there, and `policy` may take it
+    forever. A gamma below 1 prefers the shorter way.
 
     References
     ----------
@@ -115,7 +118,8 @@ class ActionValueEstimator(FittedActionValues):
 
     Examples
     --------
-    Three cells in a row: action 1 goes to the right, 0 to the left, and the right end has a reward of 1.
+    There are three cells in a row. Action 1 goes to the right, action 0 to the left. Leaving at the right end gives a
+    reward of 1.
 
     >>> import numpy as np
     >>> from sk_stormc import ActionValueEstimator
@@ -170,7 +174,7 @@ class ActionValueEstimator(FittedActionValues):
         Parameters
         ----------
         deep : bool, default=True
-            Whether those of the solver and of the features are among them.
+            Whether to include the parameters of the solver and of the features.
 
         Returns
         -------
@@ -189,23 +193,23 @@ class ActionValueEstimator(FittedActionValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states that are left.
+            The states before the transitions.
         y : array-like of shape (n_transitions,)
-            The rewards on leaving them.
+            The rewards of the transitions.
         action : array-like of shape (n_transitions,), default=None
-            What was done: integers or strings. None means that the same was done in all rows.
+            The actions: integers or strings. None means that all rows have the same action.
         next_X : array-like of shape (n_transitions, n_features), default=None
-            Their successors, with the columns of X. Rows of terminal transitions are not looked at.
+            The successor states, with the columns of X. Rows of terminal transitions are ignored.
         terminal : array-like of bool of shape (n_transitions,), default=None
             Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
             that no episode ends.
         time : array-like of int of shape (n_transitions,), default=None
-            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes,
-            or give ``episode``. A row without successor that is not terminal is dropped.
+            An alternative to next_X: the successor of a row is the row whose time is one more. Leave a gap between
+            episodes, or pass ``episode``. Rows that are not terminal and have no successor are dropped.
         episode : array-like of shape (n_transitions,), default=None
             A label of each row's episode, as for `BellmanValueEstimator`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weighting a transition k times equals repeating it.
+            Weights of the transitions. A weight of k is the same as k copies of the transition.
 
         Returns
         -------
@@ -214,14 +218,15 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            For a parameter out of its range, values that are not finite, shapes or columns that disagree, actions that
-            are no labels, another solver than "lstd" with "greedy", a policy that does not fit the states and actions,
-            and if no transition is left. Nothing already fitted is lost.
+            If a parameter is out of its range, values are not finite, shapes or columns disagree, actions are not
+            labels, the solver is not "lstd" with "greedy", a policy does not fit the states and actions, or no
+            transition is left. The attributes of an earlier fit are then unchanged.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`; if there is no action; if a given policy does what the log never has.
+            As for `BellmanValueEstimator`, and if ``action`` is None, or if a given policy takes actions that the log
+            lacks.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -232,7 +237,7 @@ class ActionValueEstimator(FittedActionValues):
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
         if isinstance(policy, str) and len(actions) == 1 and action is not None:
-            warn(f"action is {actions[0]} in all rows that count: there is nothing to choose from.")
+            warn(f"action is {actions[0]} in all rows that count: there is no other action to choose.")
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
         going = np.flatnonzero(~log.terminal)
@@ -285,24 +290,24 @@ class ActionValueEstimator(FittedActionValues):
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
     ) -> Self:
-        """Go on with the next transitions of a stream, for a given policy and "lstd".
+        """Continue with the next transitions of a stream, for a given policy and "lstd".
 
-        Every call ends at the solution that `fit` has on all rows of the stream, but for rounding, whatever the chunks.
-        It keeps sums, in four matrices with a row for each feature of each action, of which there may be 4000. A chunk
-        is best given with as many rows. ``alpha`` may change between calls; `gamma`, `policy` and `fit_intercept` stay.
-        Rows of a `fit` before do not count, but its fitted ``features`` and its actions stay.
+        After every call the solution is that of `fit` on all rows of the stream, up to rounding, for any division into
+        chunks. It keeps sums in four matrices with n_features * n_actions rows and columns, of at most 4000. Chunks of
+        about as many rows are the most efficient. ``alpha`` may change between calls. `gamma`, `policy` and
+        `fit_intercept` must not. Rows of an earlier `fit` do not count, but its fitted ``features`` and its actions are
+        kept.
 
-        With policy="greedy" there is no `partial_fit`: each policy that is tried has sums of its own, over all
-        transitions.
+        With policy="greedy" there is no `partial_fit`, because each policy needs its own sums over all transitions.
 
         Parameters
         ----------
         X, y, action, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Relative to those of other chunks too. Rows of weight 0 do not count.
+            Weights of the transitions, on one scale for all chunks. Rows of weight 0 do not count.
         actions : array-like of shape (n_actions,), default=None
-            All actions that can come, in the first call. None takes those of the first chunk.
+            In the first call, all actions that can occur. None means those of the first chunk.
 
         Returns
         -------
@@ -311,10 +316,10 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `fit`; for an action that the first call did not have; where a parameter changes that has to stay.
-            The estimator is then as it was before.
+            As for `fit`, for an action that the first call did not have, and if a parameter changes that must stay
+            constant. The estimator is then unchanged.
         AttributeError
-            For policy="greedy", and for another solver than "lstd".
+            For policy="greedy", and for other solvers than "lstd".
 
         Examples
         --------
@@ -342,13 +347,13 @@ class ActionValueEstimator(FittedActionValues):
 
 
 def warn_if_unsettled(found):
-    """The stop reason of an iteration of policies, with a warning unless the policy stays."""
+    """The stop reason of policy iteration. It warns if the policy has not converged."""
     if not found.changes[-1]:
         return StopReason.CONVERGED
     warn(
         f"after {len(found.changes)} policies (max_iter) the best policy still changes in {found.changes[-1]:.2%} of "
-        "the successors, and what was found may be far from the best. A smaller gamma, a larger alpha or other "
-        "features can help; policy_changes_ has the course.",
+        "the successors, and the policy may be far from the best. A smaller gamma, a larger alpha or other "
+        "features can help; policy_changes_ has the changes of all iterations.",
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER

@@ -36,67 +36,66 @@ def collect_transitions(
     ----------
     env : gymnasium.Env, gymnasium.vector.VectorEnv or str
         An environment, which is reset first, or the id of one, such as "CartPole-v1". Its observations must be of a
-        Box, Discrete, MultiDiscrete or MultiBinary space, or of a Tuple or Dict of such spaces. Of a vector of
-        environments each row is a transition of one of them, and steps that only begin a new episode are left out.
+        Box, Discrete, MultiDiscrete or MultiBinary space, or of a Tuple or Dict of such spaces. For a vector of
+        environments each row is a transition of one of them. Steps that only begin a new episode are left out.
     policy : callable, array-like or None, default=None
-        None takes random actions, as the action space samples them: uniformly, if there are finitely many. A callable
-        gets the observation as the environment gives it, and returns the action; for a vector, those of all its
-        environments. Where observations and actions are
-        both Discrete, an array may say what is done in each state: integers of shape (n_states,) are actions, numbers
-        of shape (n_states, n_actions) are their probabilities.
+        None takes random actions as the action space samples them: uniformly, if there are finitely many. A callable
+        gets the observation and returns the action; for a vector, the observations and actions of all its environments.
+        If observations and actions are both Discrete, an array can be passed: integers of shape (n_states,) are
+        actions, numbers of shape (n_states, n_actions) are their probabilities.
     n_transitions : int, default=10,000
-        Rows. The last episode ends with the last row.
+        Number of rows. The last episode ends with the last row.
     seed : int or None, default=None
-        Of the environment and of the random actions, which have generators of their own. The same seed gives the same
-        bits. None is different each time. NumPy's global generator is left alone.
+        Seed of the environment and of the random actions, which have separate generators. Results are bit-for-bit
+        reproducible for a given seed. None means a different seed each time. NumPy's global generator is not used.
     one_hot : bool, default=True
-        Discrete and MultiDiscrete observations become one indicator for each value. False keeps them as numbers, for
-        ``features=OneHotEncoder(...)``: with hundreds of states or more that takes far less memory.
+        Whether Discrete and MultiDiscrete observations become one indicator for each value. False keeps them as
+        numbers, for ``features=OneHotEncoder(...)``. With hundreds of states or more this needs far less memory.
     target : callable, array-like or None, default=None
-        Another policy, whose probabilities of what was done are logged too. An array is as for ``policy``. A callable
-        gets X of the log, and returns for each row the action or a row of probabilities. Actions must be Discrete, and
-        ``policy`` None or an array.
+        A target policy, whose probabilities of the logged actions are logged too. An array is as for ``policy``. A
+        callable gets X of the log, and returns for each row the action or a row of probabilities. Actions must be
+        Discrete, and ``policy`` must be None or an array.
 
     Returns
     -------
     log : sklearn.utils.Bunch
-        Rows are in the order in which they happened, those of a vector one environment behind the other.
+        Rows are in the order in which they happened. The rows of a vector are sorted by environment.
 
         X : ndarray of shape (n_transitions, n_features)
-            The observations that were left. Those of a Tuple or Dict stand side by side, arrays are flattened. float64,
-            or float32 if the environment's observations are only float32.
+            The observations before the transitions. The parts of a Tuple or Dict are concatenated, and arrays are
+            flattened. The dtype is float64, or float32 if all observations are float32.
         y : ndarray of shape (n_transitions,)
             The rewards.
         next_X : ndarray of shape (n_transitions, n_features)
-            The observations that followed. After a truncated episode this is its last one, and not the first of the
-            next episode.
+            The observations after the transitions. At the end of a truncated episode this is its last observation, not
+            the first of the next episode.
         terminal : ndarray of bool of shape (n_transitions,)
-            Gymnasium's ``terminated``. A truncated episode would have gone on, so it is not terminal.
+            Gymnasium's ``terminated``. A truncated episode would have continued, so it is not terminal.
         time : ndarray of int of shape (n_transitions,)
-            Increasing by 1 within an episode, with a gap after it. It may stand in for next_X: the last row of an
-            episode that was truncated is then dropped, because its successor is not a row of X.
+            Time that increases by 1 within an episode, with a gap after it. It can replace next_X: the last row of a
+            truncated episode is then dropped, because its successor is not a row of X.
         action : ndarray of shape (n_transitions, ...)
-            What was done.
+            The actions.
         episode : ndarray of int of shape (n_transitions,)
             The number of each row's episode, from 0.
         probability : ndarray of shape (n_transitions,)
-            Of the action under ``policy``; NaN where it is not known, for a callable, and where actions are not
-            Discrete.
+            The probability of the action under ``policy``. It is NaN (unknown) if ``policy`` is a callable, and if
+            actions are not Discrete.
         target_probability, importance_ratio : ndarray of shape (n_transitions,)
-            Only with ``target``: the probability of the action under it, and this over ``probability``.
+            Only with ``target``: the probability of the action under it, and this divided by ``probability``.
 
     Raises
     ------
     ImportError
         If gymnasium is not installed.
     ValueError
-        For an env that is none, observations of another space (which is named), a policy that does not fit the
-        environment, an action that is not of its space, a reward that is not finite, n_transitions, seed or one_hot
-        out of range, and a target that does not fit or whose ratios are not known.
+        If env is not an environment or has an unsupported observation space (which is named), the policy does not fit
+        the environment, an action is not of its space, a reward is not finite, n_transitions, seed or one_hot is out of
+        range, or a target does not fit or its ratios are unknown.
 
     See Also
     --------
-    sk_stormc.datasets.MarkovRewardProcess.from_gymnasium : The exact model, where an environment publishes it.
+    sk_stormc.datasets.MarkovRewardProcess.from_gymnasium : The exact model, if an environment publishes it.
 
     Examples
     --------
@@ -127,7 +126,7 @@ def collect_transitions(
 
 
 def environment(env, vector=False):
-    """An environment, made if it is an id; one that is a vector of environments only if ``vector``."""
+    """The environment, created if ``env`` is an id. Vector environments are allowed only if ``vector``."""
     try:
         import gymnasium
     except ImportError as error:
@@ -152,7 +151,7 @@ def _collect(env, policy, n, seed, one_hot):
 
     observation, episode = env.reset(seed=of_env)[0], 0
     for i in range(n):
-        pull(observation, leaves, left[i])  # before the step, which may change it in place
+        pull(observation, leaves, left[i])  # before the step, which may change the observation in place
         action = act(observation)
         observation, reward, terminated, truncated, _ = env.step(action)
         pull(observation, leaves, came[i])
@@ -167,7 +166,7 @@ def _collect(env, policy, n, seed, one_hot):
 
 
 def model_of(env, policy):
-    """The transition matrix and the rewards of an environment that publishes them, under a policy.
+    """The transition matrix and the rewards, under a policy, of an environment that publishes its model.
 
     Parameters
     ----------
@@ -178,7 +177,7 @@ def model_of(env, policy):
     Returns
     -------
     P, rewards : csr_array of shape (n_states, n_states)
-        A state in which episodes end leads only to itself, without reward. Rewards are the means of a transition's.
+        Terminal states lead only to themselves, without reward. Rewards are means over the actions of a transition.
     """
     env = environment(env)
     model = getattr(env.unwrapped, "P", None)
@@ -203,14 +202,14 @@ def model_of(env, policy):
     P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
     total = sparse.csr_array((np.append(weight * reward[going], np.zeros(len(last))), (rows, columns)), shape=(n, n))
     for summed in (P, total):
-        summed.sum_duplicates()  # scipy 1.13 keeps entries that are given several times apart
+        summed.sum_duplicates()  # scipy 1.13 does not add up duplicate entries by itself
     P.eliminate_zeros()
     i, j = P.nonzero()
     return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
 
 
 def _moves(model, n, n_actions):
-    """Rows of state, action, probability, successor, reward and whether the episode ends."""
+    """The model as rows of state, action, probability, successor, reward, and whether the episode ends."""
     try:
         moves = [(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]]
         moves = np.array(moves, dtype=float).reshape(-1, 6)
@@ -230,7 +229,7 @@ def _ends(env, n, state, successor, ended):
     """The states in which episodes end."""
     ends = np.zeros(n, dtype=bool)
     ends[successor[ended]] = True
-    # a state must be an end whenever it is entered, from any state that occurs
+    # a terminal state must end the episode from every reachable state that leads to it
     starts = np.asarray(getattr(env.unwrapped, "initial_state_distrib", ~ends)) > 0
     onward = ~ended & ~(ends[state] & ends[successor])
     steps = sparse.csr_array((np.ones(onward.sum()), (successor[onward], state[onward])), shape=(n, n))

@@ -1,4 +1,4 @@
-"""Episodes as their labels say: which rows belong together, and in which order they happened."""
+"""Episodes by their labels: which rows belong together, and in which order they happened."""
 
 from math import isnan
 
@@ -11,7 +11,7 @@ __all__ = ["check_episode", "clock_of", "in_order", "in_time", "numbers_of_label
 
 
 def check_episode(episode, n):
-    """Labels of n rows, of any type, none missing."""
+    """The checked labels of n rows, of any type, none missing."""
     labels = np.asarray(episode)
     if labels.shape != (n,):
         raise ValueError(f"episode must be one label for each of the {n} rows, got shape {labels.shape}")
@@ -33,7 +33,7 @@ def _is_missing(label):
 
 
 def numbers_of_labels(labels):
-    """The number of each label, in the order in which they first came.
+    """The number of each label, in the order of first occurrence.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def numbers_of_labels(labels):
     -------
     ndarray of int of shape (n,)
     """
-    if labels.dtype.kind == "O":  # which may not be sortable
+    if labels.dtype.kind == "O":  # objects may not be sortable
         known = {}
         try:
             return np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.intp)
@@ -56,20 +56,20 @@ def numbers_of_labels(labels):
 
 
 def in_order(episode, time, terminal, n):
-    """What labels of episodes, and times within them, say of n rows.
+    """The episode numbers and one common time of n rows, from labels of episodes and times within them.
 
     Parameters
     ----------
     episode, time, terminal : array-like of shape (n,) or None
-        As the user gave them.
+        The user's arguments.
     n : int
 
     Returns
     -------
     numbers : ndarray of int of shape (n,) or None
-        Of the episodes.
+        Numbers of the episodes. None without labels.
     clock : ndarray of int of shape (n,) or None
-        As `clock_of` has it; without labels, time as it was given.
+        The common time of `clock_of`. Without labels, the user's time.
     """
     if episode is None:
         return None, time
@@ -81,12 +81,12 @@ def in_order(episode, time, terminal, n):
 
 
 def in_time(numbers, time, n):
-    """What orders n rows that fade: their times, if these tell apart the rows of all episodes, or the rows' own order.
+    """The order in time of n rows for a half-life: their times if these are distinct, or the order of the rows.
 
     Parameters
     ----------
     numbers : ndarray of int of shape (n,) or None
-        Of the episodes.
+        Numbers of the episodes.
     time : array-like of int of shape (n,) or None
     n : int
 
@@ -97,7 +97,7 @@ def in_time(numbers, time, n):
     Raises
     ------
     ValueError
-        Where times begin anew in each episode, and rows are not in their order.
+        If times begin again in each episode, and the rows of an episode are not in the order of time.
     """
     if time is None:
         return np.arange(n)
@@ -109,24 +109,24 @@ def in_time(numbers, time, n):
     if back.any():
         k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
         raise ValueError(
-            f"half_life must be None where rows are not in the order in which they happened and time begins anew in "
+            f"half_life must be None if rows are not in the order in which they happened and time begins again in "
             f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: sort the rows"
         )
     return np.arange(n)
 
 
 def clock_of(numbers, time, terminal, labels):
-    """One time for all episodes: the next row of an episode has the next time, and between episodes there is a gap.
+    """One common time for all episodes: it increases by 1 within an episode, with a gap between episodes.
 
     Parameters
     ----------
     numbers : ndarray of int of shape (n,)
-        Of the episodes.
+        Numbers of the episodes.
     time : ndarray of int of shape (n,) or None
-        Within the episodes. None: the rows of an episode are in order, and none is missing.
+        Time within the episodes. None means that the rows of an episode are in order, and none is missing.
     terminal : ndarray of bool of shape (n,)
     labels : ndarray of shape (n,)
-        What a message calls the episodes.
+        Labels of the episodes for error messages.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def clock_of(numbers, time, terminal, labels):
     Raises
     ------
     ValueError
-        For a time that an episode has twice, and for rows of an episode behind the one that ended it.
+        If an episode has the same time twice, or has rows after its terminal row.
     """
     n = len(numbers)
     order = np.argsort(numbers, kind="stable") if time is None else np.lexsort((time, numbers))
@@ -153,7 +153,7 @@ def clock_of(numbers, time, terminal, labels):
         k, j = order[np.argmax(behind)], order[np.argmax(behind) + 1]
         raise ValueError(
             f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
-            f"{labels[k]}: give the rows in order, or what comes after it another label"
+            f"{labels[k]}: sort the rows, or give later rows another label"
         )
     clock = np.empty(n, dtype=np.int64)
     clock[order] = np.append(0, np.cumsum(step)) if n else 0

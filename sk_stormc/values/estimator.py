@@ -29,74 +29,77 @@ __all__ = ["BellmanValueEstimator"]
 
 
 class BellmanValueEstimator(FittedValues):
-    """Value of states under the policy that made the data, linear in features.
+    """State values V(s) under the policy that made the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
-    transition: X has the state that is left, y the reward on leaving it, and next_X the successor.
+    transition: X has the state, y the reward and next_X the successor.
 
     Parameters
     ----------
     gamma : float, default=0.95
-        Discount of later rewards, in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
+        Discount factor in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
         "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
         chosen objective by least squares, in `fit` and, for streams, in `partial_fit`.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
-        transitions of a state, and is biased where states do not repeat. "projected" is the mean squared projected
+        transitions of a state, and is biased if states do not repeat. "projected" is the mean squared projected
         Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
-        if at least half of the transitions are from states seen more than once, and if the features tell the states
-        apart or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
+        if at least half of the transitions are from states that occur more than once, and if the features distinguish
+        the states or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
         states. ``objective_`` and ``objective_reason_`` have the choice and its reason.
     features : transformer, default=None
-        Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Its parameters are
-        ``features__...``. The Notes say what to know about a Pipeline.
+        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Its parameters are
+        ``features__...``. See the Notes about a Pipeline.
     fit_intercept : bool, default=True
-        Whether there is an intercept. Without one, a small Bellman residual can belong to values that are far off.
+        Whether there is an intercept. Without one, a small Bellman residual does not imply accurate values.
     alpha : float, default=0.0
-        A ridge, without the intercept. With "projected" it is added to the diagonals of A and C, the matrices of LSTD
-        (means over transitions). With "bellman" it is the weight of |coef_|^2 beside a mean square of Bellman errors,
-        in which an error of all values alike counts (1 - gamma)^2 times: alpha has to be far smaller there.
+        Ridge penalty. The intercept is not penalised. With "projected" it is added to the diagonals of A and C, the
+        matrices of LSTD (means over transitions). With "bellman" it is the weight of |coef_|^2, added to the mean
+        squared Bellman error. A constant error of all values contributes only (1 - gamma)^2 times its square to the
+        latter, so alpha has to be far smaller there.
     trace_decay : float, default=0.0
-        Lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. An error also counts for the
-        earlier states of its episode, lambda times less at each step. With 1 this is regression on the discounted
-        returns. Rows must be in order. A trace ends where an episode ends, and where next_X is not the X of the next
-        row, but for rounding to float32 or to six decimals. With ``time``, it ends at a gap.
+        The lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. Eligibility traces then credit
+        an error to the earlier states of its episode, with a factor of lambda at each step. With 1 this is regression
+        on the discounted returns. Rows must be in order. A trace ends with its episode, and at a row whose next_X is
+        not the X of the next row, up to rounding to float32 or to six decimals. With ``time``, it ends at a gap.
     half_life : float or None, default=None
-        For transitions that change with time: their weight is halved every so many later rows, in `fit` as in
-        `partial_fit`, so that values are those of about the last 1.4 times as many rows. Rows are in the order of time,
-        or have ``time`` that goes on from one episode to the next. Each transition counts as a row, whatever its
-        weight. None forgets nothing.
+        Number of later rows after which the weight of a transition halves, in `fit` and in `partial_fit`, for
+        environments that change with time. The effective sample size is about 2.9 half-lives. Rows must be in the order
+        of time, or have ``time`` that does not begin again in each episode. Each transition counts as a row, whatever
+        its weight. None gives all transitions the same weight.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        Coefficients of the transformed features. The coefficient is 0 for a feature that no left state has, because
-        nothing is known of it.
+        Coefficients of the transformed features. The coefficient of a feature that is 0 in all rows of X is 0, because
+        the data do not determine it.
     intercept_ : float
-        The intercept; 0 without one.
+        The intercept. It is 0 with ``fit_intercept=False``.
     objective_ : {"bellman", "projected"}
         The objective that was minimised.
     objective_reason_ : str
         Why this objective was chosen.
     n_states_ : int
-        Number of distinct states that were left. Streams do not have it.
+        Number of distinct states in X. Streams do not have it.
     features_ : transformer or None
         The fitted transformer.
     loss_curve_ : ndarray of shape (n_records,)
         The objective at the records. With solver="lstd" it is the objective at the solution.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" is charged one pass.
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" counts as one pass
+        over the data.
     solver_ : CompositionalSolver or "lstd"
         The solver that was run.
     rank_ : int
-        Only for "lstd": the number of directions of the features that the data determine. It can be less than the
-        number of features, as for indicators with an intercept. The shortest solution is then taken, after features
-        are divided by their largest absolute value.
+        Only for "lstd": the numerical rank of the system of equations. It can be less than the number of features, as
+        for indicators with an intercept. The solution is then the one of minimum norm, after features are divided by
+        their largest absolute value.
     condition_number_ : float
-        Only for "lstd": the largest singular value over the smallest one within the rank. The singular values are those
-        of the equations in features of equal length. From 1e10 on, a ConvergenceWarning advises alpha.
+        Only for "lstd": the condition number, the largest singular value over the smallest one within the rank. The
+        singular values are those of the equations with features scaled to equal norms. From 1e10 on, a
+        ConvergenceWarning advises a positive alpha.
 
     See Also
     --------
@@ -104,16 +107,16 @@ class BellmanValueEstimator(FittedValues):
 
     Notes
     -----
-    The value after the end of an episode is 0 and is not learnt. At a state that only ends episodes, `predict` returns
-    what the features make of it. For indicators this is ``intercept_``.
+    The value after the end of an episode is 0 and is not learnt. At a terminal state, `predict` returns the linear
+    function of its features, which is meaningless. For indicators it is ``intercept_``.
 
-    A Pipeline transforms X and hands next_X on as it is, so that the two disagree. They agree if the transformer is
-    given as ``features``, or if ``time`` takes the place of next_X. The Pipeline's own ``transform_input=["next_X"]``,
-    with metadata routing enabled, helps in its `fit`. As of scikit-learn 1.9 it does not help in its `score`, and so
-    not in a GridSearchCV.
+    A Pipeline transforms X but not next_X, so the two disagree. They agree if the transformer is passed as
+    ``features``, or if ``time`` replaces next_X. The Pipeline's own ``transform_input=["next_X"]``, with metadata
+    routing enabled, helps in its `fit`. As of scikit-learn 1.9 it does not help in its `score`, and so not in a
+    GridSearchCV.
 
-    Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate where features are
-    nearly collinear, as many radial basis functions are. The other solvers are not.
+    Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate for nearly collinear
+    features, such as many radial basis functions. The other solvers are not.
 
     References
     ----------
@@ -181,28 +184,28 @@ class BellmanValueEstimator(FittedValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states that are left.
+            The states before the transitions.
         y : array-like of shape (n_transitions,)
-            The rewards on leaving them.
+            The rewards of the transitions.
         next_X : array-like of shape (n_transitions, n_features), default=None
-            Their successors, with the columns of X. Rows of terminal transitions are not looked at.
+            The successor states, with the columns of X. Rows of terminal transitions are ignored.
         terminal : array-like of bool of shape (n_transitions,), default=None
             Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
             that no episode ends.
         time : array-like of int of shape (n_transitions,), default=None
-            Instead of next_X: the successor of a row is the row whose time is one more. Leave a gap between episodes,
-            or give ``episode``. A row without successor that is not terminal is dropped.
+            An alternative to next_X: the successor of a row is the row whose time is one more. Leave a gap between
+            episodes, or pass ``episode``. Rows that are not terminal and have no successor are dropped.
         episode : array-like of shape (n_transitions,), default=None
             A label of each row's episode: numbers, strings or anything that can be compared. Traces and successors stay
-            within an episode, whose ``time`` may begin anew. Without next_X and time, the rows of an episode are in
-            order, and the next one is the successor. Rows of several episodes may alternate.
+            within an episode, and ``time`` may begin again in each. Without next_X and time, the rows of an episode
+            must be in order, and the next row is the successor. Rows of several episodes may alternate.
         sample_weight : array-like of shape (n_transitions,), default=None
-            With a given objective, weighting a transition k times equals repeating it. objective="auto" takes each row
-            of positive weight as one visit, whatever the weight.
+            Weights of the transitions. A weight of k is the same as k copies of the transition, except that
+            objective="auto" counts each row of positive weight as one visit.
         importance_ratio : array-like of shape (n_transitions,), default=None
-            For the values of another policy than the one that acted: the probability of what was done under it, over
-            that under the policy that acted. It multiplies ``sample_weight``. With ``trace_decay`` traces are
-            multiplied too, from each step to the next (Yu 2010). None means ratios of 1.
+            For off-policy evaluation: the probability of the action under the target policy, divided by that under the
+            behaviour policy. It multiplies ``sample_weight``. With ``trace_decay`` it also multiplies the traces, from
+            each step to the next (Yu 2010). None means ratios of 1.
 
         Returns
         -------
@@ -211,20 +214,20 @@ class BellmanValueEstimator(FittedValues):
         Raises
         ------
         ValueError
-            For a parameter out of its range, values that are not finite, shapes or columns that disagree, terminal that
-            is not boolean, times that are not integers or not distinct, if no transition is left, and for gamma = 1
-            where an episode does not end from every state. Nothing already fitted is lost.
+            If a parameter is out of its range, values are not finite, shapes or columns disagree, ``terminal`` is not
+            boolean, times are not integers or not distinct, no transition is left, or gamma is 1 and episodes do not
+            end from every state. The attributes of an earlier fit are then unchanged.
 
         Warns
         -----
         UserWarning
-            If none of next_X, terminal, time and episode is given, since each row is then an episode of one step. If
-            only terminal is given, since all rows that are not terminal are then dropped. If most successors are far
-            outside the range of X in a column, or are scaled as X is not. If X is one column of integers that repeat,
-            which look like numbers of states. If successors have features that no left state has. If the values do not
-            exist, since features grow from step to step by more than ``gamma`` takes off. If importance ratios
-            are far from 1 on average, or leave only a few rows. If ``trace_decay`` is set and hardly any row follows
-            the one before it.
+            If none of next_X, terminal, time and episode is given, because each row is then an episode of one step. If
+            only terminal is given, because all other rows are then dropped. If most successors are far outside the
+            range of X in a column, or have another scale than X. If X is one column of repeated integers, which look
+            like numbers of states. If successors have features that no row of X has. If the values do not exist,
+            because features grow faster from step to step than ``gamma`` discounts them. If importance ratios are far
+            from 1 on average, or leave an effective sample of only a few rows. If ``trace_decay`` is set and hardly any
+            row is the successor of the row before it.
         """
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
         solver = self._make_solver()
@@ -287,36 +290,36 @@ class BellmanValueEstimator(FittedValues):
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
-        """Go on with the next transitions of a stream: the estimates of g, of its Jacobian and of F carry over.
+        """Continue with the next transitions of a stream. The estimates of g, its Jacobian and F are carried over.
 
-        Minimises the "projected" objective over all transitions so far, of which it keeps moments: matrices of
-        n_features columns, which serve up to about 2000 features. Transitions are taken in order, each once, in batches
-        of their own (for "auto" half as many as features, 32 at the least), whatever the chunks; those that do not fill
-        a batch wait for the next call. A shorter stream than 512, or than ten times as many as features, has the values
-        that its moments say; the run starts from those. `max_iter` and `tol` are for `fit`. After `fit` a stream starts
-        from its values. `gamma`, `alpha`, `half_life` and `fit_intercept` stay while the stream goes on, to whose first
-        chunk ``features`` are fitted.
+        It minimises the "projected" objective over all transitions so far. It keeps moments of them, matrices of
+        n_features columns, which is practical up to about 2000 features. Transitions are used in order, each once. They
+        are divided into batches (for "auto" of n_features / 2 transitions, but at least 32) that do not depend on the
+        chunks. Transitions that do not fill a batch wait for the next call. A stream shorter than 512 transitions, or
+        than 10 n_features, has the exact solution of its moments, and the run starts from it. `max_iter` and `tol` are
+        not used. After `fit` a stream starts from the fitted values. ``features`` is fitted on the first chunk.
+        `gamma`, `alpha`, `half_life` and `fit_intercept` must not change during a stream.
 
-        With solver="lstd" every call ends at the solution that `fit` with objective="projected" has on all rows of the
-        stream, but for rounding times ``condition_number_``, whatever the chunks. It keeps sums in four matrices of
-        n_features x n_features numbers (128 MB for 2000 features, the most is 4000) and solves once in a call, which
-        takes n_features^3 operations: chunks should have as many rows as there are features. Rows of a `fit` before do
-        not count, but its fitted ``features`` stay; ``alpha`` may change between calls.
+        With solver="lstd" the solution after every call is that of `fit` with objective="projected" on all rows of the
+        stream, for any division into chunks, up to rounding times ``condition_number_``. It keeps sums in four matrices
+        of n_features x n_features numbers (128 MB for 2000 features; at most 4000 are allowed). Each call solves a
+        system of equations in n_features^3 operations, so chunks should have at least n_features rows. Rows of an
+        earlier `fit` do not count, but its fitted ``features`` are kept. ``alpha`` may change between calls.
 
         Parameters
         ----------
         X, y, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, relative to those of other chunks too. They multiply what a transition says;
-            where they are 0 it is left out. None means weights of 1.
+            Weights of the transitions, on one scale for all chunks. Transitions of weight 0 are left out. None means
+            weights of 1.
         importance_ratio : array-like of shape (n_transitions,), default=None
             As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None
             As for `fit`, and increasing. The last row waits for its successor in the next chunk.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`, in all calls of a stream or in none. Rows of several episodes may alternate. The last row of
-            each episode waits for its successor in the next chunk; an episode that has no row there is over.
+            each episode waits for its successor in the next chunk. An episode that has no row there has ended.
 
         Returns
         -------
@@ -326,17 +329,18 @@ class BellmanValueEstimator(FittedValues):
         ------
         ValueError
             As for `fit`; for objective="bellman", which groups all transitions of a state; after a run that ended as
-            "non_finite" or "diverged"; for more than 4000 features with "lstd"; where a stream goes on with another
-            solver, `gamma`, `alpha` (but for "lstd"), `half_life`, `fit_intercept` or `trace_decay`.
+            "non_finite" or "diverged"; for more than 4000 features with "lstd"; and if the solver, `gamma`, `alpha`
+            (except for "lstd"), `half_life`, `fit_intercept` or `trace_decay` changes during a stream.
         KeyboardInterrupt
-            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, which can be given again.
+            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
+            again.
         AttributeError
             For a solver that needs all transitions ("lbfgs", checkpoints without a size).
 
         Warns
         -----
         ConvergenceWarning
-            Where the values are farther from the solution of the transitions so far than sampling accounts for.
+            If the values are farther from the solution of the transitions so far than sampling noise explains.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""What fitted values of actions say: the values, the best action, and how far they are from the rewards that came."""
+"""Predictions of fitted action values: values, greedy actions, temporal-difference errors and a score."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["FittedActionValues"]
 
 
 class read_as_method:
-    """A method whose name is a parameter's too: it is set as the parameter, read as the method."""
+    """A descriptor for a name that is both a parameter and a method.
+
+    Setting it sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
+    """
 
     def __init__(self, method):
         self.method, self.__doc__ = method, method.__doc__
@@ -34,7 +37,7 @@ class read_as_method:
 
 
 class FittedActionValues(LinearEstimator):
-    """Base of the estimator with a parameter ``policy``, and ``actions_``, ``coef_`` and ``intercept_`` when fitted."""
+    """Base class of `ActionValueEstimator`: all that needs only the parameters and the fitted attributes."""
 
     def predict(self, X: Features) -> FloatArray:
         """The values of all actions.
@@ -52,7 +55,7 @@ class FittedActionValues(LinearEstimator):
 
     @read_as_method
     def policy(self, X: Features) -> Array:
-        """The best action by these values, the first of equals.
+        """The greedy action: the best action by these values. The first one wins ties.
 
         Parameters
         ----------
@@ -61,7 +64,7 @@ class FittedActionValues(LinearEstimator):
         Returns
         -------
         ndarray of shape (n_states,)
-            Labels, of ``actions_``.
+            Labels from ``actions_``.
         """
         Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
@@ -72,7 +75,8 @@ class FittedActionValues(LinearEstimator):
     ) -> FloatArray:
         """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
 
-        V is the value of what the policy does there, with "greedy" of the best action, and 0 where terminal.
+        V(next_X) is the value of the policy's actions there, with "greedy" of the best action. It is 0 after terminal
+        transitions.
 
         Parameters
         ----------
@@ -82,12 +86,12 @@ class FittedActionValues(LinearEstimator):
         Returns
         -------
         ndarray of shape (n_transitions,)
-            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+            NaN for rows that are not terminal and have no successor, which is possible only with ``time``.
 
         Raises
         ------
         ValueError
-            As for `fit`; where successors are missing; for actions that `fit` was not given.
+            As for `fit`, and if successors are missing, or if an action was not in the data of `fit`.
         """
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
@@ -117,14 +121,15 @@ class FittedActionValues(LinearEstimator):
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
-        It compares features on the same transitions, not values of gamma, and says little of how good a policy is: that
-        takes episodes of it, or off-policy evaluation.
+        It can compare features on the same transitions, but not values of gamma. It does not measure how good a policy
+        is. For that use episodes of the policy, or off-policy evaluation.
 
         Parameters
         ----------
         X, y, action, next_X, terminal, time, episode
-            As for `td_error`. Rows without a successor that are not terminal are left out.
+            As for `td_error`. Rows that are not terminal and have no successor are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the squared errors.
 
         Returns
         -------

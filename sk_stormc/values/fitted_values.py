@@ -1,4 +1,4 @@
-"""What fitted values of states say: the values, how sure they are, and how far they are from the rewards that came."""
+"""Predictions of fitted state values: values, standard deviations, temporal-difference errors and a score."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FittedValues"]
 
 
 class FittedValues(Intervals, RegressorMixin, LinearEstimator):
-    """Base of the estimator whose ``coef_`` and ``intercept_`` make the value of a state, when fitted."""
+    """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
 
     def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The values of states.
@@ -25,27 +25,27 @@ class FittedValues(Intervals, RegressorMixin, LinearEstimator):
         ----------
         X : array-like of shape (n_states, n_features)
         return_std : bool, default=False
-            Whether to give standard deviations too: how far values would vary with other episodes from the same policy.
-            They contain neither what the features cannot express nor what ``alpha`` shrinks. They need ``episode`` in
-            `fit`, or in `partial_fit`. With ``half_life`` they are those of values from the few episodes that still
-            count, without what has changed since. They are infinite for a state with a feature that no left state has.
+            Whether to also return standard deviations: the standard errors of the values over samples of episodes from
+            the same policy. They do not include the bias of the features or of ``alpha``. They need ``episode`` in
+            `fit` or in `partial_fit`. With ``half_life`` they take into account how few episodes still count, but not
+            the change of the environment. They are infinite for a state with a feature that no row of X in `fit` has.
 
         Returns
         -------
         values : ndarray of shape (n_states,)
         std : ndarray of shape (n_states,)
-            Only if `return_std`.
+            Only with ``return_std=True``.
 
         Raises
         ------
         ValueError
-            If deviations are asked for where episodes are not known, or only one, or where with ``half_life`` they
-            count as fewer than 2.
+            With ``return_std=True``, if the episodes are unknown, if there is only one, or if with ``half_life`` their
+            effective number is below 2.
 
         Warns
         -----
         UserWarning
-            If deviations are asked for from fewer than 20 episodes.
+            With ``return_std=True``, if there are fewer than 20 episodes.
         """
         check_bool("return_std", return_std)
         states = self._states(X)
@@ -56,25 +56,25 @@ class FittedValues(Intervals, RegressorMixin, LinearEstimator):
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, episode: ArrayLike | None = None
     ) -> FloatArray:
-        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 where terminal.
+        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 for terminal transitions.
 
         Parameters
         ----------
         X, y, next_X, terminal, time
-            As for `fit`. Without all of the last three every transition is terminal, which is an error if `fit` was
-            given any of them or ``episode``.
+            As for `fit`. Without any of next_X, terminal, time and episode, every transition counts as terminal, which
+            is an error if `fit` was given one of them.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`.
 
         Returns
         -------
         ndarray of shape (n_transitions,)
-            NaN for rows without a successor that are not terminal, which only ``time`` can leave.
+            NaN for rows that are not terminal and have no successor, which is possible only with ``time``.
 
         Raises
         ------
         ValueError
-            As for `fit`, and where successors are missing.
+            As for `fit`, and if successors are missing.
         """
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
@@ -92,16 +92,17 @@ class FittedValues(Intervals, RegressorMixin, LinearEstimator):
     ) -> float:
         """Minus the mean squared temporal-difference error: higher is better.
 
-        It compares features and solvers on the same transitions, not values of gamma. Where transitions are random it
-        contains their variance.
+        It can compare features and solvers on the same transitions, but not values of gamma. If transitions are random
+        it includes their variance.
 
         Parameters
         ----------
         X, y, next_X, terminal, time, episode
-            As for `td_error`. Rows without a successor that are not terminal are left out.
+            As for `td_error`. Rows that are not terminal and have no successor are left out.
         sample_weight : array-like of shape (n_transitions,), default=None
+            Weights of the squared errors.
         importance_ratio : array-like of shape (n_transitions,), default=None
-            As for `fit`: the mean is then that under the other policy.
+            As for `fit`. The mean is then an estimate under the target policy.
 
         Returns
         -------

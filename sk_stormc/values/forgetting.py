@@ -1,4 +1,4 @@
-"""Older transitions that count less: a weight is halved every so many rows."""
+"""Exponential forgetting: the weight of a transition halves every ``half_life`` rows."""
 
 import math
 
@@ -6,18 +6,18 @@ import numpy as np
 
 __all__ = ["fading", "remaining", "remembered"]
 
-LONGEST = 1000.0  # half-lives: what is older has 2^-1000 of its weight, which is nothing, but above 0
+LONGEST = 1000.0  # half-lives after which weights do not fall further, so that they stay above 0
 
 
 def fading(half_life, when):
-    """What is left of the weights of rows when the last of them has come.
+    """The discount factors of the weights of rows, at the time of the last row.
 
     Parameters
     ----------
     half_life : float or None
-        In rows; None forgets nothing.
+        Half-life in rows. None means no discount.
     when : ndarray of shape (n,)
-        In which order the rows came.
+        Times of the rows, of which only the order counts.
 
     Returns
     -------
@@ -32,10 +32,10 @@ def fading(half_life, when):
 
 
 def remaining(half_life, n):
-    """What is left of a weight after n more rows."""
+    """The discount factor of a weight after n more rows."""
     return 1.0 if half_life is None else 2.0 ** (-n / half_life)
 
 
 def remembered(half_life, n):
-    """How many equal weights say as much as the fading ones of n rows: the square of their sum over that of squares."""
+    """The effective sample size of n discounted rows: the squared sum of their weights over the sum of squares."""
     return n if half_life is None else min(n, 2 * half_life / math.log(2))

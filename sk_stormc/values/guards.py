@@ -1,4 +1,4 @@
-"""What of logged transitions looks like a mistake, though nothing in it is out of range."""
+"""Warnings about logged transitions that are valid but look like a mistake."""
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -17,35 +17,35 @@ __all__ = [
 ]
 
 ROUTING = (
-    "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) has "
-    "GridSearchCV and the like hand them on"
+    "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) makes "
+    "GridSearchCV and the like pass them on"
 )
-QUANTILES = 500  # rows that are enough for them
-LOOKED_AT = 2000  # rows that are enough to see how most go on
-GOING_ON = 0.8  # of the rows: where so many agree on how next_X is scaled, they follow one another
-UNKNOWN = 0.01  # of the successors
-FEW = 20  # rows
-FAR, OFF = 6, 0.05  # standard errors, and more, by which a mean of ratios may be off
-FEWEST = 5  # successors beyond the range of X that are worth a warning, at the least
+QUANTILES = 500  # number of rows from which quantiles are estimated
+LOOKED_AT = 2000  # number of rows that are checked for a different scale of next_X
+GOING_ON = 0.8  # fraction of rows that must agree with one linear relation between X and next_X
+UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
+FEW = 20  # effective number of rows below which there is a warning
+FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
+FEWEST = 5  # smallest number of unusual successors for a warning
 
 
 def told(next_X, terminal, time, before=None, episode=None):
-    """Names of the arguments given, here or ``before``, and whether an episode ends, for `check_given` later."""
+    """Names of the arguments that were given now or ``before``, and whether any episode ends, for `check_given`."""
     known, ends = before or ((), False)
     named = {"next_X": next_X, "terminal": terminal, "time": time, "episode": episode}
     names = tuple(name for name, value in named.items() if value is not None or name in known)
     if ends and terminal is None and next_X is not None:
-        warn("terminal was given before, and is None here: no transition is taken to end an episode. Give terminal, of "
-             "False where none does.")
+        warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
+             "terminal, with False for transitions that do not end one.")
     return names, ends or (terminal is not None and bool(np.any(terminal)))
 
 
 def check_given(estimator, next_X, terminal, time, episode=None):
-    """Raise where fit knew of successors and the transitions to be scored come without, as in a search without routing.
+    """Raise a ValueError if `fit` was given successors but a score is not, as in a search without metadata routing.
 
-    Without any of them each row would be an episode of one step.
+    Without them each row would be an episode of one step.
     """
-    known, ends = getattr(estimator, "_given", ((), False))  # not there after unpickling what an old version made
+    known, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
     if not known:
         return
     if next_X is None and terminal is None and time is None and episode is None:
@@ -56,16 +56,16 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
     if terminal is None and ends:
         warn(
-            "fit was given terminal, and score or td_error was not: no transition is taken to end an episode. Give "
-            "terminal, of False where none does.",
+            "fit was given terminal, and score or td_error was not: no transition counts as the end of an episode. "
+            "Give terminal, with False for transitions that do not end one.",
         )
 
 
 def warn_of_ranges(states, follows, terminal):
-    """Warn if most successors are far outside what X has in a column: X was scaled and next_X was not, or the reverse.
+    """Warn if most successors are far outside the range of X in a column, as if only one was scaled.
 
-    Far is further than the width of the middle nine tenths of X's column from them. Columns of which nine tenths are
-    one number are not looked at.
+    Far means further from the range between the 5 % and 95 % quantiles of the column than its width. Columns in which
+    this width is 0 are not checked.
     """
     going = np.flatnonzero(~terminal)
     if len(going) < FEWEST:
@@ -86,7 +86,7 @@ def warn_of_ranges(states, follows, terminal):
 
 
 def warn_of_scales(states, follows, terminal):
-    """Warn if X of the rows is next_X of the rows before them, times one number and plus another in each column."""
+    """Warn if X of most rows is a linear function of next_X of the rows before, as if only one of them was scaled."""
     left, came, going = states[1:LOOKED_AT], follows[: LOOKED_AT - 1][: len(states) - 1], ~terminal[: LOOKED_AT - 1]
     left, came = left[going[: len(left)]], came[going[: len(left)]]
     off = None
@@ -107,62 +107,62 @@ def warn_of_scales(states, follows, terminal):
             off = off or (j, factor, shift)
     if off:
         warn(
-            f"next_X is scaled as X is not: in column {off[0]}, X is {off[1]:.4g} times next_X of the row before plus "
-            f"{off[2]:.4g}. If X was transformed and next_X was not (in a Pipeline, say), give the transformer as "
+            f"next_X and X have different scales: in column {off[0]}, X is {off[1]:.4g} times next_X of the row before "
+            f"plus {off[2]:.4g}. If X was transformed and next_X was not (in a Pipeline, say), give the transformer as "
             "features=, which transforms both.",
         )
 
 
 def effective_size(weights):
-    """How many equal weights say as much as these."""
+    """The effective sample size of weights (Kish): their squared sum over the sum of squares."""
     largest = weights.max(initial=0.0)
     return float((weights / largest).sum() ** 2 / np.square(weights / largest).sum()) if largest > 0 else 0.0
 
 
 def warn_of_ratios(ratios):
-    """Warn if ratios of probabilities are not 1 on average, as they would be, or if few rows have all the weight."""
+    """Warn if the mean of importance ratios differs from 1 too much, or if few rows have nearly all the weight."""
     n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
     if 0 < size < min(FEW, n / 5):
         warn(
-            f"importance_ratio gives nearly all weight to few of the {n} rows, which stand for {size:.3g} rows of the "
-            "policy itself: the log hardly has what the policy does."
+            f"importance_ratio gives nearly all weight to few of the {n} rows, whose effective sample size is "
+            f"{size:.3g}: the log hardly has the actions of the policy."
         )
     elif abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF:
         warn(
-            f"importance_ratio is {mean:.3g} on average, and would be 1 for the probabilities of what was done under a "
-            "policy, over those under the one that acted. Are the two swapped, or does the policy do what was never "
-            "done?"
+            f"importance_ratio is {mean:.3g} on average, but should be about 1: it is the probability of the action "
+            "under the target policy, divided by that under the behaviour policy. Are the two swapped, or does the "
+            "target policy take actions that the log lacks?"
         )
 
 
 def warn_of_unknown_successors(next_Z, known):
-    """Warn if successors have features that no left state has, whose coefficients are 0 whatever they are worth."""
+    """Warn if successors have features that no row of X has, whose coefficients are unknown and set to 0."""
     number = np.count_nonzero(np.asarray(abs(next_Z[:, ~known]).sum(axis=1)))
     if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
         warn(
-            f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no left state has, such as the "
-            "indicator of a state in which every episode was cut off. Its coefficient is 0, whatever it is worth. If "
-            "episodes end there, say so by terminal."
+            f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no row of X has, such as the "
+            "indicator of a state in which every episode was cut off. Its coefficient is unknown and set to 0. If "
+            "episodes end there, pass terminal."
         )
 
 
 def warn_of_endless_values():
-    """Warn of transitions along which features grow by more than the discount takes off."""
+    """Warn if features grow along transitions faster than the discount reduces them."""
     warn(
-        "The values do not exist: by these transitions, something that is linear in the features is multiplied by more "
-        "than 1 / gamma in each step, so that the sum of its discounted rewards has no end, and coef_ means nothing. "
-        "Lower gamma, say by terminal where episodes end, or take features that stay bounded.",
+        "The values do not exist: along these transitions, a linear function of the features grows by more than a "
+        "factor of 1 / gamma in each step, so that the sum of discounted rewards diverges, and coef_ has no meaning. "
+        "Lower gamma, pass terminal if episodes end, or use features that stay bounded.",
         ConvergenceWarning,
     )
 
 
 def warn_of_state_numbers(features, states):
-    """Warn if X seems to be the numbers of states, which have no scale that a linear value could follow."""
+    """Warn if X seems to hold the numbers of states, in which values are not linear."""
     if features is not None or states.shape[1] != 1 or (states != np.rint(states)).any():
         return
     values = np.unique(states)
-    if 2 < len(values) <= len(states) / 2:  # of two states, a line through both is as good as indicators
+    if 2 < len(values) <= len(states) / 2:  # for two states a linear function is as good as indicators
         warn(
             f"X has one column, of {len(values)} integers that repeat: if these are numbers of states, their values "
-            "are not linear in them. Give features=OneHotEncoder(handle_unknown='ignore') then.",
+            "are not linear in them. Then use features=OneHotEncoder(handle_unknown='ignore').",
         )

@@ -1,4 +1,4 @@
-"""How sure one can be of values: what `BellmanValueEstimator` says of it."""
+"""Standard deviations and confidence intervals of the values of `BellmanValueEstimator`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["Intervals"]
 
 
 class Intervals:
-    """Standard deviations and intervals of values, of an estimator that has ``_spread`` or ``_groups``."""
+    """Mixin for standard deviations and confidence intervals, of an estimator with ``_spread`` or ``_groups``."""
 
     _states: Callable
     _value: Callable
     _features: Callable
 
     def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
-        """Intervals that contain the values of states with a given probability, over samples of episodes.
+        """Confidence intervals of the values of states, over samples of episodes.
 
-        A value plus or minus its standard deviation times Student's t, as `predict` has it with ``return_std=True``.
-        They hold for each state alone, not for all of them at once.
+        An interval is the value plus or minus a quantile of Student's t times the standard deviation of `predict` with
+        ``return_std=True``. The intervals hold for each state separately, not for all of them simultaneously.
 
         Parameters
         ----------
         X0 : array-like of shape (n_states, n_features)
-            For example the states in which episodes start.
+            The states, for example those in which episodes start.
         confidence : float, default=0.9
-            In (0, 1).
+            Confidence level in (0, 1).
         mean : bool, default=False
-            Whether the interval is that of the mean value of these states. The states are taken as they are, not as a
+            Whether to return the interval of the mean value of these states. The states count as fixed, not as a random
             sample.
 
         Returns
@@ -46,12 +46,12 @@ class Intervals:
         Raises
         ------
         ValueError
-            As for `predict` with ``return_std=True``, and for a confidence out of its range.
+            As for `predict` with ``return_std=True``, and if the confidence is out of its range.
 
         Warns
         -----
         UserWarning
-            For fewer than 20 episodes.
+            If there are fewer than 20 episodes.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class Intervals:
         return ends.T[0] if mean else ends.T
 
     def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of values that have these features, and how many of them an interval reaches."""
+        """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""
         spread, columns = self._known_spread()
         deviation, others = spread.deviation(Z[:, columns]), np.ones(Z.shape[1], dtype=bool)
         others[columns] = False
@@ -84,7 +84,7 @@ class Intervals:
         return np.where(unknown, np.inf, deviation), spread.reach(confidence)
 
     def _known_spread(self):
-        """How coefficients vary, and of which features they are."""
+        """The covariance of the coefficients (a spread object), and the columns of their features."""
         groups, found = self.__dict__.get("_groups"), self.__dict__.get("_spread")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
@@ -92,13 +92,13 @@ class Intervals:
         if found is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. There must be at most {LARGEST_METRIC} features, and {LARGEST} in a stream"
+                f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
             )
         n = found[0].n_clusters
         if self.half_life is not None and n < 2:
             raise ValueError(
                 f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
-                f"with which they count as {n:.2g}"
+                f"with which their effective number is {n:.2g}"
             )
         if n < 2:
             raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")

@@ -1,4 +1,4 @@
-"""The exact minimisers of policy evaluation: least squares by singular values, in columns of equal length."""
+"""The exact minimisers of policy evaluation: least squares by the SVD, with columns scaled to equal norms."""
 
 from dataclasses import dataclass, replace
 
@@ -18,32 +18,32 @@ __all__ = [
     "solve_rows",
 ]
 
-ENOUGH_ROWS = 10  # for each feature, before growth is told from chance
-NEGLIGIBLE = 1e-12  # of the largest eigenvalue: what is below is rounding
-ENDLESS = 1e-11  # of the largest singular value: episodes that end so seldom are taken never to end
-ROUNDING = 1e-9  # of an eigenvalue
-LITTLE = 0.01  # of the values' root mean square
-BLOCK = 4096  # rows that are factorised together
-INCONSISTENT = 1e-5  # residual, relative to the right-hand side, that rounding and cut directions cannot explain
+ENOUGH_ROWS = 10  # rows per feature from which `is_endless` distinguishes growth from noise
+NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
+ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes count as never ending
+ROUNDING = 1e-9  # rounding error of an eigenvalue
+LITTLE = 0.01  # component of the values that does not matter, relative to their root mean square
+BLOCK = 4096  # rows that are factorised at once
+INCONSISTENT = 1e-5  # residual, relative to the right-hand side, above which A x = b has no solution
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Where the minimum is, and how well the data determine it.
+    """A minimiser, and how well the data determine it.
 
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
-        Where there are several, the shortest one, each column being measured in its unit.
+        The minimiser. If there are several, the one of minimum norm, with each variable in its unit.
     rank : int
-        Directions that are above rounding.
+        Numerical rank of the system.
     condition : float
-        The largest singular value of the column-scaled system over the smallest one within the rank. The rounding of
-        the data is multiplied by it. 1 for an empty system.
+        Condition number: the largest singular value of the column-scaled system over the smallest one within the rank.
+        It amplifies rounding errors of the data. 1 for an empty system.
     vanishes : bool, default=False
-        Whether the residual of the equations is 0 there, but for rounding.
+        Whether the residual of the equations is 0, up to rounding.
     endless : bool, default=False
-        Whether the values that the equations describe do not exist, as `is_endless` says, where it has been asked.
+        Whether the values do not exist according to `is_endless`. False if this was not tested.
     """
 
     x: np.ndarray
@@ -59,11 +59,11 @@ def solve_rows(A, b, alpha, unit):
     Parameters
     ----------
     A : ndarray or sparse matrix of shape (n, d)
-        With more rows than columns it is reduced to a triangle, block by block.
+        A matrix with more rows than columns is reduced to a triangular one by QR, block by block.
     b : ndarray of shape (n,)
     alpha : ndarray of shape (d,)
     unit : ndarray of shape (d,)
-        What the size of a column is measured in, where several solutions are to be told apart.
+        The unit of each variable, for the norm that selects one of several solutions.
 
     Returns
     -------
@@ -84,18 +84,18 @@ def solve_rows(A, b, alpha, unit):
 def solve_moments(A, b, C, alpha, unit, exact=True):
     """Minimise (A x - b)^T C^+ (A x - b) + sum_j alpha_j x_j^2.
 
-    Without alpha the residual can vanish, unless A is singular where C is not. A x = b is then solved as it is, since
-    C^+ would only spread rounding over it.
+    Without alpha, A x = b usually has a solution, unless A is singular in a direction in which C is not. It is then
+    solved directly, because C^+ would only amplify rounding errors.
 
     Parameters
     ----------
-    A, C : ndarrays of shape (d, d)
-        C symmetric and positive semidefinite.
+    A, C : ndarray of shape (d, d)
+        C is symmetric and positive semidefinite.
     b : ndarray of shape (d,)
     alpha, unit
         As for `solve_rows`.
     exact : bool, default=True
-        Whether A x and b lie in the range of C, as they do if all three are of the same rows.
+        Whether A x and b lie in the range of C, as they do if all three are sums over the same rows.
 
     Returns
     -------
@@ -110,23 +110,23 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
             return replace(found, vanishes=True)
     root, spread = root_of_inverse(C)
     found = _ridge(root.T @ A * scale, root.T @ b, alpha, scale, unit)
-    return replace(found, condition=found.condition * spread)  # the root has the rounding of C, this much larger
+    return replace(found, condition=found.condition * spread)  # the root amplifies rounding errors of C by spread
 
 
 def root_of_inverse(C):
-    """A root of a generalised inverse of a covariance, found in columns of equal length.
+    """A square root of a generalised inverse of a covariance matrix, computed with a scaled diagonal of ones.
 
     Parameters
     ----------
     C : ndarray of shape (d, d)
-        Symmetric, positive semidefinite.
+        Symmetric and positive semidefinite.
 
     Returns
     -------
     root : ndarray of shape (d, rank)
         |root^T u|^2 = u^T C^+ u for u in the range of C.
     spread : float
-        The root of the condition number of the scaled C over its rank.
+        The square root of the condition number of the scaled C within its rank.
     """
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
@@ -136,20 +136,20 @@ def root_of_inverse(C):
 
 
 def is_endless(A, C, x, n_rows):
-    """Whether a part of the values is multiplied by more than 1 / gamma from one step to the next.
+    """Whether a component of the values grows by more than a factor of 1 / gamma from one step to the next.
 
-    C^+ A is the identity minus gamma times the mean step of the features. Where it has a real eigenvalue below 0, the
-    sum of the discounted rewards along the eigenvector has no end, but the equations have a solution, of the wrong
-    sign. Transitions of long episodes under the policy itself have no such eigenvalue.
+    C^+ A is the identity minus gamma times the linear map from features to expected next features. If it has a negative
+    real eigenvalue, the sum of the discounted rewards along the eigenvector diverges. The equations still have a
+    solution, but of the wrong sign. On-policy transitions of long episodes have no such eigenvalue.
 
     Parameters
     ----------
-    A, C : ndarrays of shape (d, d)
+    A, C : ndarray of shape (d, d)
         As for `solve_moments`.
     x : ndarray of shape (d,)
-        The solution. A direction in which it has nothing does not matter.
+        The solution. Directions in which it has no component do not matter.
     n_rows : int
-        Of how many transitions these are; few say nothing of what grows without end.
+        Number of transitions. The test needs at least ten for each feature, and otherwise returns False.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def is_endless(A, C, x, n_rows):
     scaled = scale[:, None] * A * scale
     try:
         linalg.cholesky(scaled + scaled.T + ROUNDING * np.eye(len(A)), check_finite=False)
-        return False  # the real parts of all eigenvalues are then positive
+        return False  # the real parts of all eigenvalues are positive
     except linalg.LinAlgError:
         root = root_of_inverse(C)[0]
         values, vectors = linalg.eig(root.T @ A @ root, check_finite=False)
@@ -172,11 +172,11 @@ def is_endless(A, C, x, n_rows):
 
 
 def check_ends(A, C):
-    """Raise where values without a discount are not determined: where A is singular in a direction that C is not.
+    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not.
 
     Parameters
     ----------
-    A, C : ndarrays of shape (d, d)
+    A, C : ndarray of shape (d, d)
         As for `solve_moments`.
     """
     root = root_of_inverse(C)[0]
@@ -184,18 +184,18 @@ def check_ends(A, C):
     if len(values) and values[-1] <= ENDLESS * values[0]:
         raise ValueError(
             "gamma must be a number < 1, got 1: without a discount, values are determined only if an episode ends from "
-            "every state under the policy that is evaluated, and these transitions do not say so. terminal= tells "
-            "which ones end an episode."
+            "every state under the policy that is evaluated, which these transitions do not show. Pass terminal= to "
+            "mark the transitions that end an episode."
         )
 
 
 def _ridge(A, b, alpha, scale, unit):
-    """The x = scale * v for which |A v - b|^2 + sum_j alpha_j x_j^2 is least."""
+    """The x = scale * v that minimises |A v - b|^2 + sum_j alpha_j x_j^2."""
     penalised, d = np.flatnonzero(alpha), A.shape[1]
     if len(penalised):
         ridge = np.sqrt(alpha[penalised]) * scale[penalised]
         shrink = np.ones(d)
-        shrink[penalised] = 1 / np.maximum(1, ridge)  # or a column in a tiny unit would set the scale of rounding
+        shrink[penalised] = 1 / np.maximum(1, ridge)  # otherwise a column in a tiny unit would dominate the scale
         A, scale = A * shrink, scale * shrink
         below = np.zeros((len(penalised), d))
         below[np.arange(len(penalised)), penalised] = ridge * shrink[penalised]
@@ -203,9 +203,9 @@ def _ridge(A, b, alpha, scale, unit):
     rounding = 10 * np.finfo(float).eps * max(A.shape)
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
-    if 0 < rank < d:  # v is the shortest solution; x should be, in its units
+    if 0 < rank < d:  # v has minimum norm, but x in its units should have
         lengths = 1 / (unit * scale)
-        # by QR with pivoting, half of the time of singular values
+        # QR with pivoting takes half the time of the SVD
         again, _, same, _ = linalg.lstsq(A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False)
         x = scale * lengths * again if same == rank else x
     return Solution(x, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0)

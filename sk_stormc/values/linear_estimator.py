@@ -1,4 +1,4 @@
-"""What the estimators of values share: values are linear in features of states, and a score says how they fit."""
+"""Base class of the value estimators: values that are linear in features of states, and their score."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -16,7 +16,7 @@ __all__ = ["LinearEstimator"]
 
 
 class LinearEstimator(CompositionalEstimator):
-    """Base of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
+    """Base class of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
 
     own_solvers = ("lstd",)
 
@@ -31,7 +31,7 @@ class LinearEstimator(CompositionalEstimator):
         return ridge(self.alpha, n_columns, self.fit_intercept)
 
     def _states(self, X, name="X"):
-        """The numbers of states, which a fitted estimator can value."""
+        """The checked states as a float64 array, for a fitted estimator."""
         check_is_fitted(self)
         refuse_no_numbers(name, X)
         with naming(name):
@@ -45,13 +45,13 @@ class LinearEstimator(CompositionalEstimator):
         return Z
 
     def _successors(self, X, states, next_X, terminal, time, episode):
-        """As `successors_to_score`, with the order that labels of episodes give."""
+        """As `successors_to_score`, with the order of rows from the labels of episodes."""
         check_given(self, next_X, terminal, time, episode)
         clock = in_order(episode, time, terminal, len(states))[1]
         return successors_to_score(self, X, states, next_X, terminal, clock if next_X is None else time)
 
     def _score_of(self, error, weights):
-        """Minus the weighted mean square of the errors that are known."""
+        """Minus the weighted mean square of the errors that are not NaN."""
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")

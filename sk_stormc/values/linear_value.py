@@ -1,4 +1,4 @@
-"""What the objectives of policy evaluation share: they are least squares in the weights of a linear value."""
+"""Base class of the objectives of policy evaluation, which are least squares in the weights of a linear value."""
 
 import numpy as np
 from scipy import sparse
@@ -11,11 +11,14 @@ from sk_stormc.values.markov import check_discount, dense, largest_values, norma
 
 __all__ = ["LinearValue", "inverse", "ridge"]
 
-LARGEST_METRIC = 2000  # variables up to which the metric is a full matrix
+LARGEST_METRIC = 2000  # number of variables up to which the metric is a full matrix
 
 
 class LinearValue(CompositionalProblem):
-    """Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2, with A known through `_least_squares`: metric and minimiser."""
+    """The objective Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2: its metric and minimiser.
+
+    Subclasses provide A and b by `_least_squares`.
+    """
 
     jacobian_kind = "constant"
 
@@ -32,10 +35,10 @@ class LinearValue(CompositionalProblem):
 
     @property
     def metric(self):
-        """The inverse Hessian, of shape (n_variables, n_variables); above 2000 variables, the inverse of its diagonal.
+        """The inverse Hessian of shape (n_variables, n_variables). Above 2000 variables, the inverse of its diagonal.
 
-        Directions whose curvature is only rounding get the scale of the steepest one, since F is only rounding there
-        too. Computed when first asked for.
+        Directions whose curvature is a rounding error get the scale of the steepest direction, because F is a rounding
+        error there too. The metric is computed on first use.
         """
         if self._automatic and self._metric is None:
             A, d = self._least_squares()[0], self.n_variables
@@ -62,7 +65,7 @@ class LinearValue(CompositionalProblem):
         return 2 * dense(A.T @ A) + 2 * np.diag(self.alpha)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number of what was solved.
+        """The exact minimiser of Phi, with the rank and the condition number of the least-squares problem.
 
         Returns
         -------
@@ -73,8 +76,8 @@ class LinearValue(CompositionalProblem):
     def minimizer(self):
         """The exact minimiser of Phi, by least squares.
 
-        Where there are several it is the shortest one, after columns are divided by their largest absolute feature. For
-        `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
+        If there are several, it is the one of minimum norm, after features are divided by their largest absolute value.
+        For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
 
         Returns
         -------
@@ -83,12 +86,12 @@ class LinearValue(CompositionalProblem):
         return self.solution().x
 
     def is_endless(self, x):
-        """Whether the values that the transitions describe are known not to exist.
+        """Whether the values of the transitions are known not to exist.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
-            What was found.
+            A solution.
 
         Returns
         -------
@@ -97,13 +100,13 @@ class LinearValue(CompositionalProblem):
         return False
 
     def _unit(self):
-        """The largest absolute value of each feature, 1 where it is 0."""
+        """The largest absolute value of each feature, or 1 if it is 0."""
         largest = largest_values(self.features)
         return np.where(largest > 0, largest, 1.0)
 
 
 def ridge(alpha, n_columns, fit_intercept):
-    """The weights of a ridge for all columns; that of the intercept, the last one, is 0."""
+    """The ridge weights of all columns. With an intercept, the weight of the last column is 0."""
     weights = np.full(n_columns, float(alpha))
     if fit_intercept:
         weights[-1] = 0.0
@@ -111,7 +114,7 @@ def ridge(alpha, n_columns, fit_intercept):
 
 
 def inverse(H):
-    """The inverse of a symmetric matrix; eigenvalues that are rounding, or 0, are taken for the largest one."""
+    """The inverse of a symmetric matrix. Eigenvalues that are 0 up to rounding are replaced by the largest one."""
     factor, failed = lapack.dpotrf(H, lower=1)
     scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
     if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast

@@ -1,4 +1,4 @@
-"""The transitions of one fit: features of states and successors, and which rows follow one another."""
+"""The transitions of a fit: features of states and successors, and the order of the rows."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sk_stormc.values.transitions import check_ratios, checked_data, successors,
 
 __all__ = ["Given", "Log", "distinct_rows", "read_log"]
 
-BLOCK = 1024  # rows that are at hand at a time
-ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: multiples of it are far from one another
+BLOCK = 1024  # rows of a block
+ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
 
 
 class Given(NamedTuple):
-    """Columns beside X and y, as the user gave them."""
+    """The user's arguments of `fit` besides X and y."""
 
     next_X: Any = None
     terminal: Any = None
@@ -32,39 +32,39 @@ class Given(NamedTuple):
     importance_ratio: Any = None
 
     def told(self, before=None):
-        """As `guards.told` has it."""
+        """The names of the given arguments and whether any episode ends; see `guards.told`."""
         return told(self.next_X, self.terminal, self.time, before, self.episode)
 
 
 @dataclass
 class Log:
-    """The usable transitions of a fit: with a successor or terminal, and of positive weight.
+    """The usable transitions of a fit: terminal or with a successor, and of positive weight.
 
     Attributes
     ----------
     features : transformer or None
-        Fitted.
+        The fitted transformer.
     Z, next_Z : ndarray or sparse matrix of shape (n, n_known)
-        Features of the states, and of the successors, 0 where an episode ended.
+        Features of the states, and of the successors. The latter are 0 after terminal transitions.
     y, weights, ratios : ndarray of shape (n,)
-        Ratios are contained in the weights.
-    terminal : ndarray of shape (n,), bool
+        Rewards, weights and importance ratios. The weights are already multiplied by the ratios.
+    terminal : ndarray of bool of shape (n,)
     states, follows : ndarray of shape (n, n_columns)
-        The numbers that X has, and those of the successors.
-    columns : ndarray of shape (n_known,)
-        Which features Z has: those that a left state has. Of others no transition says anything.
+        The states and the successors, before the transformer.
+    columns : ndarray of int of shape (n_known,)
+        The features in Z: those that are not 0 in all rows. The transitions do not determine the others.
     n_features : int
-        All of them.
-    kept : ndarray of shape (n_rows,), bool
-        Which rows of the data these are.
+        Number of all features.
+    kept : ndarray of bool of shape (n_rows,)
+        Mask of the usable rows of the data.
     episode : ndarray of int of shape (n,) or None
         Numbers of the episodes.
     clock : array-like of shape (n_rows,) or None
-        What orders the rows.
+        Time that orders the rows.
     source : array-like
-        The data that has the successors, as the user gave it.
+        The user's data that contain the successors: X or next_X.
     at : ndarray of int of shape (n,)
-        The successor of each transition is this row of it.
+        Row of each successor in ``source``.
     """
 
     features: Any
@@ -86,11 +86,11 @@ class Log:
 
     @property
     def rows(self):
-        """Features, features of the successors, rewards, weights."""
+        """The tuple (Z, next_Z, y, weights)."""
         return self.Z, self.next_Z, self.y, self.weights
 
     def leads_to(self):
-        """What identifies the successors: the end of an episode, or a state.
+        """Rows that identify the successors: whether the episode ends, and the state, or 0 if it ends.
 
         Returns
         -------
@@ -102,16 +102,16 @@ class Log:
 
 
 def read_log(estimator, X, y, given, half_life=None):
-    """The transitions that a user gives.
+    """Check the user's data, and compute the features of the transitions.
 
     Parameters
     ----------
-    estimator : BellmanValueEstimator
-        A copy, whose number and names of columns are set.
+    estimator : BellmanValueEstimator or ActionValueEstimator
+        A copy of the estimator. Its number and names of columns are set.
     X, y : array-like
     given : Given
     half_life : float or None
-        Of the weights, in transitions.
+        Half-life of the weights, in transitions.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def read_log(estimator, X, y, given, half_life=None):
     warn_of_state_numbers(estimator.features, states)
     features = None if estimator.features is None else clone(estimator.features).fit(X, y)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    rows = slice(None) if kept.all() else kept  # a slice copies nothing
+    rows = slice(None) if kept.all() else kept  # a slice avoids copies
     Z, at, terminal = Z[rows], at[rows], terminal[rows]
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
     d, known = Z.shape[1], largest_values(Z) > 0
@@ -161,17 +161,17 @@ def distinct_rows(rows):
     Returns
     -------
     first : ndarray of int of shape (n_distinct,)
-        The first row of each kind.
+        Index of the first occurrence of each distinct row.
     number : ndarray of int of shape (n,)
-        The kind of each row.
+        Number of the distinct row for each row.
     """
     n = len(rows)
-    if all_differ(rows[:, 0]):  # one column is enough to tell
+    if all_differ(rows[:, 0]):  # then all rows are distinct
         return np.arange(n), np.arange(n)
     digest = np.zeros(n, dtype=np.uint64)
     for start in range(0, n, BLOCK):
         bits, part = (rows[start : start + BLOCK] + 0.0).view(np.uint64), digest[start : start + BLOCK]  # no -0.0
-        for column in bits.T:  # unequal rows have the same 64 bits by chance alone, and then are found out
+        for column in bits.T:  # a 64-bit hash of each row; collisions are detected below
             part ^= column ^ (column >> np.uint64(29))
             part *= np.uint64(ODD)
             part ^= part >> np.uint64(32)
@@ -182,9 +182,9 @@ def distinct_rows(rows):
 
 
 def all_differ(numbers):
-    """Whether no two of some numbers are equal. To sort all of them takes longer than the products of a small log."""
+    """Whether all numbers are distinct, by a hash table. Sorting would take longer than the fit of a small log."""
     numbers, n = numbers + 0.0, len(numbers)  # no -0.0
-    places = 8 * 2 ** n.bit_length()  # few numbers share a place
+    places = 8 * 2 ** n.bit_length()  # large enough that few numbers share a place
     place = ((numbers.view(np.uint64) * np.uint64(ODD)) >> np.uint64(65 - places.bit_length())).astype(np.intp)
     last = np.empty(places, dtype=np.intp)
     last[place] = np.arange(n)

@@ -1,4 +1,4 @@
-"""solver="lstd": the exact solution, of all transitions at once or of the moments of a stream."""
+"""solver="lstd": the exact solution, for all transitions at once or from the moments of a stream."""
 
 from dataclasses import dataclass, replace
 
@@ -29,7 +29,7 @@ __all__ = [
     "stream_moments",
 ]
 
-ILL_CONDITIONED = 1e10  # condition number from which a solution may have lost more than half of its digits
+ILL_CONDITIONED = 1e10  # condition number from which a solution may lose more than half of its digits
 LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
 UNGROUPED = "a stream does not group the transitions of a state"
 ATTRIBUTES = ("rank_", "condition_number_")
@@ -37,7 +37,7 @@ ATTRIBUTES = ("rank_", "condition_number_")
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """The transitions of a stream as "lstd" keeps them: their moments, and the trace that the next row may take on.
+    """The state of a stream for "lstd": the moments of its transitions, and the eligibility traces at its end.
 
     Attributes
     ----------
@@ -52,20 +52,20 @@ class Collected:
 
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
-        """No transition."""
+        """The state before the first transition."""
         return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
-        """These transitions too.
+        """Add transitions.
 
         Parameters
         ----------
-        Z, next_Z : ndarrays or sparse matrices of shape (n, n_features)
-            next_Z is 0 where an episode ended.
-        y, weights : ndarrays of shape (n,)
-            Transitions of weight 0 do not count.
+        Z, next_Z : ndarray or sparse matrix of shape (n, n_features)
+            Features of states and successors. next_Z is 0 after terminal transitions.
+        y, weights : ndarray of shape (n,)
+            Rewards and weights. Transitions of weight 0 do not count.
         keys : tuple
-            For `Traces.over`, only needed for traces.
+            The argument of `Traces.over`. It is needed for traces only.
 
         Returns
         -------
@@ -83,12 +83,12 @@ class Collected:
         return replace(self, moments=moments, traces=traced.after)
 
     def solution(self, alpha):
-        """As `Moments.solution`."""
+        """LSTD's solution, as in `Moments.solution`."""
         return self.moments.solution(alpha, ends=self.gamma == 1)
 
 
 def check_products(*parts):
-    """Raise where sums of squares of numbers overflow, which all solvers make."""
+    """Raise a ValueError if sums of squares overflow, which all solvers compute."""
     with np.errstate(over="ignore"):
         for part in parts:
             numbers = part.data if sparse.issparse(part) else part.ravel(order="K")
@@ -97,18 +97,18 @@ def check_products(*parts):
 
 
 def solve_exactly(problem, n_rows):
-    """The minimiser of a problem of so many transitions, and the fitted attributes that tell of it."""
+    """The minimiser of a problem of n_rows transitions, and the fitted attributes."""
     found = problem.solution()
-    if n_rows < ENOUGH_ROWS * len(found.x):  # the problem counts the rows of a ridge too
+    if n_rows < ENOUGH_ROWS * len(found.x):  # the problem counts the additional rows of the ridge too
         found = replace(found, endless=False)
-    n_inner = min(problem.n_inner, n_rows)  # without the rows of a ridge
+    n_inner = min(problem.n_inner, n_rows)  # without the additional rows of the ridge
     n_evaluations = {"inner": n_inner, "jacobian": n_inner, "outer": problem.n_outer}
     fun = 0.0 if found.vanishes else problem.objective(found.x)
     return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
 
 
 def solve_traced(estimator, rows, order, keys, alpha):
-    """As `solve_exactly`, for LSTD(lambda); ``order`` and ``keys`` are from `keys_in_order`."""
+    """As `solve_exactly`, for LSTD(lambda). ``order`` and ``keys`` are from `keys_in_order`."""
     rows = (part[order] for part in rows)
     collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
     x, found, fun = collected.solution(alpha)
@@ -117,7 +117,7 @@ def solve_traced(estimator, rows, order, keys, alpha):
 
 
 def stream_moments(estimator, rows, keys, left=1.0):
-    """Add transitions to the moments of an estimator's stream, and solve; nothing is changed.
+    """Add transitions to the moments of an estimator's stream, and solve. The estimator is not changed.
 
     Parameters
     ----------
@@ -125,9 +125,9 @@ def stream_moments(estimator, rows, keys, left=1.0):
     rows : tuple (Z, next_Z, y, weights)
         Features of states and successors with the intercept's column, rewards, weights.
     keys : tuple
-        For `goes_on`.
+        The argument of `Traces.over`.
     left : float, default=1.0
-        What is left of the weights of the transitions before.
+        Discount factor of the weights of earlier transitions.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
     Raises
     ------
     ValueError
-        For too many features, and products that are not finite.
+        If there are too many features, or products overflow.
     """
     collected = estimator.__dict__.get("_stream")
     began = collected is not None
@@ -151,7 +151,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
     x, found, fun = collected.solution(ridge(estimator.alpha, d, estimator.fit_intercept))
     n = collected.moments.n_rows
     if not collected.moments.weight and hasattr(estimator, "coef_"):
-        x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # a row may wait for its successor
+        x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # the only row waits for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
     return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
         "_stream": collected,
@@ -163,7 +163,7 @@ def stream_moments(estimator, rows, keys, left=1.0):
 
 
 def check_stream_size(d):
-    """Raise for more features than a stream keeps matrices of."""
+    """Raise a ValueError if there are too many features for the matrices of a stream."""
     if d > LARGEST_STREAM:
         raise ValueError(
             f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
@@ -173,18 +173,18 @@ def check_stream_size(d):
 
 
 def check_stays(estimator, exact, labelled):
-    """Raise where a stream would go on with other parameters, or with "lstd" after a stochastic solver or before one.
+    """Raise a ValueError if a parameter that must not change during a stream has changed, or the kind of solver.
 
     Parameters
     ----------
     estimator : BellmanValueEstimator
     exact, labelled : bool
-        Whether by "lstd", and whether rows have labels of episodes.
+        Whether the solver is "lstd", and whether rows have labels of episodes.
 
     Returns
     -------
     dict
-        What holds until the stream ends.
+        The parameters that must not change during the stream.
     """
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
@@ -197,7 +197,7 @@ def check_stays(estimator, exact, labelled):
             f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
             "clone"
         )
-    for name, before in vars(estimator).get("_held", held).items():  # not there in what an old version made
+    for name, before in vars(estimator).get("_held", held).items():  # missing in pickles of old versions
         now = held[name]
         if name == "episode" and before != now:
             raise ValueError(
@@ -212,7 +212,7 @@ def check_stays(estimator, exact, labelled):
 
 
 def forget(estimator):
-    """Remove the attributes that only "lstd" leaves."""
+    """Remove the attributes that only "lstd" sets."""
     for name in ATTRIBUTES:
         estimator.__dict__.pop(name, None)
 
@@ -222,13 +222,13 @@ def _one_pass(n):
 
 
 def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
-    """The fitted attributes that tell of a `Solution`, with a warning where rounding may have spoilt it."""
+    """The fitted attributes of a `Solution`. It warns if the solution is ill-conditioned or does not exist."""
     if found.condition >= ILL_CONDITIONED and not told:
         warn(
             f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
             f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and chance in the data by far more. Set alpha (1e-6 times the mean square of a feature is "
-            "little), or take fewer features.",
+            "and noise in the data by far more. Set alpha (1e-6 times the mean square of a feature is a small value), "
+            "or use fewer features.",
             ConvergenceWarning,
         )
     if found.endless:

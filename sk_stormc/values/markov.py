@@ -1,4 +1,4 @@
-"""What the problems of policy evaluation are given, checked."""
+"""Validation of the arguments of policy-evaluation problems, and helpers for dense and sparse matrices."""
 
 import numpy as np
 from scipy import sparse
@@ -8,8 +8,8 @@ from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 __all__ = ["check_discount", "check_features", "check_model", "dense", "largest_values", "minus_scaled",
            "normalized_weights", "scale_rows"]
 
-WIDE = 256  # numbers of a row from which numpy's largest values of columns are fast
-ROW_SUM = 1e-6  # how far a row of probabilities may be from 1, rounded as float32 may have it
+WIDE = 256  # row length from which numpy's maximum over axis 0 is fast
+ROW_SUM = 1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
 
 
 def dense(A):
@@ -18,7 +18,7 @@ def dense(A):
 
 
 def check_discount(gamma):
-    """gamma in [0, 1]."""
+    """Raise a ValueError unless gamma is in [0, 1]."""
     check_number("gamma", gamma, low=0, high=1)
 
 
@@ -29,7 +29,7 @@ def largest_values(A):
     if sparse.issparse(A):
         return dense(abs(A).max(axis=0)).ravel()
     n, d = A.shape
-    # narrow rows are looked at several at a time, which is ten times as fast
+    # joining several narrow rows into one is ten times as fast
     together = max(1, WIDE // d) if A.flags.c_contiguous else 1
     whole = n // together * together
     parts = [A[whole:]]
@@ -40,7 +40,7 @@ def largest_values(A):
 
 
 def minus_scaled(A, factor, B):
-    """A - factor B, with one array at a time."""
+    """A - factor B, with one temporary array."""
     if sparse.issparse(A) or sparse.issparse(B):
         return A - factor * B
     result = B * -factor
@@ -54,16 +54,16 @@ def scale_rows(weights, A):
 
 
 def normalized_weights(sample_weight, n):
-    """Weights of n states or transitions, made to sum to one."""
+    """Weights of n states or transitions, normalised to sum to one."""
     if sample_weight is None:
         return np.full(n, 1 / n)
     weights = check_weights(sample_weight, n, "in row")
-    weights = weights / weights.max()  # whose sum cannot overflow
+    weights = weights / weights.max()  # so that the sum cannot overflow
     return weights / weights.sum()
 
 
 def check_features(name, features, n_rows, n_columns=None):
-    """A finite matrix of features with n_rows rows, as float64: dense, or CSR if sparse."""
+    """A checked finite matrix of features with n_rows rows, in float64: dense, or CSR if sparse."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, dtype=float)
     else:
@@ -79,7 +79,7 @@ def check_features(name, features, n_rows, n_columns=None):
 
 
 def check_model(transition_matrix, rewards):
-    """A transition matrix with its rewards.
+    """A checked transition matrix with its rewards.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def check_model(transition_matrix, rewards):
     Returns
     -------
     P : ndarray or scipy.sparse.csr_array of shape (n_states, n_successors)
-        Rows sum to one, but for rounding.
+        Rows sum to one, up to rounding.
     rewards : ndarray of shape (n_entries,)
         One for each entry of P, in the order of its data.
     """

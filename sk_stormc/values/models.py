@@ -1,4 +1,4 @@
-"""Known models of policy evaluation."""
+"""Known models for policy evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sk_stormc.values.environments import model_of
 from sk_stormc.values.markov import dense
 from sk_stormc.values.problem import BellmanProblem
 
-BRANCHING = 10  # successors of a state of a Garnet
+BRANCHING = 10  # successors of each state of a Garnet
 
 
 class Transitions(NamedTuple):
@@ -32,13 +32,13 @@ class MarkovRewardProcess:
     Parameters
     ----------
     transition_matrix : array-like or sparse matrix of shape (n_states, n_states)
-        P, rows >= 0 that sum to one.
+        The matrix P, with rows >= 0 that sum to one.
     rewards : array-like of shape (n_states,) or (n_states, n_states)
-        On leaving a state, or for each transition; the latter may be sparse.
+        Rewards on leaving a state, or for each transition. The latter may be sparse.
     features : array-like or sparse matrix of shape (n_states, n_features), default=None
-        Of the states; None is one indicator for each.
+        Features of the states. None means one indicator for each state.
     gamma : float, default=0.95
-        Discount, in [0, 1).
+        Discount factor in [0, 1).
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class MarkovRewardProcess:
     Raises
     ------
     ValueError
-        For rows of P that are negative or do not sum to one (the first is named), shapes that disagree, values that
-        are not finite, and gamma outside [0, 1).
+        If rows of P are negative or do not sum to one (the first is named), shapes disagree, values are not finite, or
+        gamma is outside [0, 1).
 
     Examples
     --------
@@ -81,21 +81,21 @@ class MarkovRewardProcess:
     def from_gymnasium(cls, env, policy=None, gamma=0.95, *, features=None):
         """The exact model of a Gymnasium environment that publishes it as ``unwrapped.P``, under a policy.
 
-        FrozenLake, CliffWalking and Taxi do. Where episodes end, the value is 0: such a state leads only to itself,
-        without reward. A limit on the steps of an episode is no part of the model, for a truncated episode would have
-        gone on.
+        FrozenLake, CliffWalking and Taxi publish it. A terminal state leads only to itself, without reward, so its
+        value is 0. A limit on the steps of an episode is not part of the model, because a truncated episode would have
+        continued.
 
         Parameters
         ----------
         env : gymnasium.Env or str
             The environment or its id, such as "FrozenLake-v1".
         policy : array-like or None, default=None
-            Integers of shape (n_states,): the action in each state. Numbers of shape (n_states, n_actions): the
-            probabilities of the actions. None is the uniform policy.
+            Integers of shape (n_states,) are the action in each state. Numbers of shape (n_states, n_actions) are the
+            probabilities of the actions. None means the uniform policy.
         gamma : float, default=0.95
-            Discount, in [0, 1).
+            Discount factor in [0, 1).
         features : array-like or sparse matrix of shape (n_states, n_features), default=None
-            Of the states; None is one indicator for each.
+            Features of the states. None means one indicator for each state.
 
         Returns
         -------
@@ -107,8 +107,8 @@ class MarkovRewardProcess:
         ImportError
             If gymnasium is not installed.
         ValueError
-            For an environment without ``unwrapped.P``, with a state that is the end of some episodes only, or whose
-            actions have probabilities that do not sum to one, and for a policy that does not fit it.
+            If the environment has no ``unwrapped.P``, has a state that ends only some of the episodes that enter it, or
+            has probabilities that do not sum to one, or if the policy does not fit it.
 
         See Also
         --------
@@ -141,7 +141,7 @@ class MarkovRewardProcess:
         else:
             value = np.linalg.solve(np.eye(n) - P, expected)
         stays = self.transition_matrix.diagonal() == 1
-        value[stays] = expected[stays] / (1 - self.gamma)  # without rounding: the end of an episode is worth 0
+        value[stays] = expected[stays] / (1 - self.gamma)  # exact, so that terminal states have the value 0
         return value
 
     def problem(self, **params: Any) -> BellmanProblem:
@@ -150,7 +150,7 @@ class MarkovRewardProcess:
         Parameters
         ----------
         **params : dict
-            Of `BellmanProblem`: sample_weight, alpha, sampling, metric.
+            Parameters of `BellmanProblem`: sample_weight, alpha, sampling, metric.
 
         Returns
         -------
@@ -161,13 +161,15 @@ class MarkovRewardProcess:
     def transitions(self, n_transitions: int, random_state: RandomState = None) -> Transitions:
         """Independent transitions, for `BellmanValueEstimator.fit`.
 
-        A state that leads only to itself, without reward, is an end. Transitions into it are terminal, and none starts
-        there (unless all states are ends). Otherwise starts are uniform among the states.
+        A state that leads only to itself, without reward, is terminal. Transitions into it are terminal, and none
+        starts there (unless all states are terminal). The states are drawn uniformly from the others.
 
         Parameters
         ----------
         n_transitions : int
+            Number of transitions, at least 1.
         random_state : int, RandomState instance or None, default=None
+            Pass an int for reproducible output across calls.
 
         Returns
         -------
@@ -197,21 +199,24 @@ def make_bellman_problem(
 ) -> MarkovRewardProcess:
     """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.
 
-    With ``random_state=1`` and the other defaults it is the paper's to the last bit: P, the rewards of the transitions
-    and the features are uniform on (0, 1), in this order, filled column by column; P's rows are then normalised. There
-    is no intercept. The minimum of n_states times the objective is 47.8389, its value at w = 0 is 100.0195.
+    With ``random_state=1`` and the other defaults it is bit for bit the paper's model. P, the rewards of the
+    transitions and the features are drawn uniformly from (0, 1), in this order, and filled column by column. The rows
+    of P are then normalised. There is no intercept. n_states times the objective has the minimum 47.8389, and the value
+    100.0195 at w = 0.
 
     Parameters
     ----------
     n_states : int, default=400
+        Number of states.
     n_features : int or None, default=100
-        None is tabular: one indicator for each state.
+        Number of features. None means the tabular case, one indicator for each state.
     gamma : float, default=0.95
-        Discount, in [0, 1).
+        Discount factor in [0, 1).
     kind : {"dense", "garnet"}, default="dense"
-        "garnet": each state has 10 successors (or n_states, if fewer), with probabilities from uniform cuts of
-        [0, 1], and a standard normal reward; P is sparse.
+        With "garnet" each state has 10 successors (or n_states, if fewer), with probabilities from uniform cuts of
+        [0, 1], and a standard normal reward. P is then sparse.
     random_state : int, RandomState instance or None, default=None
+        Pass an int for reproducible output across calls.
 
     Returns
     -------
@@ -221,7 +226,7 @@ def make_bellman_problem(
     Raises
     ------
     ValueError
-        For a parameter out of its range.
+        If a parameter is out of its range.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Sums over transitions, which determine LSTD's solution: those of a log, of a stream or of an episode."""
+"""Moments: sums over the transitions of a log, a stream or an episode, which determine LSTD's solution."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_r
 
 __all__ = ["OVERFLOW", "Moments"]
 
-ROWS, NUMBERS = 256, 2**17  # of a block, at the least; this many numbers are quickly at hand again
-OVERFLOW = "X, y and sample_weight must have finite products: divide what is very large by its scale"
+ROWS, NUMBERS = 256, 2**17  # smallest number of rows of a block, and the numbers of a block, which stay in the cache
+OVERFLOW = "X, y and sample_weight must have finite products: divide very large ones by their scale"
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weighted sums over transitions. Nothing is written into them: what they are added to becomes new ones.
+    """Weighted sums over transitions. They are immutable.
 
     A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k phi_k phi_k^T, where z_k is
-    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``, which keeps
-    what rounding takes from the sums: a million small chunks are as accurate as one large one. Moments that are
-    multiplied by a number are those of rows whose weights were.
+    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``. The addition
+    is compensated, so that a million small chunks are as accurate as one large chunk. Multiplication by a number
+    multiplies all weights.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class Moments:
     weight : float
         Sum of the weights d_k.
     n_rows : int
-        Number of transitions, those of weight 0 too.
+        Number of transitions, including those of weight 0.
     largest : ndarray of shape (n_features,)
         The largest absolute value of each feature, over transitions of positive weight.
     lost : tuple of three arrays or numbers
-        What rounding has taken from A, b and C.
+        Rounding errors of A, b and C, to be added to them.
     """
 
     A: np.ndarray = field(repr=False)
@@ -48,23 +48,23 @@ class Moments:
 
     @classmethod
     def none(cls, n_features):
-        """Those of no transition."""
+        """The moments of no transition."""
         d = n_features
         return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
 
     @classmethod
     def of(cls, Z, difference, y, weights, traced=None):
-        """Those of some transitions.
+        """The moments of some transitions.
 
         Parameters
         ----------
         Z : ndarray or sparse matrix of shape (n, n_features)
-            Features phi_k of the states that are left.
+            Features phi_k of the states.
         difference : ndarray or sparse matrix of shape (n, n_features)
-            phi_k - gamma phi'_k, with phi'_k = 0 where an episode ended.
-        y, weights : ndarrays of shape (n,)
+            phi_k - gamma phi'_k, with phi'_k = 0 after terminal transitions.
+        y, weights : ndarray of shape (n,)
         traced : iterable of (rows, traces), default=None
-            Parts of the rows with their eligibility traces, dense. None is phi_k itself.
+            Blocks of rows with their dense eligibility traces. None means that the trace is phi_k.
 
         Returns
         -------
@@ -73,12 +73,12 @@ class Moments:
         Raises
         ------
         ValueError
-            Where products are not finite.
+            If products are not finite.
         """
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
-            same = n > 0 and bool((weights == weights[0]).all())  # rows then need no copy
+            same = n > 0 and bool((weights == weights[0]).all())  # avoids a copy of the rows
             weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
             C = factor * dense(weighted @ Z)
             if traced is None:
@@ -95,14 +95,14 @@ class Moments:
 
     @classmethod
     def of_log(cls, Z, next_Z, gamma, y, weights):
-        """Those of many transitions, a block of rows after the other, which then need no large arrays of their own.
+        """The moments of many transitions, computed block by block without large temporary arrays.
 
         Parameters
         ----------
         Z, next_Z : ndarray or sparse matrix of shape (n, n_features)
-            Features of states and of successors; 0 where an episode ended.
+            Features of states and of successors. next_Z is 0 after terminal transitions.
         gamma : float
-        y, weights : ndarrays of shape (n,)
+        y, weights : ndarray of shape (n,)
 
         Returns
         -------
@@ -111,7 +111,7 @@ class Moments:
         Raises
         ------
         ValueError
-            Where products are not finite.
+            If products are not finite.
         """
         total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
         for start in range(0, len(y), step):
@@ -135,23 +135,23 @@ class Moments:
         return replace(self, A=A, b=b, C=C, weight=factor * self.weight, lost=lost)
 
     def __deepcopy__(self, memo):
-        return self  # nothing is written into
+        return self  # immutable
 
     @property
     def _sums(self):
         return self.A, self.b, self.C
 
     def means(self):
-        """A, b and C over the sum of the weights.
+        """A, b and C divided by the sum of the weights.
 
         Returns
         -------
-        A, b, C : ndarrays
+        A, b, C : ndarray
 
         Raises
         ------
         ValueError
-            Where C is 0 and features are not.
+            If C is 0 although features are not, because their squares underflow.
         """
         if self.weight and self.largest.any() and not self.C.any():
             raise ValueError(
@@ -161,19 +161,19 @@ class Moments:
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):
-        """LSTD's solution, as `ProjectedBellmanProblem` of the same transitions has it, and the objective there.
+        """LSTD's solution, the same as that of `ProjectedBellmanProblem` on these transitions, and its objective.
 
         Parameters
         ----------
         alpha : ndarray of shape (n_features,)
-            Of the ridge: it is added to the diagonals of A and C.
+            The ridge, which is added to the diagonals of A and C.
         ends : bool, default=False
-            Whether to raise where values without a discount are not determined.
+            Whether to raise an error if values without a discount are not determined.
 
         Returns
         -------
         x : ndarray of shape (n_features,)
-            0 for a feature that no left state has.
+            The solution. It is 0 for features that are 0 in all states.
         solution : Solution
         fun : float
         """
@@ -195,7 +195,7 @@ class Moments:
 
 
 def _add(total, lost, part, more):
-    """The sum of two arrays, and that of what rounding took from them (Neumaier's compensated summation)."""
+    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated summation)."""
     result = total + part
     kept = result - total
     return result, lost + more + ((total - (result - kept)) + (part - kept))

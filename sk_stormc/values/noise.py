@@ -1,4 +1,4 @@
-"""How far the noise of minibatches stretches steps of policy evaluation, which an automatic rate must respect."""
+"""The noise of minibatches in policy evaluation, which limits an automatic learning rate."""
 
 import numpy as np
 
@@ -7,27 +7,27 @@ from sk_stormc.values.markov import dense, scale_rows
 
 __all__ = ["expected_smoothness"]
 
-ENTRIES = 2**22  # numbers of the transitions that are at hand at a time
+ENTRIES = 2**22  # numbers of one block of transitions
 
 
 def expected_smoothness(problem, size, root):
-    """max_v E|H_B v|^2 / <v, H v> of a `ProjectedBellmanProblem`, with lengths in a metric M = root root^T.
+    """The expected smoothness max_v E|H_B v|^2 / <v, H v> of a `ProjectedBellmanProblem`, in a metric M = root root^T.
 
-    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is what a batch of B transitions multiplies w with, and H its mean. A step of
-    length eta contracts in mean square if eta is below 2 over this number. As H_B is not symmetric, its largest
-    eigenvalues do not tell: they may be far below the square root of it.
+    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a batch of B transitions, and H its
+    mean. A step of length eta contracts in mean square if eta is below 2 over this number. H_B is not symmetric, so its
+    largest eigenvalues are not enough to bound a step.
 
     Parameters
     ----------
     problem : ProjectedBellmanProblem
     size : int or None
-        B; None is all transitions.
+        Batch size B. None means all transitions.
     root : float, or ndarray of shape (n_features,) or (n_features, n_features), or None
 
     Returns
     -------
     float
-        0 above 2000 features and without a root.
+        0, for unknown, with more than 2000 features or without a root.
     """
     d = problem.n_variables
     if root is None or d > LARGEST_METRIC:

@@ -1,4 +1,4 @@
-"""The problems that logged transitions make."""
+"""The objectives and problems of logged transitions."""
 
 import numpy as np
 from scipy import sparse
@@ -13,15 +13,15 @@ from sk_stormc.values.transition_stream import TransitionStream
 
 __all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]
 
-REPEATING = 0.5  # share of the transitions from states visited more than once that makes objective="auto" "bellman"
+REPEATING = 0.5  # share of transitions from states visited more than once, from which "auto" may be "bellman"
 
 
 def choose_objective(objective, transitions, visited, leads_to, gamma, alpha, trace_decay=0.0):
-    """The objective, why, and its problem.
+    """Choose the objective. Return it, the reason, and its problem.
 
-    "auto" is "bellman" where states repeat and its minimiser can be trusted. That holds where the features tell the
-    states apart, so that the residual can vanish, or where the bias of few visits is no more than the noise. Visits are
-    rows: weights may be ratios.
+    "auto" is "bellman" if states repeat and its minimiser is reliable. It is reliable if the features distinguish the
+    states, so that the residual can vanish, or if the bias of few visits is at most the noise. Visits are counted as
+    rows, because weights may be importance ratios.
 
     Parameters
     ----------
@@ -66,12 +66,12 @@ def choose_objective(objective, transitions, visited, leads_to, gamma, alpha, tr
 
 
 def tells_apart(features):
-    """Whether any values of the states are linear in their features, of shape (n_states, n_features)."""
+    """Whether the features, of shape (n_states, n_features), distinguish the states: their rows are independent."""
     n, d = features.shape
     if n > d:
         return False
     rows, columns = features.nonzero()
-    own = np.bincount(columns, minlength=d)[columns] == 1  # a feature that only one state has
+    own = np.bincount(columns, minlength=d)[columns] == 1  # features that only one state has
     if len(np.unique(rows[own])) == n:
         return True
     return n <= LARGEST_METRIC and np.linalg.matrix_rank(dense(features)) == n
@@ -80,9 +80,10 @@ def tells_apart(features):
 def bias_and_noise(problem, transitions, state):
     """Bias and standard error of the values that minimise the Bellman residual of an estimated model.
 
-    The mean target of a state, r + gamma V(s') over its visits, has a variance, which the residual contains and which a
-    smaller V makes smaller. Its gradient is gamma sum_s d_s Cov(phi', r + gamma V(s') | s) / n_s, from the variance
-    within states. Of states that were visited once the variance is taken for the mean of the others.
+    The mean target of a state, r + gamma V(s') over its n_s visits, has a variance. The residual contains this
+    variance, which biases V towards small values. The gradient of the variance is gamma sum_s d_s Cov(phi', r + gamma
+    V(s') | s) / n_s, and is estimated within states. For states that were visited once, the mean variance of the other
+    states is used.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def bias_and_noise(problem, transitions, state):
     Returns
     -------
     bias, noise : float
-        Root mean squares over the states. To first order in the variance.
+        Root mean squares over the states, to first order in the variance.
     """
     _, next_Z, y, weights = transitions
     x, gamma, share = problem.minimizer(), problem.gamma, problem.weights
@@ -107,13 +108,13 @@ def bias_and_noise(problem, transitions, state):
     spread = np.bincount(state, part * error**2) * unbiased  # variance of a target
     spread[~often] = np.average(spread[often], weights=share[often])
     fraction = np.bincount(state, part**2)  # one over the number of visits, where weights are equal
-    once = share[~often].sum() / share[often].sum()  # what the others stand for besides themselves
+    once = share[~often].sum() / share[often].sum()  # weight of states visited once, which the others represent
     gradient = gamma * (((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z)
     H = inverse(problem.hessian() / 2)
     A = problem.features - gamma * (problem.transition_matrix @ problem.next_features)
     bias = problem.features @ (H @ gradient)
     C = dense(scale_rows(share, problem.features).T @ problem.features)
-    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # of the gradient, from the target of each state
+    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # noise of the gradient from the target of each state
     return float(np.sqrt(share @ bias**2)), float(np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows))))
 
 
@@ -124,11 +125,11 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     ----------
     objective : {"bellman", "projected"}
     transitions : tuple
-        Features of states and of successors (0 where an episode ended), rewards, weights.
+        Features of states and of successors (0 after terminal transitions), rewards, weights.
     visited : tuple of ndarray
         For each transition the number of its state, and for each state its first transition.
     leads_to : callable
-        Gives what identifies the successors, of shape (n_transitions, n_keys).
+        Returns rows that identify the successors, of shape (n_transitions, n_keys).
     gamma : float
     alpha : ndarray of shape (n_features,)
 
@@ -146,14 +147,14 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
 
 
 def with_ridge(Z, next_Z, y, weights, alpha):
-    """Rows that add alpha to the diagonals of A and C: each feature alone leads to the end, without a reward.
+    """Add rows that add alpha to the diagonals of A and C: transitions from single features to the end, without reward.
 
     Parameters
     ----------
     Z, next_Z, y, weights
         As for `value_problem`.
     alpha : ndarray of shape (n_features,)
-        In units of the sum of the weights.
+        The ridge, in units of the sum of the weights.
 
     Returns
     -------
@@ -184,7 +185,7 @@ def grouped_problem(state, successor, weights, y, features, next_features, gamma
 
 
 def window_of(n_features):
-    """Transitions by which a stream is known."""
+    """Number of transitions in the window of a stream."""
     return max(WINDOW, 10 * n_features)
 
 

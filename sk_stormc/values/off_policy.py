@@ -1,4 +1,4 @@
-"""What a policy is worth, from the episodes of another one: importance sampling, with and without a model of values."""
+"""Off-policy evaluation: the value of a policy from episodes of another one, by importance sampling."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from sk_stormc.values.transitions import check_ratios, check_terminal, check_tim
 __all__ = ["PolicyValue", "off_policy_value"]
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
-FEW = 20  # episodes, or as many as their weights amount to: with fewer a standard error is itself uncertain
+FEW = 20  # effective number of episodes below which a standard error is itself uncertain
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyValue:
-    """The value of a policy, estimated from episodes, and how sure it is.
+    """The estimated value of a policy with its standard error.
 
-    Two of them from the same episodes can be subtracted: the difference has a standard error of its own, which is
-    often far smaller than those of the two, since chance did the same to both.
+    Two estimates from the same episodes can be subtracted. The standard error of the difference is often far smaller
+    than those of the two, because their errors are correlated.
 
     Attributes
     ----------
@@ -41,11 +41,11 @@ class PolicyValue:
     std_error : float
         Its standard error, over episodes.
     contributions : ndarray of shape (n_episodes,)
-        What each episode says: ``value`` plus its influence. Their mean is ``value``, to first order. Episodes are in
-        the order in which they first came.
+        The contribution of each episode: ``value`` plus the episode's influence. Their mean is ``value``, to first
+        order. Episodes are in the order of their first rows.
     effective_size : float
-        (sum w)^2 / sum w^2 for the products w of all ratios of an episode: how many episodes of the policy itself these
-        stand for, at the worst.
+        The effective sample size (sum w)^2 / sum w^2, where w is the product of all ratios of an episode. It is
+        pessimistic for the methods that do not use all ratios.
 
     Examples
     --------
@@ -63,16 +63,22 @@ class PolicyValue:
     effective_size: float
 
     def interval(self, confidence: float = 0.9) -> FloatArray:
-        """Where the value is, with this probability: Student's t times the standard error to either side.
+        """The confidence interval of the value: the standard error times a quantile of Student's t to either side.
 
         Parameters
         ----------
         confidence : float, default=0.9
-            In (0, 1].
+            Confidence level in (0, 1).
 
         Returns
         -------
         ndarray of shape (2,)
+            Lower and upper end.
+
+        Raises
+        ------
+        ValueError
+            If the confidence is out of its range.
         """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         reach = stats.t.ppf(0.5 + confidence / 2, len(self.contributions) - 1) * self.std_error
@@ -104,35 +110,35 @@ def off_policy_value(
     estimator: BellmanValueEstimator | None = None,
     cv: int = 5,
 ) -> PolicyValue:
-    """The mean discounted return of a policy, from episodes of another one.
+    """The mean discounted return of a target policy, from episodes of a behaviour policy.
 
     Parameters
     ----------
     y : array-like of shape (n_transitions,)
         Rewards.
     importance_ratio : array-like of shape (n_transitions,)
-        For each row the probability of what was done under the policy that is evaluated, over that under the policy
-        that acted (``pscore`` of obp and scope-rl). Ones evaluate the policy that acted.
+        For each row the probability of the action under the target policy, divided by that under the behaviour policy
+        (``pscore`` of obp and scope-rl). Ones evaluate the behaviour policy.
     episode : array-like of shape (n_transitions,)
         A label of each row's episode. Rows of an episode are in order, unless ``time`` orders them.
     gamma : float, default=0.95
-        Discount, in [0, 1].
+        Discount factor in [0, 1].
     method : {"is", "wis", "pdis", "wpdis", "dr", "wdr"}, default="wpdis"
-        "is" weighs the return of an episode with the product of its ratios; "pdis", per decision, weighs each reward
-        with the product up to it only. "wis" and "wpdis" divide by the sum of the weights in place of the number of
-        episodes: they have a little bias and far less variance. "dr" is doubly robust: the value of the first state by
-        a model, plus the temporal-difference errors of the model weighted per decision; "wdr" divides by the sums of
-        weights.
+        "is" (importance sampling) multiplies the return of an episode by the product of its ratios. "pdis" (per
+        decision) multiplies each reward by the product of the ratios up to it. "wis" and "wpdis" (weighted) divide by
+        the sum of the weights in place of the number of episodes, which gives a small bias and far less variance. "dr"
+        is doubly robust: the value of the first state by a model, plus the temporal-difference errors of the model
+        weighted per decision. "wdr" is "dr" divided by the sums of the weights.
     time : array-like of int of shape (n_transitions,), default=None
-        Within the episodes.
-    X, next_X, terminal : default=None
+        Time within the episodes. None means that the rows of an episode are in order.
+    X, next_X, terminal : array-like, default=None
         As for `BellmanValueEstimator.fit`, for "dr" and "wdr".
     estimator : BellmanValueEstimator, default=None
-        The model of "dr" and "wdr", which is cloned. None is "lstd" with these features and a ridge of 1e-6. Its gamma
-        is not looked at.
+        The model of "dr" and "wdr", which is cloned. None means "lstd" with these features and a ridge of 1e-6. Its own
+        gamma is not used.
     cv : int, default=5
-        Folds of "dr" and "wdr": the model of an episode is fitted to the other folds, so that it does not know what it
-        corrects. At most as many as episodes.
+        Number of folds of "dr" and "wdr", at most the number of episodes. The model of an episode is fitted on the
+        other folds, so that it is independent of the episode (cross-fitting).
 
     Returns
     -------
@@ -141,24 +147,24 @@ def off_policy_value(
     Raises
     ------
     ValueError
-        For parameters out of range, lengths that disagree, ratios that are negative or whose products within an episode
-        are not finite, fewer than 2 episodes, if all ratios are 0, and for "dr" and "wdr" without X.
+        If a parameter is out of its range, lengths disagree, ratios are negative or their products within an episode
+        are not finite, there are fewer than 2 episodes, all ratios are 0, or X is missing for "dr" and "wdr".
 
     Warns
     -----
     UserWarning
-        If there are fewer than 20 episodes, or if their weights amount to fewer, because standard errors are then often
-        too small. If ratios are far from 1 on average, as they are where the two policies were swapped.
+        If the number of episodes, or their effective number, is below 20, because standard errors are then often too
+        small. If ratios are far from 1 on average, as they are if the two policies were swapped.
 
     See Also
     --------
-    sk_stormc.BellmanValueEstimator.value_interval : The direct method: the value that a model gives to first states.
+    sk_stormc.BellmanValueEstimator.value_interval : The direct method: a model's values of the first states.
 
     Notes
     -----
-    An episode that was cut off counts with the rewards that it has. "dr" and "wdr" add the model's value of its last
-    state. Ratios are as exact as the probabilities they are made of. The product of many is almost always near 0 and
-    seldom huge, and a log of few episodes then says less than its standard error claims; ``effective_size`` tells.
+    An episode that was cut off counts with its rewards so far. "dr" and "wdr" add the model's value of its last state.
+    The product of many ratios is almost always near 0 and rarely huge. With few episodes the standard error is then too
+    small. A small ``effective_size`` shows this.
 
     References
     ----------
@@ -168,8 +174,8 @@ def off_policy_value(
 
     Examples
     --------
-    Half of the actions were right, which are worth 1. A policy that does the right thing more often, with probability
-    .9, is worth .9:
+    Half of the logged actions were right and have a reward of 1. A policy that takes the right action with probability
+    0.9 has the value 0.9:
 
     >>> import numpy as np
     >>> from sk_stormc import off_policy_value
@@ -222,8 +228,8 @@ def off_policy_value(
     size = effective_size(whole)
     if min(m, size) < FEW:
         warn(
-            f"the value is from {m} episodes, which stand for {size:.3g} of the policy itself where all ratios of an "
-            f"episode are multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
+            f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
+            f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
         )
     return _from(found[0], found[1], size)
 
@@ -239,13 +245,16 @@ def _plain(values):
 
 
 def _weighted(weights, values):
-    """A weighted mean, and what each value says of it."""
+    """A weighted mean, and the contribution of each value: the mean plus the value's influence."""
     mean = weights @ values / weights.sum()
     return mean, mean + weights / weights.mean() * (values - mean)
 
 
 def _by_step(y, ratios, numbers, m, gamma):
-    """By step and episode, products of the ratios up to there, and discounted rewards; behind the end, 0."""
+    """Products of the ratios up to each step, and discounted rewards, of shape (n_steps, n_episodes).
+
+    After the end of an episode rewards are 0.
+    """
     starts = np.searchsorted(numbers, np.arange(m))
     lengths = np.diff(np.append(starts, len(y)))
     weights, rewards = np.ones((lengths.max(), m)), np.zeros((lengths.max(), m))
@@ -257,14 +266,14 @@ def _by_step(y, ratios, numbers, m, gamma):
         if not np.isfinite(weight).all():
             raise ValueError(
                 f"importance_ratio must have finite products within episodes, got {short(ratios.max())} at the most: "
-                "probabilities of the policy over those of the one that acted are seldom above 100"
+                "probabilities under the target policy over those under the behaviour policy are rarely above 100"
             )
         weights[t], rewards[t, going] = weight, gamma**t * y[starts[going] + t]
     return weights, rewards
 
 
 def _in_order(name, column, order):
-    """The rows of a column in this order."""
+    """The rows of a column in a given order."""
     if column is None:
         return None
     with naming(name):
@@ -275,7 +284,7 @@ def _in_order(name, column, order):
 
 
 def _errors(model, gamma, cv, numbers, y, columns, ratios):
-    """Temporal-difference errors and values of a model that was fitted to the other folds."""
+    """Temporal-difference errors and values of a model that was fitted on the other folds."""
     X = columns.pop("X")
     if X is None:
         raise ValueError("X must be given for the methods 'dr' and 'wdr', which need a model of values, got None")

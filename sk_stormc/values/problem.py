@@ -1,4 +1,4 @@
-"""Policy evaluation with a linear value function: the Bellman residual of a known model, or of an estimated one."""
+"""Policy evaluation with a linear value function: the Bellman residual of a known or an estimated model."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["BellmanProblem"]
 
 
 class Successors(FiniteSource):
-    """An independent successor for every state, of the model of a `BellmanProblem`."""
+    """The source of batches of a `BellmanProblem`: an independent successor for every state."""
 
     def __init__(self, problem, outer_weights):
         super().__init__(problem.n_inner, problem.n_outer, outer_weights=outer_weights)
@@ -32,49 +32,51 @@ class Successors(FiniteSource):
 
 
 class BellmanProblem(LinearValue):
-    r"""Minimise the mean squared Bellman residual of linear values, for a known model or an estimated one.
+    r"""Minimise the mean squared Bellman residual of linear values, for a known or an estimated model.
 
     .. math::
 
         \Phi(w) = \sum_s d_s (\varphi_s^T w - u_s)^2 + \alpha |w|^2, \qquad
         u_s = \mathrm{E} [\, r + \gamma V(s') \mid s \,]
 
-    The value of a state is V(s) = phi_s^T w. The weights d_s sum to one (1/n by default, for n states: the paper's
-    problem divided by n). The inner value is u, and an outer component is a state. An inner component depends on
-    ``sampling``:
+    The value of a state is V(s) = phi_s^T w. The weights d_s sum to one. By default they are 1/n for n states, which
+    gives the paper's problem divided by n. The inner value is u, and an outer component is a state. An inner component
+    depends on ``sampling``:
 
-    - "successor": an independent successor s' ~ P(s, .) for every state, exact where transitions are deterministic;
+    - "successor": an independent successor s' ~ P(s, .) for every state. It is exact for deterministic transitions.
     - "column": a column j of P as in the paper, with u_s = m P_sj (r_sj + gamma V(j)) for m columns.
 
-    Both are unbiased; columns vary far more. The Jacobian gamma P Phi does not depend on w. It is never formed: P, or a
-    batch's estimate of it, stands for it, and ``vjp`` multiplies from the left.
+    Both are unbiased. Columns have far more variance. The Jacobian gamma P Phi does not depend on w. It is never
+    computed as a product: it is represented by P, or by a batch's estimate of P, and ``vjp`` multiplies by the factors.
 
     Parameters
     ----------
     transition_matrix : array-like or sparse matrix of shape (n_states, n_successors)
-        P, rows >= 0 that sum to one.
+        The matrix P, with rows >= 0 that sum to one.
     rewards : array-like of shape (n_states,) or (n_states, n_successors)
-        On leaving a state, or for each transition; the latter may be sparse.
+        Rewards on leaving a state, or for each transition. The latter may be sparse.
     features : array-like or sparse matrix of shape (n_states, n_features), default=None
-        The phi_s. None is one indicator for each state.
+        The phi_s. None means one indicator for each state.
     gamma : float, default=0.95
-        Discount, in [0, 1]. With 1, all episodes must end for values to be determined.
+        Discount factor in [0, 1]. With 1, all episodes must end for values to be determined.
     next_features : array-like or sparse matrix of shape (n_successors, n_features), default=None
-        Of the successors; a row of zeros is the end of an episode. None means that they are the states.
+        Features of the successors. A row of zeros is the end of an episode. None means that the successors are the
+        states.
     sample_weight : array-like of shape (n_states,), default=None
-        The d_s, up to a factor.
+        The weights d_s, up to a factor. None means equal weights.
     alpha : float or array-like of shape (n_features,), default=0.0
-        Weight of the squares of w, one for all or each its own.
+        Weight of the squared coefficients, one for all or one for each.
     sampling : {"successor", "column"}, default="successor"
+        The inner components, as described above.
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 2000 features): steps then do not depend on how the features
-        are scaled or how near gamma is to 1. None is the plain step of the papers.
+        "auto" is the inverse Hessian (its diagonal above 2000 features). Steps then depend neither on the scale of the
+        features nor on how close gamma is to 1. None is the unscaled step of the papers.
 
     Raises
     ------
     ValueError
-        For rows of P that are negative or do not sum to one (the first is named), shapes that disagree, values that
-        are not finite, and parameters out of range.
+        If rows of P are negative or do not sum to one (the first is named), shapes disagree, values are not finite, or
+        a parameter is out of range.
 
     References
     ----------
@@ -89,7 +91,7 @@ class BellmanProblem(LinearValue):
     array([1., 0.])
     """
 
-    # a full batch costs no more than a few draws of a successor for every state, and none where P is sparse
+    # full batches: they cost no more than drawing a few successors for every state, and even less if P is sparse
     advice = Advice(batch_size=None, published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)))
 
     def __init__(
@@ -120,43 +122,43 @@ class BellmanProblem(LinearValue):
         self._set(gamma, alpha, metric, d, sample_weight, n)
         self.sampling, self.transition_matrix = sampling, P
         self.n_outer, self.n_inner = n, m if sampling == "column" else n
-        # entry e of P, in the order of its data, is of state s for starts[s] <= e < starts[s + 1]
+        # entry e of P, in the order of its data, belongs to state s for starts[s] <= e < starts[s + 1]
         if sparse.issparse(P):
             self._data, self._starts, self._columns = P.data, P.indptr.astype(np.intp), P.indices
         else:
             self._data, self._starts, self._columns = P.ravel(), np.arange(0, n * m + 1, m), None
         self._expected = self._row_sums(self._data * self.entry_rewards)
-        self._up_to = None  # cumulative probabilities over all entries, when first drawn from
+        self._up_to = None  # cumulative probabilities over all entries, computed at the first draw
 
     # draws
 
     @property
     def source(self):
-        """States by their weights for f; for g a successor of every state, or with "column" indices j."""
+        """The source of batches: states by their weights for f, and successors or columns for g."""
         if self.sampling == "column":
             return FiniteSource(self.n_inner, self.n_outer, outer_weights=self._drawn_by)
         return Successors(self, self._drawn_by)
 
     def entries_of(self, states, uniform):
-        """A transition for each of the states: entries of P by inversion of uniform numbers.
+        """Draw a transition for each of the states: entries of P by inversion of uniform numbers.
 
         Parameters
         ----------
         states : ndarray of shape (n,)
         uniform : ndarray of shape (..., n)
-            In [0, 1).
+            Uniform numbers in [0, 1).
 
         Returns
         -------
         ndarray of shape (..., n)
-            Positions in the data of P, whose rewards are ``entry_rewards`` and whose states are `successors_of` them.
+            Positions in the data of P. ``entry_rewards`` has their rewards, and `successors_of` their successors.
         """
         if self._up_to is None:
             self._tabulate()
         number, last = self._number[states], self._last[states]
         needle = self._low[states] + uniform * self._width[states]
         found = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
-        for _ in range(3):  # the guide is one entry short on average
+        for _ in range(3):  # the guide is one entry too low on average
             found += self._up_to[found] <= needle
             np.minimum(found, last, out=found)
         behind = (self._up_to[found] <= needle) & (found < last)
@@ -165,7 +167,7 @@ class BellmanProblem(LinearValue):
         return np.minimum(found, last, out=found)
 
     def _tabulate(self):
-        """For `entries_of`: cumulative probabilities over all entries, and where to begin looking (Chen & Asau)."""
+        """Tables for `entries_of`: cumulative probabilities, and the guide table of Chen & Asau (1974)."""
         total = np.append(0.0, np.cumsum(self._data))
         self._up_to, self._low, high = total[1:], total[self._starts[:-1]], total[self._starts[1:]]
         self._width = high - self._low
@@ -174,10 +176,10 @@ class BellmanProblem(LinearValue):
         rows = np.repeat(np.arange(self.n_outer), self._number)
         part = (np.arange(len(rows)) - self._starts[rows]) / self._number[rows]
         first = np.searchsorted(self._up_to, self._low[rows] + part * self._width[rows], side="right")
-        self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # one less, for rounding
+        self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # minus 1 as a margin for rounding
 
     def successors_of(self, entries):
-        """The numbers of the successors that entries of P stand for.
+        """The numbers of the successors of entries of P.
 
         Parameters
         ----------
@@ -190,7 +192,7 @@ class BellmanProblem(LinearValue):
         return entries % self.transition_matrix.shape[1] if self._columns is None else self._columns.take(entries)
 
     def inner_batch(self, draws):
-        """(rewards, M): the estimate of E[r | s], and of P as entries (n_draws, n_states) or factors of its columns."""
+        """(rewards, M): the estimate of E[r | s], and that of P as entries (n_draws, n_states) or column factors."""
         if draws is None:
             return self._expected, None
         if self.sampling == "column":
@@ -217,7 +219,7 @@ class BellmanProblem(LinearValue):
         return rewards + V.take(self.successors_of(M)).sum(0) / len(M)
 
     def jacobian(self, x, batch):
-        """The batch's estimate of P, in the order of P's entries: J is gamma times it times the features."""
+        """The data of the batch's estimate P_B of P. The Jacobian is gamma P_B times the features."""
         M = batch[1]
         if M is None:
             return self._data
@@ -248,11 +250,11 @@ class BellmanProblem(LinearValue):
         return float(self.weights @ (self.features @ x - u) ** 2 + self.alpha @ x**2)
 
     def _spread(self, factors):
-        """A number for each successor, repeated for the entries of P."""
+        """One factor for each successor, broadcast to the entries of P."""
         return np.tile(factors, self.n_outer) if self._columns is None else factors.take(self._columns)
 
     def _row_sums(self, entries):
-        return np.add.reduceat(entries, self._starts[:-1])  # no row is empty: each sums to one
+        return np.add.reduceat(entries, self._starts[:-1])  # no row is empty, because each sums to one
 
     def _least_squares(self):
         """sqrt(d) (Phi - gamma P Phi) and sqrt(d) E[r | s]."""

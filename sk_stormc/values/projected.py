@@ -28,30 +28,31 @@ class ProjectedBellmanProblem(LinearValue):
         u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad
         C = \sum_k d_k \varphi_k \varphi_k^T
 
-    The value of a state is V(s) = phi(s)^T w. The minimiser is that of LSTD. The inner value u is a mean over the
-    transitions k. It averages over successors too, so no state has to repeat. f is one component.
+    The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD. The inner value u is a mean over
+    the transitions k. It averages over successors too, so states do not have to repeat. f has a single component.
 
     Parameters
     ----------
     features, next_features : array-like or sparse matrix of shape (n_transitions, n_features)
-        phi_k of the state and phi'_k of its successor; zeros where an episode ends.
+        Features phi_k of the states and phi'_k of their successors. The latter are zeros after terminal transitions.
     rewards : array-like of shape (n_transitions,)
+        The rewards r_k.
     gamma : float, default=0.95
-        Discount, in [0, 1]. With 1, all episodes must end for values to be determined.
+        Discount factor in [0, 1]. With 1, all episodes must end for values to be determined.
     sample_weight : array-like of shape (n_transitions,), default=None
-        The d_k, up to a factor; transitions are drawn with these probabilities.
+        The weights d_k, up to a factor. Transitions are drawn with probabilities proportional to them.
     alpha : float or array-like of shape (n_features,), default=0.0
-        Weight of the squares of w, one for all or each its own.
+        Weight of the squared coefficients, one for all or one for each.
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 2000 features), None the plain step.
+        "auto" is the inverse Hessian (its diagonal above 2000 features). None is the unscaled step.
     covariance : ndarray of shape (n_features, n_features), default=None
-        C, symmetric and positive semidefinite, where it is not to be that of these transitions (of a stream, it is that
-        of the first ones). Where u = 0 has a solution it is the minimiser whatever C is.
+        The matrix C, symmetric and positive semidefinite. None means that of these transitions. If u = 0 has a
+        solution, it is the minimiser for any C.
 
     Raises
     ------
     ValueError
-        For shapes that disagree, values that are not finite, and parameters out of range.
+        If shapes disagree, values are not finite, or a parameter is out of range.
 
     References
     ----------
@@ -95,7 +96,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     @classmethod
     def checked(cls, features, next_features, rewards, gamma, sample_weight, alpha):
-        """The problem of transitions that were looked at before."""
+        """The problem of transitions that are already checked."""
         problem = cls.__new__(cls)
         problem.rewards, problem._covariance = rewards, None
         problem._take(features, next_features, gamma, alpha, "auto", sample_weight)
@@ -108,7 +109,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     @cached_property
     def _difference(self):
-        """What u multiplies w with: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
+        """The rows phi_k - gamma phi'_k: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
         return minus_scaled(self.features, self.gamma, self.next_features)
 
     @cached_property
@@ -120,12 +121,12 @@ class ProjectedBellmanProblem(LinearValue):
 
     @cached_property
     def _root(self):
-        """root root^T = C^+, on what u can be."""
+        """A matrix with root root^T = C^+ on the range of u."""
         return root_of_inverse(self.covariance)[0]
 
     @cached_property
     def _moments(self):
-        """Of all transitions; the weights sum to one."""
+        """The moments of all transitions. The weights sum to one."""
         return Moments.of_log(self.features, self.next_features, self.gamma, self.rewards, self.weights)
 
     @property
@@ -139,7 +140,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     @property
     def source(self):
-        """Transitions, with probability proportional to their weights."""
+        """The source of batches: transitions, with probabilities proportional to their weights."""
         return FiniteSource(self.n_inner, 1, self._drawn_by)
 
     def inner_batch(self, draws, weights=None):
@@ -153,7 +154,7 @@ class ProjectedBellmanProblem(LinearValue):
         return features, self._difference[draws], self.rewards[draws]
 
     def outer_batch(self, draws, weights=None):
-        """Nothing: f has one component."""
+        """None, because f has a single component."""
         return None
 
     def inner(self, x, batch):
@@ -184,26 +185,26 @@ class ProjectedBellmanProblem(LinearValue):
         return tuple(self._root.T @ part for part in self._full)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number of what was solved."""
+        """The exact minimiser of Phi, with the rank and the condition number of the least-squares problem."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
         found = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
         return replace(found, endless=is_endless(A, C, found.x, self.n_inner))
 
     def is_endless(self, x):
-        """As `least_squares.is_endless` says, with up to 2000 features and enough transitions."""
+        """As `least_squares.is_endless`. False, for unknown, with more than 2000 features or few transitions."""
         if self.n_variables > LARGEST_METRIC:
             return False
         A, _, C = self._moments.means()
         return is_endless(A, C, x, self.n_inner)
 
     def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v> as `Advice` has it, from all transitions; 0 above 2000 features."""
+        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0, for unknown, above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
 
     @cached_property
     def advice(self):
-        """Full batches where the metric is a full matrix: J is known then, and a step costs as much as a few rows."""
+        """Full batches if the metric is a full matrix, because J is then known and a step is as cheap as a few rows."""
         has_metric = self._automatic or self._metric is not None
         size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
         return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)

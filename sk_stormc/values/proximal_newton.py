@@ -1,4 +1,4 @@
-"""The projected objective that moments of transitions make, and the metric in which its steps are short and few."""
+"""The projected objective of moments of transitions, and its inverse Hessian as a metric (proximal Newton steps)."""
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -12,31 +12,32 @@ from sk_stormc.values.moments import Moments
 
 __all__ = ["CURVATURE", "ProximalNewton"]
 
-RIDGE = 1e-8  # of C with columns of size one: of directions that are smaller, the transitions say nothing
-PROXIMAL = 1e-3  # of (1 - gamma)^2, the least curvature there can be in the norm of C where states are stationary
-CURVATURE = 0.5  # said to methods, where it is at most 1: a step of "storm-c" is then that of the proximal point
-SHORT = 4e-2  # of that, of the squared coefficients: of solutions that fit alike, steps lead to a short one
-SHORTEST = 1e-7  # the most of that
-LEAST, MOST = 8, 64  # steps to where a stream starts, on the moments of its first transitions
-STILL = 1e-3  # of the values, root mean square: a step of this length is the last one
+RIDGE = 1e-8  # ridge of the scaled C, below which directions are not determined by the transitions
+PROXIMAL = 1e-3  # proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of stationary states
+CURVATURE = 0.5  # curvature that methods assume; with it a step of "storm-c" is that of the proximal point
+SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight: prefers solutions of small norm
+SHORTEST = 1e-7  # upper bound of that weight
+LEAST, MOST = 8, 64  # smallest and largest number of steps to the start of a stream, on its first transitions
+STILL = 1e-3  # relative change of the values (root mean square) that ends these steps
 
 
 @dataclass(frozen=True, eq=False)
 class ProximalNewton(Metric):
-    """The projected objective of some moments, and the metric that they make: its inverse Hessian.
+    """The projected objective of some moments, and its inverse Hessian as a metric.
 
-    The objective is |L^-1 (A w - b)|^2, of means A and b, with L L^T = C; alpha is added to the diagonals of A and C.
-    The Hessian gets a small multiple of C, so that a step is that of a proximal point method: it contracts in the norm
-    of C for these moments, however ill-conditioned A is. All columns are divided by their root mean squares first.
+    The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is added to the diagonals of A and
+    C. A small multiple of C is added to the Hessian, so that a step is one of the proximal point method: it contracts
+    in the norm of C, even if A is ill-conditioned. All columns are first divided by their root mean squares.
 
     Attributes
     ----------
     moments : Moments
     proximal : float
-        Of C in the Hessian.
+        Weight of C in the Hessian.
     alpha : ndarray of shape (n_features,)
+        The ridge.
     half_life : float or None
-        Of the weights, in transitions.
+        Half-life of the weights, in transitions.
     """
 
     stays = False
@@ -49,11 +50,11 @@ class ProximalNewton(Metric):
 
     @classmethod
     def none(cls, gamma, alpha, half_life=None):
-        """That of no transition."""
+        """The metric of no transition."""
         return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
-        """That of these transitions too; ``difference`` is phi - gamma phi'."""
+        """The metric after more transitions. ``difference`` is phi - gamma phi'."""
         before = self.moments
         if self.half_life is not None:
             before = before * remaining(self.half_life, len(y))
@@ -61,7 +62,7 @@ class ProximalNewton(Metric):
         return replace(self, moments=before + Moments.of(Z, difference, y, weights))
 
     def __deepcopy__(self, memo):
-        return self  # nothing is written into
+        return self  # immutable
 
     def __getstate__(self):
         return {field.name: vars(self)[field.name] for field in fields(self)}
@@ -78,7 +79,7 @@ class ProximalNewton(Metric):
 
     @cached_property
     def size_of_columns(self):
-        """Root mean squares; 1 for a feature that no transition has."""
+        """Root mean squares of the features, or 1 for features that are 0 in all states."""
         size = np.sqrt(self.means[2].diagonal())
         return np.where(size > 0, size, 1.0)
 
@@ -92,8 +93,8 @@ class ProximalNewton(Metric):
     def whitened(self):
         """L^-1 A of the scaled columns, and L^-1 A L^-T.
 
-        A feature that no left state has is left alone, as in `BellmanValueEstimator.fit`: of the value of a successor
-        that was never left nothing is known, and it must not be what explains the others.
+        The coefficient of a feature that is 0 in all states stays 0, as in `BellmanValueEstimator.fit`. The value of
+        such a successor is unknown and must not be used to fit the others.
         """
         s = self.size_of_columns
         A, _, C = self.means
@@ -103,7 +104,7 @@ class ProximalNewton(Metric):
 
     @cached_property
     def hessian_factor(self):
-        """Lower triangular factor of half the Hessian where C is the identity."""
+        """Lower triangular factor of half the Hessian in coordinates in which C is the identity."""
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
         W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
@@ -127,7 +128,7 @@ class ProximalNewton(Metric):
         return float(u @ u)
 
     def gradient(self, x):
-        """Its gradient."""
+        """The gradient of the objective."""
         return 2 * self.pull(self.residual(x))
 
     # the metric
@@ -140,15 +141,15 @@ class ProximalNewton(Metric):
         return solve_triangular(L, p, lower=True, trans=1) / (2 * s)
 
     def size(self, x):
-        """sqrt(x^T M^-1 x), with C times the proximal number for M^-1: a lower bound."""
+        """A lower bound of sqrt(x^T M^-1 x), with the proximal part of M^-1 only."""
         return np.sqrt(2 * self.proximal) * self.spread(x)
 
     def spread(self, x):
-        """Root mean square of the values that have the coefficients x."""
+        """Root mean square of the values with the coefficients x."""
         return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
 
     def settled(self, x):
-        """Where steps from x lead on these moments, when they change the values no more."""
+        """The point to which steps from x converge on these moments."""
         for k in range(MOST):
             step = self.apply(self.gradient(x))
             x = x - step
@@ -157,10 +158,10 @@ class ProximalNewton(Metric):
         return x
 
     def sampling_error(self, noise):
-        """Root mean square of the error of values, of a minimiser from TD errors of this root mean square.
+        """Root mean square of the values' sampling error at the minimiser. ``noise`` is that of the TD errors.
 
-        sigma^2 / n times the trace of (M^T M)^-1, M = L^-1 A L^-T: the asymptotic variance of LSTD where the errors of
-        transitions are uncorrelated. Directions that no transition has do not count: M is 0 there.
+        Its square is sigma^2 / n times the trace of (M^T M)^-1 with M = L^-1 A L^-T: the asymptotic variance of LSTD
+        for uncorrelated errors. Directions that the transitions do not determine do not count, because M is 0 there.
         """
         inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
         return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))

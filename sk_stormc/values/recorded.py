@@ -1,4 +1,4 @@
-"""Transitions of episodes that were recorded: lists of arrays, or data sets of Minari."""
+"""Transitions of recorded episodes: lists of arrays, or data sets of Minari."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ PARTS = ("observations", "actions", "rewards", "terminations", "truncations")
 
 
 def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any = None, one_hot: bool = True) -> Bunch:
-    """Make the transitions of recorded episodes, for the `fit` of the estimators of values.
+    """Convert recorded episodes to transitions, for `BellmanValueEstimator.fit` and `ActionValueEstimator.fit`.
 
     Parameters
     ----------
     episodes : iterable
-        Each is an object with the attributes, or a mapping with the keys, observations, actions, rewards, terminations
-        and truncations, or a tuple of these in this order; the last two may be missing. So are the episodes of a data
-        set of Minari, which may be given as it is.
+        The episodes. Each is an object with the attributes, or a mapping with the keys, observations, actions, rewards,
+        terminations and truncations, or a tuple of these in this order. The last two may be missing. The episodes of a
+        data set of Minari have this form, so it can be passed itself.
 
-        - observations: a sequence of T + 1 observations, the last of which follows the last step. With T of them, the
-          last step is dropped unless it ends the episode for good. Observations of several parts are a mapping or a
-          tuple of such sequences, or a list of mappings.
-        - actions, rewards: T of each.
-        - terminations: whether each of the T steps ended the episode for good, or one bool for the last step. Without
-          them no episode is taken to end.
-        - truncations: likewise, for episodes that were cut off. They change nothing: what is not terminal would have
-          gone on.
+        - observations: a sequence of T + 1 observations, the last of which follows the last step. If there are only T,
+          the last step is dropped unless it is terminal. Observations of several parts are a mapping or a tuple of such
+          sequences, or a list of mappings.
+        - actions, rewards: sequences of length T.
+        - terminations: whether each of the T steps is terminal, or one bool for the last step. Without them no step is
+          terminal.
+        - truncations: the same for episodes that were cut off. They have no effect, because a truncated episode would
+          have continued.
     observation_space : gymnasium.Space, default=None
-        That of the observations. None takes that of the data set, if it has one. Discrete and MultiDiscrete parts of it
+        The space of the observations. None means that of the data set, if it has one. Discrete and MultiDiscrete parts
         become indicators.
     one_hot : bool, default=True
-        False keeps them as numbers.
+        Whether Discrete and MultiDiscrete parts become indicators. False keeps them as numbers.
 
     Returns
     -------
@@ -51,13 +51,13 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
     Raises
     ------
     ValueError
-        For episodes without a part or with parts that do not fit, or with ``dones`` or the like in place of
-        terminations, for numbers that are not finite, and for an end or a cut before the last step. The episode and the
-        step are named, both counted from 0.
+        If an episode lacks a part, has parts that do not fit, or has ``dones`` or the like in place of terminations, if
+        numbers are not finite, or if an episode ends or is cut before its last step. The episode and the step are
+        named, both counted from 0.
 
     See Also
     --------
-    collect_transitions : Lets a policy act in an environment.
+    collect_transitions : Log the transitions of a policy in an environment.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
 
 
 def _rows_of_episode(episode, where, leaves):
-    """States, rewards, successors, ends and actions of the steps of an episode that have a successor or end it."""
+    """States, rewards, successors, terminal flags and actions of the usable steps of an episode."""
     observations, actions, rewards, terminations, truncations = _parts(episode, where)
     rewards = _numbers("rewards", rewards, where)
     n = len(rewards)
@@ -132,14 +132,15 @@ def _rows_of_episode(episode, where, leaves):
 
 
 def _parts(episode, where):
-    """The five parts of an episode, None for those that it does not have."""
+    """The five parts of an episode. Missing parts are None."""
     if isinstance(episode, Mapping):
         found = [episode.get(name) for name in PARTS]
         others = sorted(map(str, OTHERS.intersection(episode))) if found[3] is None else []
         if others:
             raise ValueError(
                 f"episodes must have terminations, whether a step ended the episode for good, got {where} with "
-                f"{others[0]} in their place: give them as terminations unless they are true of what was cut off too"
+                f"{others[0]} in their place: rename it to terminations, unless it is also true for episodes that were "
+                "cut off"
             )
     elif isinstance(episode, (tuple, list)):
         if len(episode) > len(PARTS):
@@ -154,7 +155,7 @@ def _parts(episode, where):
 
 
 def _numbers(name, values, where):
-    """Finite numbers; the step of the first that is not is named."""
+    """The checked finite numbers. An error names the step of the first that is not finite."""
     try:
         found = as_numbers(name, values)
     except ValueError as error:
@@ -167,7 +168,7 @@ def _numbers(name, values, where):
 
 
 def _steps(actions, n):
-    """An action for each step, of actions that may be in several parts."""
+    """One action for each step, from actions that may have several parts."""
     if isinstance(actions, Mapping):
         return [{name: part[k] for name, part in actions.items()} for k in range(n)]
     if isinstance(actions, tuple):
@@ -201,7 +202,7 @@ def _ends(name, values, n, where):
     if len(early):
         raise ValueError(
             f"{name} must be False before the last step of an episode, got True in step {early[0]} of {where}, "
-            f"which has {n}: give what follows as an episode of its own"
+            f"which has {n}: make the steps after it an episode of their own"
         )
     return ends
 

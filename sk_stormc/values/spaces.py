@@ -1,4 +1,4 @@
-"""Observations of Gymnasium's spaces as rows of numbers, and the log that is made of them."""
+"""Conversion of observations of Gymnasium's spaces to rows of numbers, and the log of transitions."""
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -9,7 +9,7 @@ __all__ = ["check_range", "empty_rows", "indicators", "leaves_of", "log_of", "pu
 
 
 def leaves_of(space, path=(), whose="env"):
-    """The plain spaces within a space: (keys that lead to it, space, how many numbers it has)."""
+    """The plain spaces within a space, as a list of (path of keys, space, number of entries)."""
     from gymnasium import spaces
 
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
@@ -25,7 +25,7 @@ def leaves_of(space, path=(), whose="env"):
 
 
 def empty_rows(n, leaves):
-    """Room for the numbers of n observations, in single precision where all of them are."""
+    """An empty array for n observations. It is float32 if all spaces are float32 Boxes."""
     single = all(type(space).__name__ == "Box" and space.dtype == np.float32 for _, space, _ in leaves)
     return np.empty((n, sum(size for _, _, size in leaves)), np.float32 if single else np.float64)
 
@@ -42,14 +42,14 @@ def pull(observation, leaves, row):
 
 
 def _values(space):
-    """The first value and the number of values of each column of a discrete space; None for another."""
+    """The first value and the number of values of each column of a discrete space, or None for other spaces."""
     if hasattr(space, "nvec"):
         return list(zip(np.ravel(space.start).tolist(), np.ravel(space.nvec).tolist(), strict=True))
     return [(int(space.start), int(space.n))] if hasattr(space, "start") else None
 
 
 def rows_of(batch, leaves, n):
-    """The numbers of n observations that are batched as Gymnasium batches them: an array for each plain space.
+    """The rows of n observations in Gymnasium's batched form, which has one array for each plain space.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def rows_of(batch, leaves, n):
 
 
 def check_range(numbers, leaves, what="env must give observations of its own space"):
-    """Raise where a discrete observation is not of its space."""
+    """Raise a ValueError if a discrete observation is not in its space."""
     begin = 0
     for _, space, size in leaves:
         for j, (start, n) in enumerate(_values(space) or ()):
@@ -78,7 +78,7 @@ def check_range(numbers, leaves, what="env must give observations of its own spa
 
 
 def indicators(numbers, leaves):
-    """Discrete columns as one indicator for each value, the others as they are."""
+    """Replace discrete columns by one indicator for each value. Other columns stay unchanged."""
     parts, begin = [], 0
     for _, space, size in leaves:
         block = numbers[:, begin : begin + size]
@@ -92,7 +92,7 @@ def indicators(numbers, leaves):
 
 
 def log_of(left, rewards, came, terminal, episode, actions, leaves, one_hot):
-    """What `collect_transitions` returns, of rows in the order of their episodes."""
+    """The Bunch of `collect_transitions`, from rows in the order of their episodes."""
     check_range(left, leaves)
     check_range(came, leaves)
     wrong = ~np.isfinite(rewards)

@@ -1,4 +1,4 @@
-"""What `partial_fit` needs besides a run: weights of rows, transitions of a chunk, and a warning."""
+"""`BellmanValueEstimator.partial_fit`: the transitions of a chunk, their weights, and a warning."""
 
 import math
 
@@ -27,31 +27,31 @@ from sk_stormc.values.waiting import Waiting, follow
 
 __all__ = ["go_on", "transitions", "warn_if_unsettled"]
 
-SETTLED = 0.4  # of the sampling error: how far values may be from what their transitions say
-ROUNDING = 1e-4  # of the values: nearer than this is near enough, whatever the sampling error
+SETTLED = 0.4  # allowed distance from the solution of the transitions, relative to the sampling error
+ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 
 def transitions(estimator, features, X, states, y, given):
-    """The rows of a chunk as a stream has them.
+    """The transitions of a chunk of a stream.
 
     Parameters
     ----------
     estimator : BellmanValueEstimator
     features : transformer or None
     X, states, y
-        As `checked_data` has them.
+        The user's data, and the states and rewards of `checked_data`.
     given : Given
 
     Returns
     -------
     rows : tuple
-        Features, features of the successors (0 where an episode ended), rewards, weights.
+        Features, features of the successors (0 after terminal transitions), rewards, weights.
     keys : tuple
-        For `Collected.plus`.
+        The argument of `Collected.plus`.
     waiting : Waiting or None
         Rows whose successors have not come yet.
     when : ndarray of int
-        In which order the rows came.
+        Order of the rows in time.
     """
     n, waiting = len(y), None
     ratios = check_ratios(given.importance_ratio, n)
@@ -77,13 +77,13 @@ def transitions(estimator, features, X, states, y, given):
         left, after = states[order], follows[at]
         if labels is not None:
             labels = labels[order]
-            left = after = np.zeros((len(order), 1), dtype=int)  # the next row of an episode goes on with it
+            left = after = np.zeros((len(order), 1), dtype=int)  # equal keys: the next row of an episode continues it
         keys, when = (left, after, terminal, ratios[order], labels), order
     return rows, keys, waiting, when
 
 
 def faded(estimator, rows, keys, when):
-    """Rows and keys without rows of weight 0, where nothing is lost with them, and weights as they fade."""
+    """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless traces need them."""
     rows = *rows[:3], rows[3] * fading(estimator.half_life, when)
     known = rows[3] > 0
     if not known.all() and not estimator.trace_decay:
@@ -92,10 +92,10 @@ def faded(estimator, rows, keys, when):
 
 
 def go_on(estimator, X, y, given):
-    """`BellmanValueEstimator.partial_fit`, on a copy that is given up if anything is raised."""
+    """`BellmanValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
     exact = estimator._make_solver() == "lstd"
     if estimator.gamma == 1 and not exact:
-        raise ValueError(f"gamma must be < 1 for partial_fit, but for solver='lstd', got {estimator.gamma!r}")
+        raise ValueError(f"gamma must be < 1 for partial_fit, except with solver='lstd', got {estimator.gamma!r}")
     labelled = given.episode is not None
     held = check_stays(estimator, exact, labelled)
     named = given.told(vars(estimator).get("_given"))
@@ -114,7 +114,7 @@ def go_on(estimator, X, y, given):
     if exact:
         vars(estimator).update(stream_moments(estimator, rows, keys, left))
     else:
-        if estimator.half_life is not None:  # its stream lets weights fade by itself, in the order in which rows came
+        if estimator.half_life is not None:  # the stream discounts the weights itself, in the order of time
             rows = tuple(part[np.argsort(when, kind="stable")] for part in came)
         forget(estimator)
         x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
@@ -123,11 +123,11 @@ def go_on(estimator, X, y, given):
         estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
     estimator.features_, estimator._pending, estimator._given = features, waiting, named
     estimator._held, estimator._groups, estimator._spread = held, groups, None
-    vars(estimator).pop("n_states_", None)  # of a fit before
+    vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
 def values_on(estimator, rows, x):
-    """The coefficients when these rows have come, x before them."""
+    """The coefficients after these rows. x are those before."""
     window = window_of(rows[0].shape[1])
 
     def open_stream(batches):
@@ -144,7 +144,7 @@ def values_on(estimator, rows, x):
 
 
 def warn_if_unsettled(stream, x):
-    """Warn where values are farther from the solution of their transitions than sampling accounts for.
+    """Warn if values are farther from the solution of their transitions than sampling noise explains.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def warn_if_unsettled(stream, x):
     size = f"{way:.3g}" if math.isfinite(way) else "far"
     warn(
         f"the values are {size} (root mean square) from the projected solution of the transitions so far, and their "
-        f"own size is {spread:.3g}. More transitions, solver='storm-c' with its automatic learning rate, or "
-        "solver='lstd', which takes that solution itself.",
+        f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its automatic learning rate, or "
+        "solver='lstd', which computes that solution exactly.",
         ConvergenceWarning,
     )

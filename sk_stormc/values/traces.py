@@ -1,4 +1,4 @@
-"""Eligibility traces of LSTD(lambda): what of earlier states of an episode a transition's error is held against."""
+"""Eligibility traces of LSTD(lambda), by which the error of a transition is credited to earlier states."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
 
-BLOCK = 64  # rows whose traces are one matrix product
-SINGLE = np.finfo(np.float32).eps  # states that were rounded so are still the same
-DECIMALS = 5.1e-7  # those rounded to six decimals too, unless all that they have is of this size
-FEW = 0.3  # of the rows that could go on: so few are worth a warning
-LEAST = 10  # rows, before there is one
+BLOCK = 64  # rows whose traces are computed by one matrix product
+SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
+DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is lower for states of small size
+FEW = 0.3  # fraction of continued traces below which there is a warning
+LEAST = 10  # smallest number of rows for this warning
 
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """The traces that rows to come may take on: that of the last row, or of the last row of each open episode.
+    """The traces that later rows may continue: that of the last row, or of the last row of each open episode.
 
     Attributes
     ----------
     decay : float
-        gamma lambda.
+        The product gamma lambda.
     last : ndarray of shape (n, n_features)
-        Each times its ratio.
+        The traces, each multiplied by its importance ratio.
     expected : ndarray of shape (n, n_keys) or None
-        Where these rows led.
+        Keys of the successors of these rows.
     labels : ndarray of shape (n,) or None
-        Of their episodes, where these are known.
+        Labels of their episodes, if known.
     """
 
     decay: float
@@ -47,9 +47,10 @@ class Traces:
         ----------
         Z : ndarray or sparse matrix of shape (n, n_features)
         counted : ndarray of shape (n,), bool
-            No trace goes on behind a row that does not count.
+            Whether each row counts. A trace ends at a row that does not.
         keys : tuple (left, after, terminal, ratios, labels)
-            For `goes_on`, importance ratios, and labels of episodes, each of which stands together, or None.
+            The arguments of `goes_on`, importance ratios, and labels of episodes or None. The rows of an episode are
+            contiguous.
 
         Returns
         -------
@@ -59,7 +60,7 @@ class Traces:
 
 
 class TracedRows:
-    """Rows and their traces, block by block; when all were gone through, ``after`` is the `Traces` of what comes next.
+    """An iterable over blocks of rows and their traces. After the iteration, ``after`` is the `Traces` for later rows.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ class TracedRows:
         self.follows[starts] = False
         known = {None: 0} if before.labels is None else {label: k for k, label in enumerate(before.labels.tolist())}
         names = [None] if labels is None else labels[starts].tolist()
-        self.taken = {}  # by a first row of an episode, the trace that it takes on
+        self.taken = {}  # the trace that each first row of an episode continues
         for start, name in zip(starts.tolist(), names, strict=True):
             k = known.get(name, len(before.last))
             if k < len(before.last) and same(before.expected[[k]], left[[start]])[0]:
@@ -102,7 +103,7 @@ class TracedRows:
 
 
 def check_trace_decay(estimator):
-    """lambda in [0, 1], and 0 where nothing would come of it."""
+    """Raise a ValueError unless lambda is in [0, 1], and 0 for solvers and objectives without traces."""
     decay = estimator.trace_decay
     check_number("trace_decay", decay, low=0, high=1)
     if decay and not is_word(estimator.solver, "lstd"):
@@ -112,12 +113,12 @@ def check_trace_decay(estimator):
 
 
 def goes_on(left, after, terminal):
-    """Whether each transition begins where the one before it ended, so that its trace goes on.
+    """Whether each transition begins in the successor of the one before, so that the trace continues.
 
     Parameters
     ----------
-    left, after : ndarrays of shape (n, n_keys)
-        What identifies the state that is left and its successor: their numbers, or times.
+    left, after : ndarray of shape (n, n_keys)
+        Keys that identify the state and its successor: their features, or times.
     terminal : ndarray of shape (n,), bool
 
     Returns
@@ -130,7 +131,7 @@ def goes_on(left, after, terminal):
     could = np.count_nonzero(~terminal[:-1])
     if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
         warn(
-            f"trace_decay has little to act on: of {could} rows that end no episode, {np.count_nonzero(follows[1:])} "
+            f"trace_decay has little effect: of {could} rows that end no episode, {np.count_nonzero(follows[1:])} "
             "are followed by the row whose X is their next_X. Give the rows in the order in which they happened, or "
             "time= in place of next_X.",
         )
@@ -138,7 +139,7 @@ def goes_on(left, after, terminal):
 
 
 def same(after, left):
-    """Whether rows are the same but for rounding; integers (times) must be equal."""
+    """Whether rows are equal up to rounding. Integers (times) must be equal exactly."""
     if after.dtype.kind in "iu":
         return (after == left).all(axis=1)
     size = np.maximum(abs(after), abs(left))
@@ -151,13 +152,13 @@ def keys_in_order(left, after, terminal, ratios, clock, kept):
 
     Parameters
     ----------
-    left, after : ndarrays of shape (n, n_features)
-    terminal : ndarray of shape (n,), bool
+    left, after : ndarray of shape (n, n_features)
+    terminal : ndarray of bool of shape (n,)
     ratios : ndarray of shape (n,)
     clock : array-like of shape (n_rows,) or None
-        Times. None: the transitions are in order.
-    kept : ndarray of shape (n_rows,), bool
-        Which rows the transitions are.
+        Times. None means that the transitions are in order.
+    kept : ndarray of bool of shape (n_rows,)
+        Mask of the rows that are transitions.
 
     Returns
     -------
@@ -165,18 +166,18 @@ def keys_in_order(left, after, terminal, ratios, clock, kept):
     keys : tuple
     """
     if clock is None:
-        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # or before a row that is not kept
+        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # a trace also ends at a dropped row
         return np.arange(len(left)), (left, after, ends, ratios, None)
     clock = np.asarray(clock)[kept, None]
     order = np.argsort(clock.ravel())
-    goes_on(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # or it warns
+    goes_on(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # may warn
     return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
 
 
 def trace_blocks(Z, follows, decay, trace, ratios=None):
     """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of an episode, block by block.
 
-    The ratios rho make this Yu's recursion for transitions of another policy ("Convergence of least squares temporal
+    With importance ratios rho this is Yu's recursion for off-policy transitions ("Convergence of least squares temporal
     difference methods under general conditions", 2010).
 
     Parameters
@@ -185,11 +186,11 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
     follows : ndarray of shape (n,), bool
         From `goes_on`.
     decay : float
-        gamma lambda.
+        The product gamma lambda.
     trace : ndarray of shape (n_features,) or None
-        That of the row before these, times its ratio.
+        Trace of the row before these, times its ratio.
     ratios : ndarray of shape (n,), default=None
-        Positive where the next row goes on. None is 1.
+        Importance ratios, positive if the next row continues the trace. None means 1.
 
     Yields
     ------
@@ -208,7 +209,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         if ratios is not None and (ratios[rows] != 1).any():
             block, last = ratios[rows], ratios[rows][-1]
             logs = np.log(np.where(block > 0, block, 1.0))
-            product = np.append(0.0, np.cumsum(logs[:-1]))  # the logarithm of that of the ratios before
+            product = np.append(0.0, np.cumsum(logs[:-1]))  # logarithm of the product of the earlier ratios
             weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
             first *= np.exp(np.where(episode == 0, product, 0.0))
         traces = weights @ Z[rows]

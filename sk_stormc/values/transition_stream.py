@@ -1,4 +1,4 @@
-"""The projected objective on a stream of transitions: u, its Jacobian and C are means over all that have come."""
+"""The projected objective on a stream of transitions: u, its Jacobian and C are means over all transitions so far."""
 
 from dataclasses import dataclass, replace
 
@@ -15,11 +15,11 @@ from sk_stormc.values.proximal_newton import CURVATURE, ProximalNewton
 
 __all__ = ["TransitionStream"]
 
-UPHILL = 1e-8  # of the objective of no values: rounding
+UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
 
 
 class Following(Metric):
-    """The metric of the moments that the last batch of a run has."""
+    """The metric of the moments of a run's last batch."""
 
     stays = False
     curvature = CURVATURE
@@ -28,7 +28,7 @@ class Following(Metric):
         self.oracle = oracle
 
     def bound(self, oracle):
-        """For one run."""
+        """The metric for one run."""
         return Following(oracle)
 
     def at(self, x, t):
@@ -38,13 +38,13 @@ class Following(Metric):
 
 @dataclass
 class SoFar(Position):
-    """A position in a stream of transitions, and what the moments of all up to there make."""
+    """A position in a stream of transitions, and the `ProximalNewton` of all transitions up to it."""
 
     newton: ProximalNewton | None = None
 
 
 class TransitionSource(StreamSource):
-    """Transitions in order; a draw is the `ProximalNewton` of all up to there."""
+    """Transitions in order. A draw is the `ProximalNewton` of all transitions up to it."""
 
     cumulative = True
 
@@ -52,10 +52,10 @@ class TransitionSource(StreamSource):
         super().__init__(batches, make, window)
         self.operator = self.one_outer = True
         self._sampled = True, False, False
-        self._now = self._opening = None  # where a run is, and of the first window
+        self._now = self._opening = None  # at the position of the run, and after the first window
 
     def open(self, generators):
-        """Positions; only that of g is used."""
+        """The initial positions. Only that of g is used."""
         return [SoFar(0) for _ in generators]
 
     def draw_inner(self, position, shape):
@@ -70,7 +70,7 @@ class TransitionSource(StreamSource):
         return [found]
 
     def newton_at(self, position):
-        """Those of a position; of the first window, where nothing was drawn."""
+        """The `ProximalNewton` of a position, or of the first window if nothing was drawn."""
         if position.newton is not None:
             return position.newton
         if self._opening is None:
@@ -80,7 +80,7 @@ class TransitionSource(StreamSource):
 
     @property
     def newton(self):
-        """That of all transitions so far."""
+        """The `ProximalNewton` of all transitions so far."""
         return self._now if self._now is not None else self.newton_at(SoFar(0))
 
     def _plus(self, newton, start, stop):
@@ -88,7 +88,7 @@ class TransitionSource(StreamSource):
         return newton.plus(Z, minus_scaled(Z, self._make.gamma, next_Z), y, weights)
 
     def look_at(self, positions):
-        """Take the objective from where a run is."""
+        """Set the position of a run, at which the objective is evaluated."""
         super().look_at(positions)
         self._now = self.newton_at(next(iter(positions)))
 
@@ -99,22 +99,25 @@ class TransitionSource(StreamSource):
 
 
 class TransitionStream(StreamingProblem):
-    """Logged transitions in order, each read once: the mean squared projected Bellman error of all that have come.
+    """Logged transitions in order, each read once: the mean squared projected Bellman error of all transitions so far.
 
-    g is linear, so that the running means which Algorithm 1 tracks with momentum 1 / (t + 1) are known without an
-    error: they are moments of the transitions. A batch therefore stands for all transitions up to its last one, and for
-    the first ``window`` of them at the least; its rows are what it adds. Memory and time are those of matrices of
-    n_features columns, the time of a transition about that of a few products of such a matrix with a vector.
+    g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1) are known exactly: they are
+    moments of the transitions. A batch therefore represents all transitions up to its last one, but at least the first
+    ``window``. The memory is that of matrices of n_features columns. A transition takes about the time of a few
+    products of such a matrix with a vector.
 
     Parameters
     ----------
-    batches : iterable
-        Of tuples (features, next_features, rewards, weights).
+    batches : iterable of tuple
+        Tuples (features, next_features, rewards, weights).
     window : int
+        Number of transitions in the first batch, at least.
     gamma : float
+        Discount factor.
     alpha : ndarray of shape (n_features,)
+        The ridge.
     half_life : float or None, default=None
-        Of the weights, in transitions. None forgets nothing.
+        Half-life of the weights, in transitions. None means equal weights.
 
     Examples
     --------
@@ -143,7 +146,7 @@ class TransitionStream(StreamingProblem):
         return draws
 
     def outer_batch(self, draws):
-        """Nothing: f has one component."""
+        """None, because f has a single component."""
         return None
 
     def inner(self, x, batch):
@@ -151,7 +154,7 @@ class TransitionStream(StreamingProblem):
         return batch.residual(x)
 
     def jacobian(self, x, batch):
-        """The moments, which stand for L^-1 A."""
+        """The moments, which represent L^-1 A."""
         return batch
 
     def vjp(self, J, v):
@@ -171,7 +174,7 @@ class TransitionStream(StreamingProblem):
         return self.newton.value(x)
 
     def gradient(self, x):
-        """Its gradient."""
+        """The gradient of the objective over all transitions so far."""
         return self.newton.gradient(x)
 
     @property
@@ -180,7 +183,7 @@ class TransitionStream(StreamingProblem):
         return self.source.newton
 
     def initial_point(self, rng):
-        """What the first transitions say."""
+        """The solution of the first transitions."""
         return self.source.newton_at(SoFar(0)).settled(np.zeros(self.n_variables))
 
     def noise(self, x):
@@ -195,7 +198,7 @@ class TransitionStream(StreamingProblem):
 
 @dataclass(frozen=True, eq=False)
 class TransitionRows:
-    """What makes a `ProjectedBellmanProblem` of some rows."""
+    """A factory that makes a `ProjectedBellmanProblem` from rows."""
 
     gamma: float
     alpha: np.ndarray

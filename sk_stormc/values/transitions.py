@@ -1,4 +1,4 @@
-"""Logged transitions as a user gives them, checked, and where each one leads."""
+"""Validation of logged transitions, and their successors."""
 
 
 import numpy as np
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def check_terminal(terminal, n):
-    """Whether episodes end, as n booleans."""
+    """The checked terminal flags, n booleans."""
     given = np.asarray(terminal)
     if given.shape != (n,):
         raise ValueError(f"terminal must be of shape ({n},), got {given.shape}")
@@ -37,7 +37,7 @@ def check_terminal(terminal, n):
 
 
 def check_ratios(importance_ratio, n):
-    """n ratios of probabilities, 1 where there are none."""
+    """The n checked importance ratios. None means ones."""
     if importance_ratio is None:
         return np.ones(n)
     ratios = as_numbers("importance_ratio", importance_ratio)
@@ -51,7 +51,7 @@ def check_ratios(importance_ratio, n):
 
 
 def check_time(time, n, distinct=True):
-    """n integers, distinct ones unless said otherwise."""
+    """The n checked times: integers, which must be distinct if ``distinct``."""
     given = np.asarray(time)
     if given.shape != (n,):
         raise ValueError(f"time must be of shape ({n},), got {given.shape}")
@@ -60,14 +60,14 @@ def check_time(time, n, distinct=True):
     values, counts = np.unique(given, return_counts=True) if distinct else (given, np.ones(1))
     if counts.max() > 1:
         raise ValueError(
-            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins anew "
-            "in each episode, give episode=, or let it go on from the episode before, with a gap between them."
+            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins again "
+            "in each episode, give episode=, or continue it from the episode before, with a gap between them."
         )
     return given
 
 
 def checked_data(estimator, X, y, reset=True):
-    """States and rewards as numbers; dates are none."""
+    """The checked states and rewards as numbers. Dates are refused."""
     refuse_no_numbers("X", X)
     refuse_no_numbers("y", y)
     with naming("X"):
@@ -79,7 +79,7 @@ def checked_data(estimator, X, y, reset=True):
 
 
 def _finite(name, values):
-    """Values as they are; numbers that are not finite are refused, and the first row of them is named."""
+    """Return the values unchanged, or raise a ValueError that names the first row that is not finite."""
     numbers = np.asarray(values)
     wrong = ~np.isfinite(numbers) if numbers.dtype.kind == "f" and numbers.ndim else np.zeros(1, dtype=bool)
     if wrong.any():
@@ -89,7 +89,7 @@ def _finite(name, values):
 
 
 def check_next(estimator, next_X, states, terminal):
-    """Successors as numbers, all finite; where the episode ends, what is there does not matter."""
+    """The checked successors as finite numbers. Rows of terminal transitions are ignored."""
     refuse_no_numbers("next_X", next_X)
     try:
         follows = validate_data(estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False)
@@ -99,7 +99,7 @@ def check_next(estimator, next_X, states, terminal):
     if follows.shape != states.shape:
         raise ValueError(f"next_X must be of shape {states.shape}, as X is, got {follows.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(follows.sum()):  # so are all of them, and nothing has to be copied
+        if np.isfinite(follows.sum()):  # then all are finite, and no copy is needed
             return follows
     follows = np.where(terminal[:, None], states, follows)
     wrong = ~np.isfinite(follows).all(axis=1)
@@ -109,16 +109,19 @@ def check_next(estimator, next_X, states, terminal):
 
 
 def successors(estimator, X, states, next_X, terminal, time):
-    """Where the successors are.
+    """Find the successor of each row.
 
     Returns
     -------
-    source, follows : the data to be transformed, and their numbers
-    rows : ndarray of shape (n,)
-        The successor of each row is this row of them.
-    kept : ndarray of shape (n,), bool
-        Rows with a successor, or terminal.
-    terminal : ndarray of shape (n,), bool
+    source : array-like
+        The user's data that contain the successors: X or next_X.
+    follows : ndarray
+        The same data as numbers.
+    rows : ndarray of int of shape (n,)
+        Row of each successor in ``source``.
+    kept : ndarray of bool of shape (n,)
+        Whether each row is terminal or has a successor.
+    terminal : ndarray of bool of shape (n,)
     """
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
@@ -132,7 +135,7 @@ def successors(estimator, X, states, next_X, terminal, time):
     terminal = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
     if next_X is not None:
         if time is not None:
-            raise ValueError("time must be None where next_X is given, which says what follows")
+            raise ValueError("time must be None if next_X is given, which has the successors")
         follows = check_next(estimator, next_X, states, terminal)
         warn_of_ranges(states, follows, terminal)
         warn_of_scales(states, follows, terminal)
@@ -155,7 +158,7 @@ def successors(estimator, X, states, next_X, terminal, time):
 
 
 def successors_to_score(estimator, X, states, next_X, terminal, time):
-    """As `successors`, for transitions that are evaluated: those without next_X and time must all be terminal."""
+    """As `successors`, for transitions to be scored. Without next_X and time, all of them must be terminal."""
     n = len(states)
     if next_X is not None or time is not None:
         return successors(estimator, X, states, next_X, terminal, time)
@@ -169,7 +172,7 @@ def successors_to_score(estimator, X, states, next_X, terminal, time):
 
 
 def transform(features, X, states, rows, intercept):
-    """Features of some rows of X, whose numbers are ``states``, with a column of ones for the intercept."""
+    """Features of some rows of X, with a column of ones if ``intercept``. ``states`` are the numbers of X."""
     if features is None:
         Z = states if rows is None else states[rows]
     else:
@@ -187,12 +190,12 @@ def transform(features, X, states, rows, intercept):
 
 
 def transform_next(features, source, follows, rows, terminal, Z, intercept):
-    """Features of the successors of transitions with features Z; 0 where an episode ended, whatever is there."""
+    """Features of the successors of transitions with features Z. They are 0 after terminal transitions."""
     n, d = Z.shape
     going = np.flatnonzero(~terminal)
     if not len(going):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
-    if features is None and not sparse.issparse(Z):  # one copy, of all rows
+    if features is None and not sparse.issparse(Z):  # a single copy of all rows
         at = None if follows.shape[0] == n and (rows == np.arange(n)).all() else rows
         result = transform(None, source, follows, at, intercept)
         result = result.copy() if result is follows else result

@@ -1,4 +1,4 @@
-"""How far values may be off because the episodes that were logged are some out of many."""
+"""Standard errors of values over samples of episodes: cluster-robust sandwich covariances."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from sk_stormc.values.traces import Traces
 
 __all__ = ["FEW", "LARGEST", "Groups", "Spread", "spread_of_log", "sums_by"]
 
-FEW = 20  # episodes: with fewer, what is said of their spread is itself uncertain
-GROUPS = 64  # of the episodes of a stream
-LARGEST = 512  # features up to which a stream keeps that many matrices: 134 MB
-RANK = 1e-11  # of the largest singular value
+FEW = 20  # number of episodes below which standard errors are themselves uncertain
+GROUPS = 64  # number of groups into which the episodes of a stream are hashed
+LARGEST = 512  # number of features up to which a stream keeps a matrix for each group (134 MB)
+RANK = 1e-11  # singular values below this fraction of the largest count as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """How coefficients vary over samples of episodes: a sandwich of the equations that they solve.
+    """The sandwich estimate of the covariance of the coefficients over samples of episodes.
 
     Attributes
     ----------
     bread : ndarray of shape (n_features, n_features)
-        Jacobian of the equations.
+        Jacobian of the estimating equations.
     meat : ndarray of shape (n_features, n_features)
-        Sum over clusters of the outer products of what each adds to the equations at their solution.
+        Sum over clusters of the outer products of their scores (contributions to the equations) at the solution.
     n_clusters : float
-        Episodes, or groups of them. Where weights fade, as many equal ones as say as much.
+        Number of clusters: episodes or groups of them. With a half-life, their effective number.
     n_rows : float
-        Transitions, likewise.
+        Number of transitions. With a half-life, their effective number.
     """
 
     bread: np.ndarray = field(repr=False)
@@ -46,7 +46,10 @@ class Spread:
 
     @classmethod
     def of(cls, bread, scores, n_rows, half_life=None, weights=None):
-        """That of what clusters add, of shape (n_clusters, n_features); with a half-life, of clusters of weights."""
+        """The estimate from the scores of clusters, of shape (n_clusters, n_features).
+
+        With a half-life, ``weights`` are the sums of the clusters' weights.
+        """
         n = len(scores)
         share = np.full(n, 1 / n) if half_life is None else weights / weights.sum()
         centred = scores - share[:, None] * scores.sum(axis=0)
@@ -55,7 +58,7 @@ class Spread:
 
     @cached_property
     def covariance(self):
-        """Of the coefficients, of shape (n_features, n_features)."""
+        """The covariance matrix of the coefficients, of shape (n_features, n_features)."""
         m, n, d = self.n_clusters, self.n_rows, len(self.bread)
         size = np.sqrt(np.square(self.bread).sum(axis=0))
         scale = 1 / np.where(size > 0, size, 1.0)
@@ -79,7 +82,7 @@ class Spread:
         return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
 
     def reach(self, confidence):
-        """Standard deviations to either side of a value within which it is with this probability: Student's t."""
+        """The two-sided quantile of Student's t, by which an interval multiplies the standard deviation."""
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
@@ -90,16 +93,17 @@ def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0, half_lif
     ----------
     problem : BellmanProblem or ProjectedBellmanProblem
     log : Log
-        With numbers of episodes.
+        The log, with numbers of episodes.
     number : ndarray of int of shape (n,)
-        Of the states.
+        Numbers of the states.
     x, alpha : ndarray of shape (n_features,)
+        The solution and the ridge.
     keys : tuple (order, keys), default=None
-        From `keys_in_order`, for traces.
+        The result of `keys_in_order`, for traces.
     decay : float
-        gamma lambda.
+        The product gamma lambda.
     half_life : float or None
-        Of the weights, which have faded.
+        Half-life of the weights, which are already discounted.
 
     Returns
     -------
@@ -109,7 +113,7 @@ def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0, half_lif
     weights, error = weights / weights.sum(), Z @ x - problem.gamma * (next_Z @ x) - y
     episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
     if isinstance(problem, BellmanProblem):
-        # what row k adds to sum_s d_s a_s e_s, of the mean difference a_s and the mean error e_s of a state
+        # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and the mean error e_s of a state
         difference = minus_scaled(Z, problem.gamma, next_Z)
         share = weights / np.bincount(number, weights)[number]
         mean = sums_by(number, difference, share)
@@ -124,14 +128,14 @@ def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0, half_lif
         eligible = np.vstack([block for _, block in traces])
         bread = dense(scale_rows(weights, eligible).T @ minus_scaled(Z, problem.gamma, next_Z)) + np.diag(alpha)
     else:
-        # the rows of the ridge have weight too
+        # the additional rows of the ridge have weight too
         bread = (1 + alpha.sum()) * problem.jacobian(None, problem.inner_batch(None))
     scores = added + sums_by(episode, eligible, weights * error)
     return Spread.of(bread, scores, len(y), half_life, np.bincount(episode, weights))
 
 
 def sums_by(numbers, rows, factors):
-    """Sums of rows of the same number, each times its factor.
+    """Sums of rows with the same number, each multiplied by its factor.
 
     Parameters
     ----------
@@ -150,18 +154,18 @@ def sums_by(numbers, rows, factors):
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Sums over the transitions of a stream, apart for groups of its episodes: to which one a label belongs is fixed.
+    """Sums over the transitions of a stream for groups of its episodes. The group is a hash of the episode's label.
 
     Attributes
     ----------
     A : ndarray of shape (n_groups, n_features, n_features)
     b : ndarray of shape (n_groups, n_features)
     rows : ndarray of int of shape (n_groups,)
-        Transitions of positive weight.
+        Number of transitions of positive weight.
     weights : ndarray of shape (n_groups,)
-        Sums of their weights, of which a half-life takes its part.
+        Sums of their weights, discounted with a half-life.
     known : ndarray of bool of shape (n_features,)
-        Whether one of them has the feature.
+        Whether the feature is not 0 in all transitions.
     gamma : float
     traces : Traces
     """
@@ -176,16 +180,16 @@ class Groups:
 
     @classmethod
     def none(cls, n_features, gamma, trace_decay):
-        """No transition."""
+        """The sums of no transition."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
         rows, weights, known = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
         return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, known, gamma, traces)
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
-        """These transitions too; the last of ``keys`` has the labels of their episodes.
+        """Add transitions. The last of ``keys`` has the labels of their episodes.
 
-        ``left`` is what is left of the weights of those before.
+        ``left`` is the discount factor of the weights of earlier transitions.
         """
         if not len(y):
             return self
@@ -206,11 +210,11 @@ class Groups:
         return replace(self, A=A, b=b, rows=rows, weights=weights, known=known, traces=traces)
 
     def columns(self):
-        """Features that a left state has."""
+        """Indices of the features that are not 0 in all transitions."""
         return np.flatnonzero(self.known)
 
     def spread(self, x, alpha, half_life=None):
-        """The `Spread` at coefficients.
+        """The `Spread` at the coefficients x.
 
         Parameters
         ----------
@@ -228,6 +232,6 @@ class Groups:
 
 
 def groups_of(labels):
-    """The group of each label, the same one whenever it comes."""
+    """The group of each label, by a hash that does not depend on the process."""
     names, number = np.unique(labels.astype(str), return_inverse=True)
     return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[number.reshape(-1)]

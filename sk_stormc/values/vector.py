@@ -1,4 +1,4 @@
-"""Transitions of Gymnasium's vector environments: several copies of one environment that take their steps together."""
+"""Transitions of Gymnasium's vector environments: copies of an environment that make their steps together."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from sk_stormc.values.spaces import leaves_of, log_of, pull, rows_of
 
 __all__ = ["collect_vector"]
 
-NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"  # when an environment that is over begins again
+NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"  # Gymnasium's modes of automatic resets
 
 
 def collect_vector(env, policy, n, seed, one_hot):
-    """What `collect_transitions` returns, one environment behind the other.
+    """The Bunch of `collect_transitions` for a vector environment, sorted by environment.
 
-    An environment begins again within the step that ends an episode, whose last observation then is in ``info``; or
-    within the step after that, which is no transition; or when it is asked to.
+    An environment is reset within the step that ends an episode (the last observation is then in ``info``), or by the
+    next step (which is not a transition), or only on request.
     """
     from gymnasium.vector.utils import iterate
 
@@ -55,12 +55,12 @@ def collect_vector(env, policy, n, seed, one_hot):
 
 
 def autoreset_mode(env):
-    """When the environments of a vector begin again."""
+    """The mode of automatic resets of a vector environment."""
     mode = env.metadata.get("autoreset_mode")
     name = getattr(mode, "value", mode)
     if name not in (NEXT_STEP, SAME_STEP, DISABLED):
         raise ValueError(
-            f"env must say in metadata['autoreset_mode'] when its environments begin again, as those of Gymnasium 1.1 "
-            f"do, got {short(mode)}"
+            f"env must have the mode of automatic resets in metadata['autoreset_mode'], as in Gymnasium 1.1, "
+            f"got {short(mode)}"
         )
     return name

@@ -1,4 +1,4 @@
-"""Rows of a stream that are told apart by time or by episode, and those whose successor has not come yet."""
+"""Rows of a stream with time or episodes in place of next_X, and the rows that wait for their successors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Waiting", "follow"]
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """The last row of a stream, or of each episode that the last chunk had, where it did not end the episode.
+    """Rows that wait for their successors: the last row of a stream or of each open episode, unless it is terminal.
 
     Attributes
     ----------
@@ -39,20 +39,20 @@ class Waiting:
         return len(self.y)
 
     def before(self, other):
-        """These rows and then others."""
+        """These rows followed by others."""
         if self.labels is not None:
-            self = self[np.isin(self.labels, other.labels)]  # an episode without a row in a chunk is over
+            self = self[np.isin(self.labels, other.labels)]  # an episode without a row in a chunk has ended
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Waiting(*(None if old is None else stack([old, new]) for old, new in pairs))
 
 
 def follow(waiting, came, terminal):
-    """Transitions of rows that follow one another, and the rows whose successors have not come yet.
+    """The transitions between successive rows, and the rows whose successors have not come yet.
 
     Parameters
     ----------
     waiting : Waiting or None
-        Of the rows before these.
+        Rows of earlier chunks that wait.
     came : Waiting
         All rows of a chunk.
     terminal : ndarray of shape (n,), bool
@@ -60,12 +60,13 @@ def follow(waiting, came, terminal):
     Returns
     -------
     rows : tuple of Z, next_Z, y, weights
-        next_Z is 0 where an episode ended. Rows of an episode stand together.
+        next_Z is 0 after terminal transitions. Rows of an episode are contiguous.
     keys : tuple
-        For `Collected.plus`.
+        The argument of `Collected.plus`.
     waiting : Waiting or None
+        Rows that wait now.
     when : ndarray of int of shape (n,)
-        In which order the transitions came.
+        Order of the transitions in time.
     """
     if waiting is not None:
         came = waiting.before(came)

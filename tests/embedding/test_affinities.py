@@ -246,7 +246,7 @@ def test_a_row_without_neighbours(entries):
 
 
 def test_connectivity_graphs():
-    with pytest.warns(UserWarning, match="mode='connectivity': .* Use mode='distance'"):
+    with pytest.warns(UserWarning, match="mode='connectivity': .* use mode='distance'"):
         P = perplexity_affinities(graph(k=13, mode="connectivity"), 4, metric="precomputed")
     np.testing.assert_allclose(P.sum(axis=1), 1)
     with pytest.warns(UserWarning, match="mode='connectivity'"):
@@ -321,7 +321,7 @@ def test_a_long_search_is_announced(monkeypatch):
         perplexity_affinities(X, 5, neighbors="approximate")
     words = r"neighbours of 300 samples .* up to about \d+ seconds. "
     for data in (X, X[:, :3]):  # by brute force and by a tree
-        with pytest.warns(UserWarning, match=words + "neighbors='approximate' is quicker"):
+        with pytest.warns(UserWarning, match=words + "neighbors='approximate' is faster"):
             perplexity_affinities(data, 5)
     graphs = r"An approximate graph .*PyNNDescentTransformer\(n_neighbors=16, metric="
     with pytest.warns(UserWarning, match=words + graphs + "'euclidean'"):

@@ -63,7 +63,7 @@ def test_the_same_affinities_have_the_divergence_of_a_fit_of_points():
     [
         (np.ones((5, 4)), "X must be square"),
         (-np.eye(5)[::-1], "X must not be negative"),
-        (np.eye(5), "above 0 of each sample to another, got none in row 0"),
+        (np.eye(5), "positive affinity of each sample to another, got none in row 0"),
         (np.full((5, 5), np.nan), "X contains NaN"),
     ],
 )

@@ -247,7 +247,7 @@ def test_problems_by_the_paper_s_methods(measure, order):
         ({"order": 1.5}, "order must be 1 or from 2 to 10, got 1.5"),
         ({"order": 0.5}, "order must be"),
         ({"order": "2"}, "order must be"),
-        ({"risk_measure": "cdar", "solver": "lbfgs"}, "cdar.*all periods before it.*newton"),
+        ({"risk_measure": "cdar", "solver": "lbfgs"}, "cdar.*all earlier periods.*newton"),
         ({"risk_measure": "cdar", "solver": "sarah-c"}, "cdar.*newton"),
         ({"risk_measure": "cdar", "confidence": 1.0}, "confidence must be below 1"),
         ({"risk_measure": "semideviation", "constraint": None}, "sets the size"),

@@ -198,7 +198,7 @@ def test_an_objective_without_a_minimum_is_warned_of():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="solver='moments' fits risk_measure='variance'"):
+    with pytest.raises(ValueError, match="solver='moments' can fit risk_measure='variance'"):
         CompositionalPortfolio("moments", risk_measure="semivariance").fit(RETURNS)
     with pytest.raises(AttributeError, match="batches of a stream have too few periods of the tail"):
         CompositionalPortfolio("scgd", risk_measure="cvar", constraint="long_only").partial_fit(RETURNS)

@@ -163,7 +163,7 @@ def test_what_cannot_be_is_said(params, words):
 
 def test_a_ratio_without_a_maximum():
     R = returns()
-    with pytest.raises(ValueError, match="is positive, but none"):
+    with pytest.raises(ValueError, match="is positive, but no feasible one"):
         fit(R - 0.01)
     R[:, 0] = 0.0003
     with pytest.raises(ValueError, match="no risk"):

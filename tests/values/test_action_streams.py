@@ -69,7 +69,7 @@ def test_weights_and_a_fit_before():
 def test_a_stream_has_no_greedy_policy_and_no_other_solver():
     greedy, other = ActionValueEstimator(), ActionValueEstimator(right, solver="storm-c")
     assert not hasattr(greedy, "partial_fit") and not hasattr(other, "partial_fit")
-    with pytest.raises(AttributeError, match="policy='greedy' values one policy after the other on all transitions"):
+    with pytest.raises(AttributeError, match="policy='greedy' evaluates several policies on all transitions"):
         greedy.partial_fit(**transitions())
     with pytest.raises(AttributeError, match="for partial_fit set solver='lstd'"):
         other.partial_fit(**transitions())

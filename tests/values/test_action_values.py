@@ -244,7 +244,7 @@ def test_what_was_never_done_in_a_state_is_not_chosen():
     assert q.predict(np.eye(2))[1, 1] == 0 > q.predict(np.eye(2))[1, 0]
     assert list(q.policy(np.eye(2))) == [0, 0]
     np.testing.assert_allclose(q.predict(np.eye(2)), [[-2, -3], [-2, 0]], rtol=1e-9)
-    with pytest.warns(UserWarning, match="50% of the successors the policy does what the log never has"):
+    with pytest.warns(UserWarning, match="50% of the successors the policy takes an action that the log never has"):
         fit = ActionValueEstimator([0, 1], 0.5, **TABULAR).fit
         fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
 
@@ -451,7 +451,7 @@ def test_actions_that_fit_did_not_have():
 
 def test_a_fit_without_actions_says_so():
     log = cart() | {"action": None}
-    with pytest.warns(UserWarning, match="no action was given"):
+    with pytest.warns(UserWarning, match="action was not given"):
         q = ActionValueEstimator(gamma=0.5).fit(**log)
     value = BellmanValueEstimator(0.5, "lstd", objective="projected")
     value.fit(**{name: part for name, part in log.items() if name != "action"})

@@ -167,7 +167,7 @@ def bad(**changes):
         ({"episode": np.zeros(148)}, "terminal must be the last row of an episode, got row 3 behind row 2"),
         ({"next_X": None, "time": lambda rows, step: step // 2}, "distinct values within an episode, got 0 twice in 0"),
         ({"next_X": None, "time": np.zeros(148)}, "time must be integers"),
-        ({"time": np.arange(148)}, "time must be None where next_X is given"),
+        ({"time": np.arange(148)}, "time must be None if next_X is given"),
     ],
 )
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "score"])
@@ -191,7 +191,7 @@ def test_rows_that_are_in_no_order_within_an_episode_warn():
     parts, episode, _ = episodes()
     parts["terminal"][:] = False
     order = rng.permutation(len(episode))
-    with pytest.warns(UserWarning, match="trace_decay has little to act on"):
+    with pytest.warns(UserWarning, match="trace_decay has little effect"):
         lstd().fit(**taken(parts | {"episode": episode}, order))
 
 

@@ -50,7 +50,7 @@ def test_states_of_a_tiny_unit_are_told_apart():
 def test_shuffled_rows_warn(method):
     order = np.random.default_rng(1).permutation(600)
     parts = {name: part[order] for name, part in drives().items()}
-    with pytest.warns(UserWarning, match="trace_decay has little to act on: of 599 rows .* [01] are"):
+    with pytest.warns(UserWarning, match="trace_decay has little effect: of 599 rows .* [01] are"):
         getattr(lstd(0.9), method)(**parts)
 
 
@@ -94,10 +94,10 @@ def test_a_pipeline_that_leaves_next_X_warns(scaler):
     parts = drives()
     pipeline = make_pipeline(scaler, lstd())
     told = {"bellmanvalueestimator__next_X": parts["next_X"]}
-    with pytest.warns(UserWarning, match="next_X is scaled as X is not: in column 0"):
+    with pytest.warns(UserWarning, match="next_X and X have different scales: in column 0"):
         pipeline.fit(parts["X"], parts["y"], **told)
     terminal = np.arange(600) % 50 == 49
-    with pytest.warns(UserWarning, match="next_X is scaled as X is not"):
+    with pytest.warns(UserWarning, match="next_X and X have different scales"):
         scaled = pipeline[0].transform(parts["X"])
         pipeline[-1].partial_fit(scaled, parts["y"], next_X=parts["next_X"], terminal=terminal)
 

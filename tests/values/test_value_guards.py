@@ -103,7 +103,7 @@ def test_scores_by_time_are_those_by_successors():
     shuffled = {"terminal": terminal[order], "time": time[order], "sample_weight": k[order]}
     expected = -np.average(expected**2, weights=k[:-1])
     assert value.score(X[order], y[order], **shuffled) == pytest.approx(expected)
-    with pytest.raises(ValueError, match="time must be None where next_X is given"):
+    with pytest.raises(ValueError, match="time must be None if next_X is given"):
         value.score(X, y, next_X=next_X, time=time, terminal=terminal)
     with pytest.raises(ValueError, match="X must have a transition"):
         value.score(X, y, time=2 * time, terminal=np.zeros(400, dtype=bool))

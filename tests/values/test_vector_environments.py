@@ -128,7 +128,7 @@ def test_actions_of_a_vector(act, message):
 def test_a_vector_must_say_when_it_begins_again():
     env = vector(MODES[0], (2,))
     env.metadata = {}
-    with pytest.raises(ValueError, match="env must say in metadata"):
+    with pytest.raises(ValueError, match="env must have the mode of automatic resets in metadata"):
         collect_transitions(env, n_transitions=4)
     with pytest.raises(ValueError, match="env must have Discrete observations for an array as policy"):
         collect_transitions(vector(MODES[0], (2,)), [0, 1], 4)
