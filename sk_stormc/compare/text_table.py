@@ -4,14 +4,14 @@ __all__ = ["format_table"]
 
 
 def format_table(header, rows, left=2):
-    """Columns of text, numbers to the right.
+    """Text as a table with aligned columns.
 
     Parameters
     ----------
     header : sequence of str
     rows : list of sequences of str
     left : int, default=2
-        So many columns are set to the left, the others to the right.
+        Number of columns that are aligned to the left. The others are aligned to the right.
 
     Returns
     -------

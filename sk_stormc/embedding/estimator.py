@@ -61,8 +61,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     dof : float, default=1.0
         Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
-        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) With less than 1, clusters fall
-        into finer ones. At most 10,000, with which the kernel is all but Gaussian.
+        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) Values below 1 split
+        clusters into finer ones. At most 10,000, which is nearly the Gaussian kernel.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
@@ -114,10 +114,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
         is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
     record_every : int or "auto", default="auto"
-        About how many iterations lie between two records, which ``loss_curve_`` has and callbacks see. 1 records every
-        iteration. "auto" is about a twentieth of the iterations after the early ones; callbacks see some of the early
-        ones too. With a larger number there are fewer early ones only, because the others show whether the map still
-        spreads.
+        Approximate number of iterations between two records. ``loss_curve_`` has the records, and callbacks are called
+        at them. 1 records every iteration. "auto" is about a twentieth of the iterations after the early ones;
+        callbacks are also called at some of the early ones. A larger number than that of "auto" reduces the early
+        records only, because the later ones show whether the map is still expanding.
     verbose : int, default=0
         If positive, print a line with the divergence at each record.
     random_state : int, RandomState instance or None, default=None
@@ -137,10 +137,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
         The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
-        "student-t" the
-        optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs a little from
-        ``kl_divergence_``. The loss curves of `minimize` have Phi instead. Up to a constant, Phi is the divergence for
-        "student-t" and n times the divergence for "gaussian".
+        "student-t" the optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs
+        slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up to a constant, Phi is
+        the divergence for "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)

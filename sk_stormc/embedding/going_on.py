@@ -22,8 +22,8 @@ from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["GoesOn", "as_map"]
 
-SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # what a map is; `optimize` goes on with the same
-CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # what goes on from stage to stage
+SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
 
 
 def as_map(x, order, dtype):

@@ -122,7 +122,7 @@ class GraphLaplacian(Metric):
     Parameters
     ----------
     problem : object
-        Its ``edges``, ``thinned`` and ``aggregates`` are used, and its ``new_near()`` where ``near`` is None.
+        Its ``edges``, ``thinned`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int

@@ -1,4 +1,4 @@
-"""Metrics of the data: which there are, what they need, and what is said where they give no distances."""
+"""Checks of the metric of the data: its name, its parameters and its distances."""
 
 import math
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ NEEDED = (  # metrics, their parameters, and what these are
 
 
 def check_metric_of_data(metric, metric_params, X):
-    """Raise a ValueError for a metric that is not known, or lacks what it needs, or gives no distance of two samples.
+    """Raise a ValueError if the metric is unknown, lacks a parameter, or returns no distance for two samples.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def check_metric_of_data(metric, metric_params, X):
 
 @contextmanager
 def naming_the_metric(metric, metric_params):
-    """A context in which errors of scikit-learn's search say which metric they are of."""
+    """A context that adds the metric to the errors of scikit-learn's search."""
     try:
         yield
     except (TypeError, ValueError, SystemError) as error:
@@ -68,7 +68,7 @@ def naming_the_metric(metric, metric_params):
 
 
 def check_distances(distances, metric):
-    """Raise a ValueError where distances to neighbours are not finite, or negative."""
+    """Raise a ValueError if distances to neighbours are negative or not finite."""
     wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -79,7 +79,7 @@ def check_distances(distances, metric):
 
 
 def check_directions(X):
-    """Raise a ValueError for a row that is not 0 and so small that its squares vanish: it has no direction then."""
+    """Raise a ValueError if a nonzero row is so small that its squares underflow, so that its direction is lost."""
     square = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
     small = np.flatnonzero(square < 1e3 * np.finfo(X.dtype).tiny)
     for row in small:

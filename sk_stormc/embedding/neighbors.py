@@ -30,14 +30,14 @@ __all__ = [
     "neighbors_of_each",
 ]
 
-LONG = 100_000  # points from which on the exact search is timed before it is begun
-LONG_SECONDS = 10.0  # a search that takes less needs no warning
-TIMED_ROWS = 8, 256  # the more only where the few were quick
-BLOCK = 2**22  # entries of a matrix looked at together
-ASYMMETRY = 1e-3  # of the mean distance
-LEAST_RECALL = 0.97  # of an approximate search, below which a warning says so
-WORTH = 0.25  # part of all pairs that an approximate search may look at: with more it is hardly quicker
-UNSURE = 0.1  # part of the points whose neighbours float32 may leave unsure
+LONG = 100_000  # points from which an exact search is timed on some rows before it begins
+LONG_SECONDS = 10.0  # estimated time above which a search gives a warning
+TIMED_ROWS = 8, 256  # rows to time; the second number is used if the first takes too little time
+BLOCK = 2**22  # entries of a matrix in one block
+ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
+LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
+WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
+UNSURE = 0.1  # largest fraction of points that may be undecided in float32
 
 
 def fewest_neighbors(X, metric):

@@ -20,8 +20,8 @@ from sk_stormc.utils.kept import Kept
 __all__ = ["Stage", "further_stages", "new_stages", "run_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
-EARLY_MOST = 30  # but no more than that: exaggeration draws data without clusters together, in the end to one point
-UNRECORDED = 2**62  # oracle calls between two records
+EARLY_MOST = 30  # iterations at most: exaggeration contracts data without clusters, in the end to one point
+UNRECORDED = 2**62  # oracle calls between two records, so many that there are none
 
 
 @dataclass
@@ -42,9 +42,9 @@ class Stage(Kept):
     learning_rate : float or None
         None means that of the solver.
     record_every : int or None
-        Iterations between two records; None is as many as the problem advises, and none of an early stage. Unless
-        `SNEEmbedding.optimize` asked for the stage, there are at least the records that the problem advises, since they
-        tell whether the map still spreads.
+        Iterations between two records. None means the number that the problem advises, and no records in an early
+        stage. Except in stages of `SNEEmbedding.optimize`, the records that the problem advises are always made,
+        because they show whether the map is still expanding.
     """
 
     n_iter: int

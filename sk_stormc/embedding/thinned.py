@@ -1,4 +1,4 @@
-"""Some edges of a large graph, which stand for all of them in the linear system of the metric."""
+"""A sample of the edges of a large graph, which replaces all of them in the linear system of the metric."""
 
 import numpy as np
 from scipy import sparse
@@ -7,7 +7,7 @@ from sk_stormc.embedding.pairs import Edges
 
 __all__ = ["ThinnedEdges"]
 
-ROUNDS = 5  # of making the sums of the points right
+ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 
 
 class ThinnedEdges(Edges):

@@ -1,4 +1,4 @@
-"""What results and fitted estimators tell of their records."""
+"""The records of results and fitted estimators, as curves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Curve", "grouped", "x_of", "y_of"]
 
 @dataclass(frozen=True)
 class Curve:
-    """What is known at the records of one run; None where it is not."""
+    """The values at the records of one run. None means that they are unknown."""
 
     label: str
     ifo: np.ndarray
@@ -75,7 +75,7 @@ def grouped(name, given, curve_of):
 
 
 def x_of(curve, x, pass_ifo):
-    """What its records have cost; a ValueError where that is not known."""
+    """The cost at the records. Raise a ValueError if it is unknown."""
     if x == "passes":
         pass_ifo = curve.pass_ifo or pass_ifo
         if pass_ifo is None:
@@ -92,7 +92,7 @@ def x_of(curve, x, pass_ifo):
 
 
 def y_of(curve, y, optimum):
-    """What was reached at its records; a ValueError where that is not known."""
+    """The quantity ``y`` at the records. Raise a ValueError if it is unknown."""
     if y == "gap":
         return np.maximum(curve.objective - optimum, 0.0)
     if y == "gradient" and curve.gradient is None:

@@ -1,4 +1,4 @@
-"""What all pictures share: colours and line styles, axes, the ticks of logarithmic axes, labels that do not overlap."""
+"""Common parts of all figures: colours, line styles, axes, ticks of logarithmic axes, labels without overlap."""
 
 from itertools import cycle
 
@@ -98,7 +98,7 @@ def axes_for(ax, **figure):
 
 
 class LogTicks(Locator):
-    """Ticks of a logarithmic axis, enough of them also where it spans less than a decade.
+    """Ticks of a logarithmic axis, enough of them even if it spans less than a decade.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class LogTicks(Locator):
 
 
 class LogTickFormatter(Formatter):
-    """Plain numbers where all of them are short, else powers of ten with what they are multiplied by."""
+    """Plain numbers if all of them are short, else powers of ten with factors."""
 
     def __call__(self, x, pos=None):
         """The label of one tick."""
@@ -172,7 +172,7 @@ def log_axis(axis, first=None):
 
 
 def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points, each where it covers no other name; those that find no room are left out.
+    """Write names beside points without overlap. Names for which there is no room are left out.
 
     Parameters
     ----------

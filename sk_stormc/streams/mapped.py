@@ -33,7 +33,7 @@ class MappedRows:
             root = root.base
         if not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)) or root.mode == "c":
             return X
-        # of a view, numpy keeps the offset of the whole
+        # for a view, numpy keeps the offset of the whole array
         rows = cls(root.filename, X.dtype, root.offset + X.ctypes.data - root.ctypes.data, X.shape)
         try:
             rows.take([len(rows) - 1])
@@ -82,7 +82,7 @@ class MappedRows:
 
 
 def blocks(rows, whole=True):
-    """Blocks of rows with the number of their first: all at once where they are in memory, unless not ``whole``."""
+    """Blocks of rows with the number of their first: all rows at once if they are in memory and ``whole`` is true."""
     if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return

@@ -13,7 +13,7 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that is not of a finite sum
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that holds for streams too
 
 
 class StreamingProblem(CompositionalProblem):
@@ -41,7 +41,6 @@ class StreamingProblem(CompositionalProblem):
     window : int, default=512
         Number of rows that stand for the whole stream, which is unknown. The metric is that of the first rows, and
         `objective` is Phi over the last rows that f has used.
-
     weighted : bool, default=False
         Whether the last array of a batch has weights of its rows, such as importance ratios. Weights are positive
         numbers, of which only the ratios matter: a row counts in proportion to its weight over the mean weight of the

@@ -11,7 +11,7 @@ __all__ = ["Position", "Rows", "WeightedPosition", "stack"]
 
 @dataclass
 class Position:
-    """How far one kind of batch is in the stream."""
+    """The position of one kind of batch in the stream."""
 
     batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
     at: int = 0
@@ -24,7 +24,7 @@ class Position:
         return np.arange(start, self.at).reshape(shape)
 
     def start(self, batch_size):
-        """Number of the first of them."""
+        """Number of the first row of the present batch."""
         return self.at + self.batches_behind * max(0, batch_size - self.largest)
 
 
@@ -41,29 +41,29 @@ class Rows:
 
     def __init__(self, batches):
         self._source, self._fed = iter(batches), ()
-        self._parts = []  # batches that have come: joined when rows of them are asked for
-        self.start = self.stop = 0  # of what is kept
-        self.keep = 0  # rows before this one are let go
-        self.used = 0  # rows that f has had
-        self.wanted = 0  # rows that were asked for last and were not there
-        self.problem = None  # of all that is kept
-        self.error = None  # that the iterator raised
-        self._come = None  # a batch that has come and was not looked at
+        self._parts = []  # batches that have been read; they are joined when their rows are needed
+        self.start = self.stop = 0  # numbers of the first kept row and of the row after the last
+        self.keep = 0  # rows before this one may be dropped
+        self.used = 0  # number of rows that f has used
+        self.wanted = 0  # number of rows that were requested last and were missing
+        self.problem = None  # of all kept rows
+        self.error = None  # error that the iterator raised
+        self._come = None  # a batch that has been read but not checked
 
     def fork(self):
         rows = object.__new__(Rows)
-        rows.__dict__.update(self.__dict__)  # of which nothing is written into
+        rows.__dict__.update(self.__dict__)  # shared: none of these is modified in place
         return rows
 
     def __getstate__(self):
         self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(()), "error": None}  # what is to come is not part of a state
+        return self.__dict__ | {"_source": iter(()), "error": None}  # later batches are not part of a state
 
     def feed(self, batch):
         self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
 
     def has(self, stop):
-        """Whether the row before number ``stop`` has come; reads batches until it has."""
+        """Whether the rows before number ``stop`` are available. Batches are read until they are."""
         while self.stop < stop:
             if self._come is None:
                 try:
@@ -84,7 +84,7 @@ class Rows:
         return True
 
     def _take(self, batch, fed):
-        """Append a batch, and forget where it came from in the same breath: nothing is lost or there twice."""
+        """Append a batch and clear its source in one statement, so that an interrupt neither loses nor repeats it."""
         left = self._fed[fed:]
         lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
         if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
@@ -101,7 +101,7 @@ class Rows:
         return tuple(part[start - self.start : stop - self.start] for part in self._parts[0])
 
     def join(self):
-        """Make one array of what has come, without what was let go; where it starts and stops."""
+        """Join the kept batches to one array, without the dropped rows. Return where it starts and stops."""
         if len(self._parts) > 1:
             self._parts, self.start = self._kept(), max(self.start, self.keep)
         return self.start, self.stop

@@ -10,8 +10,8 @@ from sk_stormc.streams.rows import Position, Rows, WeightedPosition
 
 __all__ = ["WINDOW", "StreamSource"]
 
-PIECES = 12  # of the window, all of which must say that the objective went up: one alone may be chance
-WINDOW = 512  # rows by which a stream is known, unless said otherwise
+PIECES = 12  # of the window; the objective must have risen on all of them, because one alone may be chance
+WINDOW = 512  # default number of rows that stand for the whole stream
 
 
 class StreamSource(Source):
@@ -53,10 +53,10 @@ class StreamSource(Source):
             )
         self.operator = first.jacobian_kind == "operator"
         self.one_outer = first.n_outer == 1 < first.n_inner
-        self._sampled = (True, not self.operator, not self.one_outer)  # with rows of its own
+        self._sampled = (True, not self.operator, not self.one_outer)  # whether each kind of batch has its own rows
 
     def fork(self):
-        """The same source for a run that may be given up: what it feeds, reads and lets go, this one does not."""
+        """A copy for a trial run: rows that the trial run reads, adds or drops do not change this source."""
         source = copy.copy(self)
         source.rows = self.rows.fork()
         return source
@@ -75,7 +75,7 @@ class StreamSource(Source):
         return source_of(self.first)
 
     def accept(self, name, sizes):
-        """Raise where g, its Jacobian and f would go through the stream at unequal pace: rows would pile up between."""
+        """Raise if the batch sizes of g, its Jacobian and f differ, since ever more rows would have to be kept."""
         B_g, B_dg, B_f = sizes
         drawn = {B_g, B_g if self.operator else B_dg, B_g if self.one_outer else B_f}
         if None in drawn or len(drawn) > 1:
@@ -84,7 +84,7 @@ class StreamSource(Source):
                 f"them its rows in turn, got {sizes!r}"
             )
 
-    # draws are numbers of rows; where a kind of batch is in the stream belongs to the run
+    # draws are numbers of rows; the positions in the stream are part of the run's state
 
     def open(self, generators):
         """Positions in the stream, in the order g, its Jacobian, f."""
@@ -102,7 +102,7 @@ class StreamSource(Source):
     draw_outer = draw_inner
 
     def _mean_weight(self, position):
-        """Of the rows up to a position, and of the first window at the least."""
+        """The mean weight of the rows up to a position, and at least of the first window."""
         self.require(np.array([position.at - 1]))
         stop = max(position.at, min(self.window, self.rows.stop))
         if stop > position.n:
@@ -111,22 +111,22 @@ class StreamSource(Source):
         return position.total / position.n
 
     def lasts(self, positions, ifo):
-        """Whether there are enough rows for the kind that is ahead."""
+        """Whether there are enough rows for the kind of batch with the largest position."""
         n_rows = ifo // (2 if self.one_outer else 3)  # in batches of one size; an f of one component adds 1
         at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
         return self.rows.has(max(at) + n_rows)
 
     def hold(self, positions):
-        """Let go of the rows that a run does not need which goes on from here."""
+        """Drop the rows that a run continued from here does not need."""
         at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
         self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
 
     def aside(self, places):
-        """Copies: rows are not spent on a look ahead."""
+        """Copies of the positions, so that looking ahead uses up no rows."""
         return copy.deepcopy(places)
 
     def look_at(self, positions):
-        """Let the objective be that of the window which ends where a run is."""
+        """Let the objective be that of the window that ends at the run's position."""
         self.rows.used = max(position.at for position in positions)
 
     def broke(self, error):
@@ -134,7 +134,7 @@ class StreamSource(Source):
         return error is self.rows.error
 
     def uphill(self, x, start):
-        """Whether Phi over the recent rows is higher at x than at the start, beyond what is chance: on each part."""
+        """Whether Phi over the recent rows is significantly higher at x than at the start: on each of their parts."""
         recent = self.recent()
         if recent.objective(x) <= recent.objective(start):
             return False
@@ -146,7 +146,7 @@ class StreamSource(Source):
     # the problems of rows
 
     def recent(self):
-        """The problem of the last ``window`` rows that f has had (at the start, of the first ones)."""
+        """The problem of the last ``window`` rows that f has used (at the start, of the first ones)."""
         return self.problem_of(*self._ends())
 
     def _ends(self):
@@ -183,7 +183,7 @@ class StreamSource(Source):
         if draws is None:
             raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
         self.require(draws)
-        if self.operator:  # these rows alone: the Jacobian is kept longer
+        if self.operator:  # only these rows, because the Jacobian is kept longer
             return self._unweighted(draws[0], draws[-1] + 1), draws - draws[0]
         rows = self.rows
         if rows.problem is None:
