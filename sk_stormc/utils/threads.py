@@ -16,7 +16,7 @@ from sk_stormc.utils.validation import is_integer
 
 __all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
-LARGE = 2**15  # entries of an array for which another thread is worth starting
+LARGE = 2**15  # number of array entries from which another thread is worth its start
 
 _crew = ContextVar("crew", default=None)  # the executor and the number of threads of the innermost `threads`
 
