@@ -70,7 +70,7 @@ class Ledger:
 
     def _evaluating(self, method, kind):
         def evaluate(*args):
-            if self._inside:  # what an evaluation is made of
+            if self._inside:  # a part of another evaluation
                 return method(*args)
             self._inside = True
             try:

@@ -33,7 +33,7 @@ def check_problem(
     n_draws: int = 1000,
     random_state: RandomState = 0,
 ) -> None:
-    """Check that a problem keeps the contract of `CompositionalProblem`.
+    """Check that a problem fulfils the contract of `CompositionalProblem`.
 
     Derivatives are compared with central differences, batches with the mean over all components, and results with
     those of a second evaluation. Tolerances follow the size of what is compared, the dtype of ``initial_point`` and the

@@ -81,7 +81,7 @@ class Returned:
         """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
         return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
 
-    # what is returned
+    # the returned result
 
     def draw(self, side, shape):
         """Draws, of inner or outer components."""

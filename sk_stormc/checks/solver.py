@@ -31,7 +31,7 @@ def check_solver(
     max_iter: int = 24,
     random_state: int = 0,
 ) -> None:
-    """Check that a method keeps the contract of `CompositionalSolver`, by short runs on a problem.
+    """Check that a method fulfils the contract of `CompositionalSolver`, by short runs on a problem.
 
     A run must lower the objective, and stay finite and within the penalty's domain. What it draws and evaluates must be
     counted, and it must draw what `cost` announces. Results must be bit-for-bit reproducible for a given seed, however

@@ -270,7 +270,7 @@ def _linear_limits(starts, values):
 def _summary(runs, limits, log):
     """x of all records, and the lower quartile, the median and the upper quartile there."""
     x = np.unique(np.concatenate([x for x, _ in runs]))
-    # what is far out of the picture (a gap of 0, an overflow) is kept just out of it
+    # values far outside the figure (a gap of 0, an overflow) are clipped to just outside
     if log:
         ys = [np.log10(np.clip(y, 1e-3 * limits[0], 1e3 * limits[1])) for _, y in runs]
     else:

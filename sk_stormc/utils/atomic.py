@@ -10,7 +10,7 @@ __all__ = ["atomically"]
 
 @contextmanager
 def atomically(path):
-    """Open a temporary binary file, which gets its name when all of it has been brought to the disk.
+    """Open a temporary binary file, which gets its name when all of it is on the disk.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def atomically(path):
 
 
 def _sync(folder):
-    """Bring a new name to the disk, where the system can (Windows opens no folders)."""
+    """Write a new name to the disk, if the system can (Windows cannot open folders)."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

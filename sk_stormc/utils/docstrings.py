@@ -1,4 +1,4 @@
-"""Docstrings that share paragraphs: a name is described where it belongs, and the heirs inherit the text."""
+"""Docstrings that share paragraphs: a name is described once, and subclasses inherit the text."""
 
 import inspect
 import re

@@ -8,7 +8,7 @@ __all__ = ["column", "columns_of", "has_row_labels", "is_series", "is_table"]
 
 def is_table(X):
     """Whether an object is a table whose columns have types of their own."""
-    # a delayed object of dask has every attribute, but its shape is none
+    # a delayed object of dask has every attribute, but its shape is not a tuple
     return hasattr(X, "columns") and hasattr(X, "dtypes") and isinstance(X.shape, tuple)
 
 

@@ -14,7 +14,7 @@ from sk_stormc.utils.validation import short
 
 __all__ = ["Kept", "Missing", "check_field", "contents", "declared", "in_short", "kept_class", "kept_name"]
 
-# By name. A class that was defined anew takes the place of the old one.
+# Classes by name. A class that is defined again replaces the old one.
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
 
 
@@ -37,7 +37,7 @@ class Kept:
 
 
 class Missing:
-    """Stands for a callable, which is in no file."""
+    """A placeholder for a callable, which files never contain."""
 
     def __init__(self, name):
         self.name = name
@@ -61,7 +61,7 @@ def declared(cls):
         raise ValueError(f"{cls.__name__} must be a dataclass to be in a file")
     try:
         hints = typing.get_type_hints(cls)
-    except NameError:  # annotations in quotes, of names that only a function knows
+    except NameError:  # annotations as strings, with names that are local to a function
         hints = {}
     return {field.name: (hints.get(field.name, object), field.default is None) for field in fields(cls)}
 
@@ -72,7 +72,7 @@ def contents(value):
 
 
 def check_field(cls, name, value):
-    """Raise a ValueError where a field's value is not of the type that its class declares."""
+    """Raise a ValueError if a field's value is not of the type that its class declares."""
     hint, optional = declared(cls)[name]
     if not (optional and value is None) and not _is_a(value, hint):
         expected = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint)

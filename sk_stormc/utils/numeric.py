@@ -49,7 +49,7 @@ def refuse_no_numbers(name, data):
 def _holds_numbers(dtype, values_of):
     if str(dtype) in TEXT or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):
         return False
-    kind = getattr(dtype, "kind", "f")  # polars' have none
+    kind = getattr(dtype, "kind", "f")  # types of polars have no kind
     if kind != "O":
         return kind not in "mM"
     values = np.asarray(values_of(), dtype=object)

@@ -1,4 +1,4 @@
-"""Threads over fixed parts of a task, so that what comes out does not depend on how many there are."""
+"""Threads over fixed parts of a task, so that the results do not depend on the number of threads."""
 
 import sys
 from collections import deque
@@ -16,7 +16,7 @@ from sk_stormc.utils.validation import is_integer
 
 __all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
-LARGE = 2**15  # numbers, which another thread takes longer to look at than it takes to begin
+LARGE = 2**15  # number of array entries from which another thread is worth its start
 
 _crew = ContextVar("crew", default=None)  # the executor and the number of threads of the innermost `threads`
 
@@ -44,7 +44,7 @@ def threads(n_jobs):
     with ExitStack() as stack:
         stack.enter_context(in_one_thread())
         if _crew.get() is None:
-            stack.enter_context(_libraries("openmp").limit(limits=1))  # it has a number for each thread
+            stack.enter_context(_libraries("openmp").limit(limits=1))  # OpenMP has this setting for each thread
             count = effective_n_jobs(n_jobs)
             pool = ThreadPoolExecutor(count - 1, initializer=_begin_thread) if count > 1 else None
             if pool is not None:
@@ -90,7 +90,7 @@ def each(function, parts, size=LARGE):
         while left:
             try:
                 k = left.popleft()
-            except IndexError:  # another thread took the last
+            except IndexError:  # another thread took the last part
                 return
             results[k] = function(parts[k])
 
@@ -114,7 +114,7 @@ def at_once(*tasks, size=LARGE):
 
 
 def in_threads(method: F) -> F:
-    """Decorate a method of an estimator that has the parameter n_jobs: it works in so many threads."""
+    """Decorate a method of an estimator that has the parameter n_jobs: it then runs in that many threads."""
 
     @wraps(method)
     def call(self, *args, **kwargs):
@@ -156,5 +156,5 @@ def _libraries(api):
 
 @lru_cache(2)
 def _found(api, n_modules):
-    """To look for them takes some milliseconds, and must be done again only after others were loaded."""
+    """Cached: the search takes some milliseconds and need only be repeated after other libraries were loaded."""
     return ThreadpoolController().select(user_api=api)

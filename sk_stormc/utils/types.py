@@ -25,7 +25,7 @@ FloatArray: TypeAlias = NDArray[np.floating]
 SparseMatrix: TypeAlias = sparse.sparray | sparse.spmatrix
 Features: TypeAlias = ArrayLike | SparseMatrix
 RandomState: TypeAlias = int | np.random.RandomState | None
-Schedule: TypeAlias = Callable[[int], float]  # of the iteration
+Schedule: TypeAlias = Callable[[int], float]  # a function of the iteration
 Auto: TypeAlias = Literal["auto"]
-Size: TypeAlias = int | tuple | Auto | None  # of a batch, for g, its Jacobian and f
-F = TypeVar("F", bound=Callable[..., Any])  # what a decorator takes and returns
+Size: TypeAlias = int | tuple | Auto | None  # batch size, or sizes for g, its Jacobian and f
+F = TypeVar("F", bound=Callable[..., Any])  # a function that is decorated

@@ -60,16 +60,16 @@ def _words(words):
     return "".join(f", or {word!r}" for word in words)
 
 
-# What kinds of values users may give for a parameter. These are the only places that say so.
+# Kinds of values that users may pass for a parameter. They are defined here only.
 
 
 def is_integer(value):
-    """Whether a value is an integer, of Python or NumPy; True and False are none."""
+    """Whether a value is an integer, of Python or NumPy. True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_real(value):
-    """Whether a value is a real number, of Python or NumPy; True and False are none."""
+    """Whether a value is a real number, of Python or NumPy. True and False are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -159,7 +159,7 @@ def check_batch_size(name, value):
 
 
 def as_numbers(name, value, dtype=float):
-    """value as an array of numbers, a copy; dates and text are none, and complex numbers would lose a part."""
+    """value as an array of numbers, a copy; dates, text and complex numbers raise an error."""
     try:
         if np.asarray(value).dtype.kind in "fiubO":
             return np.array(value, dtype=dtype)
@@ -181,7 +181,7 @@ def seeded(random_state):
 
 @contextmanager
 def naming(name):
-    """Errors of a check that was not ours, with the name of what was checked before a message that has it not."""
+    """A context that adds a name to the messages of errors of other libraries which lack it."""
     try:
         yield
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Warnings that point at the user's line."""
+"""Warnings that refer to the user's line of code."""
 
 import sys
 import warnings
@@ -23,6 +23,6 @@ def warn(message, category=UserWarning):
 
 
 def warn_of_an_optimum(given, best, seen):
-    """Warn where the given optimum is above an objective that was reached; ``seen`` says by what."""
+    """Warn if the given optimum is above an objective that was reached; ``seen`` says by what."""
     if best < given - 1e-9 * max(abs(given), abs(best)):
         warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")

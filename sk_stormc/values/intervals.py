@@ -33,7 +33,7 @@ class Intervals:
         X0 : array-like of shape (n_states, n_features)
             The states, for example those in which episodes start.
         confidence : float, default=0.9
-            Confidence level in (0, 1).
+            Confidence level in (0, 1]. With 1, the interval is infinite.
         mean : bool, default=False
             Whether to return the interval of the mean value of these states. The states count as fixed, not as a random
             sample.

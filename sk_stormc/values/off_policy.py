@@ -68,7 +68,7 @@ class PolicyValue:
         Parameters
         ----------
         confidence : float, default=0.9
-            Confidence level in (0, 1).
+            Confidence level in (0, 1]. With 1, the interval is infinite.
 
         Returns
         -------
