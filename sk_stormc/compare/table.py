@@ -81,7 +81,7 @@ class ComparedRun(Recorded):
         return float(self.loss_curve[-1])
 
     def recorded(self):
-        """What is known at the records, for a picture of them."""
+        """The values at the records, as a dict for the displays."""
         return {
             "label": self.label,
             "ifo": self.ifo,
@@ -129,7 +129,7 @@ class SolverComparison:
         self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
 
     def _reached(self, run, gap):
-        """Passes and seconds at the first record with such a gap; infinite where there is none."""
+        """Passes and seconds at the first record with such a gap; infinite if there is none."""
         near = np.flatnonzero(run.loss_curve - self.optimum <= gap * (self.start - self.optimum))
         if not near.size:
             return math.inf, math.inf
@@ -216,7 +216,7 @@ class SolverComparison:
         gap = is_word(y, "gap")
         optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "optimum=")  # said when the runs were made
+            warnings.filterwarnings("ignore", "optimum=")  # the runs have given this warning already
             return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
 
     def __str__(self):
@@ -228,7 +228,7 @@ class SolverComparison:
             cells = [_reach(row, what, gap) for what in ("passes", "seconds") for gap in self.gaps]
             reach.append((row["solver"], *cells))
         for label, found in self.warnings.items():
-            alike = {}  # but for their numbers
+            alike = {}  # messages that differ in their numbers only
             for text, count in found.items():
                 alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
             messages += [f"{label}, {sum(n for _, n in group)} x: {group[0][0]}" for group in alike.values()]
@@ -257,7 +257,7 @@ class SolverComparison:
 
 def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
-    # between a number and infinity there is nothing: the next run's
+    # there is no value between a number and infinity: the next run's is taken
     method = "linear" if np.isfinite(values).all() else "higher"
     found = np.quantile(values, list(QUARTILES.values()), method=method)
     return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, found, strict=True)}
@@ -283,6 +283,6 @@ def _reach(row, what, gap):
 
 
 def stop_reasons(row):
-    """Those of a row of the table as text, counted where they differ."""
+    """The stop reasons of a row of the table as text, with their counts if they differ."""
     reasons = row["stop_reasons"]
     return ", ".join(name if len(reasons) == 1 else f"{name} {count}" for name, count in reasons.items())

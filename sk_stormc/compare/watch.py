@@ -9,10 +9,10 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """What the runs of one solver, one after the other, take.
+    """Records the time, the IFO and the points of the runs of one solver, which are made one after the other.
 
-    Seconds are those within the solver's ``solve``, objectives at the records included. An estimator may make several
-    runs, of clones of the solver that it is given; they are counted on.
+    Seconds are those within the solver's ``solve``, with the objectives at the records. An estimator may make several
+    runs, with clones of the solver that it is given. Their seconds, IFO and iterations are added up.
 
     Parameters
     ----------
@@ -31,10 +31,10 @@ class Watch:
         self.records = []  # (IFO, iteration, seconds, x or None)
         self._ifo = self._iterations = 0
         self._seconds = 0.0
-        self._whole = 0.0  # of a fit
+        self._whole = 0.0  # seconds of a fit
 
     def follow(self, solver):
-        """The solver as one of a class of its own, whose runs are watched, and those of its clones."""
+        """A solver with the same parameters whose runs are recorded, as those of its clones are."""
         watch = self
 
         class Watched(type(solver)):
@@ -46,7 +46,7 @@ class Watch:
 
     @contextmanager
     def timing(self):
-        """Take the time of what may make no run."""
+        """Measure the time of a fit, which may make no run."""
         began = time.perf_counter()
         yield
         self._whole = time.perf_counter() - began
@@ -76,22 +76,22 @@ class Watch:
 
     @property
     def pass_ifo(self):
-        """IFO of a pass; None where no run was made."""
+        """IFO of a pass; None if no run was made."""
         return None if self.problem is None else 2 * self.problem.n_inner + self.problem.n_outer
 
     def _at(self, ifo):
-        """Of each record, by its IFO, the one that was seen; the last is the returned point."""
+        """The record that was seen at or after each IFO; the last is that of the returned point."""
         seen = [record[0] for record in self.records]
         rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)
         rows[-1] = len(seen) - 1
         return [self.records[row] for row in rows]
 
     def seconds_at(self, ifo):
-        """Seconds at the records; without a run, those of all that was timed."""
+        """Seconds at the records; without a run, the seconds of the whole fit."""
         if not self.records:
             return np.full(len(ifo), self._whole)
         seconds = np.array([record[2] for record in self._at(ifo)])
-        seconds[np.asarray(ifo) == 0] = 0.0  # to evaluate Phi(x_0) is no part of a method
+        seconds[np.asarray(ifo) == 0] = 0.0  # evaluating Phi(x_0) is not part of a method
         return seconds
 
     def iterations_at(self, ifo):
