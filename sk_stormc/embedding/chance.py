@@ -23,11 +23,16 @@ def warn_of_chance(search, distances):
         Distances to the neighbours that it found, in ascending order.
     """
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
-        rounded = "" if distances.any() else ", or rounding hides how: take the columns' means off X"
+        if distances.any():
+            why = f"all pairs of samples are alike by metric={short(search.metric)}"
+        else:
+            why = (
+                f"by metric={short(search.metric)} they do not differ from it, or rounding hides how: take the "
+                "columns' means off X then"
+            )
         warn(
             f"the {distances.shape[1]} neighbours that were found of each sample are all at a distance of "
-            f"{distances.min():.4g}: which samples are neighbours is chance. The rows of X do not differ by "
-            f"metric={short(search.metric)}{rounded}",
+            f"{distances.min():.4g}, and which samples are neighbours is chance: {why}",
             UserWarning,
         )
         return

@@ -38,7 +38,7 @@ def test_sparse_data_with_an_offset_warn(scale):
         UserWarning, match="values of X are large beside their differences: the farthest of the 16 neigh"
     ):
         SNEEmbedding(**QUICK).fit(sparse.csr_array(np.hstack([scale * NORMAL, X[:, -1:]])))
-    with pytest.warns(UserWarning, match="all at a distance of 0: .* or rounding hides how: take the columns' means"):
+    with pytest.warns(UserWarning, match="all at a distance of 0,.* or rounding hides how: take the columns' means"):
         perplexity_affinities(sparse.csr_array(with_times()), 5)
 
 
@@ -51,7 +51,7 @@ def test_directions_that_hardly_differ_warn():
 
 @pytest.mark.parametrize("metric", ["hamming", "jaccard"])
 def test_a_metric_that_does_not_tell_samples_apart_warns(metric):
-    with pytest.warns(UserWarning, match=f"16 neighbours .* all at a distance of [01]: .* differ by metric='{metric}'"):
+    with pytest.warns(UserWarning, match=f"16 neighbours .* all at a distance of [01],.* by metric='{metric}'"):
         perplexity_affinities(NORMAL, 5, metric=metric)
 
 

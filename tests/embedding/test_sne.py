@@ -668,6 +668,7 @@ def test_safety(seed):
         # where all points are one, or nearly, the start is about the best there is
         warnings.filterwarnings("ignore", ".* returns its last point|the map was still", ConvergenceWarning)
         warnings.filterwarnings("ignore", "perplexity=5 is too large", UserWarning)  # for ten points
+        warnings.filterwarnings("ignore", "the 16 neighbours .* are all at a distance of 0", UserWarning)  # of ones
         for X in cases(np.random.default_rng(seed)):
             for kernel in KERNELS:
                 model = SNEEmbedding(perplexity=5, kernel=kernel, max_iter=60, random_state=seed)
@@ -683,6 +684,7 @@ def test_safety_of_sampled_batches(kernel):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", ".* returns its last point|the map was still", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "the 91 neighbours .* are all at a distance of 0", UserWarning)  # of ones
             for solver in ("storm-c", "scgd", "sarah-c"):
                 model = SNEEmbedding(kernel=kernel, solver=solver, max_iter=60, random_state=0).fit(data)
                 assert np.isfinite(model.embedding_).all() and np.isfinite(model.kl_divergence_)
