@@ -41,6 +41,7 @@ CASES = [  # kind, points, seeds, whether scikit-learn takes part
     ("uneven clusters", 4000, 1, True),
 ]
 CASES = {f"{case[0]} {case[1]}".replace(" ", "_"): case for case in CASES}
+DRAWN = ("digits_1797", "augmented_digits_5000", SHOWN, "augmented_digits_70000")
 MOST_SEEDS = max(case[2] for case in CASES.values())
 PARTS = dict.fromkeys([*CASES, *FURTHER])
 
@@ -72,7 +73,7 @@ def judged(bench, name):
     for seed in range(FIRST_SEED, FIRST_SEED + (1 if bench.quick else n_seeds)):
         X, y = KINDS[kind](bench.size(n), seed)
         P, maps = perplexity_affinities(X, 30.0), {}
-        drawn = bool(bench.images) and name == SHOWN and seed == FIRST_SEED
+        drawn = bool(bench.images) and name in DRAWN and seed == FIRST_SEED
         for label, method in methods_of(name):
             row = rows.setdefault(label, {"data": kind, "n": len(X), "method": label})
             reason = bench.missing(method)
@@ -119,7 +120,7 @@ def fill(names):
                     continue
                 X, y = KINDS[kind](n, seed)
                 for label, method in methods_of(name)[1:]:
-                    drawn = name == SHOWN and seed == FIRST_SEED
+                    drawn = name in DRAWN and seed == FIRST_SEED
                     one(bench, kind, seed, method, X, y, perplexity_affinities(X, 30.0), drawn)
                     bench.say(f"{name}, {label}, seed {seed}")
 
