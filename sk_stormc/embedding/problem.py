@@ -132,7 +132,7 @@ class SNEProblem(Reports, CompositionalProblem):
         dof: float = 1.0,
         joint: bool = False,
         near_field: Any = True,
-        jacobian="operator",
+        jacobian: str = "operator",
         dtype: Any = np.float32,
     ) -> None:
         check_int("n_components", n_components, low=1)

@@ -4,11 +4,13 @@ In the paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Ph
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.kept import Kept
+from sk_stormc.utils.types import Array
 from sk_stormc.utils.validation import plain
 
 __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "start", "start_inner"]
@@ -45,7 +47,7 @@ def keep_in_domain(problem, u, u_old):
     return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))
 
 
-def guard(oracle, u, u_old):
+def guard(oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None) -> Array | InUnit:
     """Keep an estimate of u in the domain of f. Entries that had left it are counted.
 
     Examples
@@ -68,7 +70,7 @@ def guard(oracle, u, u_old):
     return kept if n_guarded else u  # the oracle recognises exact values by the identity of u
 
 
-def start(oracle, x, size):
+def start(oracle: Any, x: Array, size: tuple) -> Estimate:
     """Steps 2 and 3 of Algorithm 1: u, J and F at x from fresh batches.
 
     Parameters
@@ -105,7 +107,7 @@ def start_inner(oracle, x, size):
     return u, oracle.jacobian(x, oracle.draw_jacobian(size[1], batch))
 
 
-def advance(oracle, old, x, momentum, size):
+def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Estimate:
     """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one batch of each kind.
 
     With momentum 0 this is the update of SARAH-C (with the previous iterate as ``old``) and of VRSC-PG (with the

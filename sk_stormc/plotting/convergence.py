@@ -66,7 +66,7 @@ class ConvergenceDisplay:
     ['storm-c', 'sarah-c']
     """
 
-    def __init__(self, curves, *, x_label="", y_label="", y_scale="auto"):
+    def __init__(self, curves: dict[str, list], *, x_label: str = "", y_label: str = "", y_scale: str = "auto") -> None:
         self.curves = curves
         self.x_label = x_label
         self.y_label = y_label

@@ -1,6 +1,7 @@
 """Risk and return of the portfolios that an estimator finds for several values of risk_aversion."""
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_array
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.numeric import refuse_no_numbers
+from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
 from sk_stormc.utils.warnings import warn
 
@@ -81,16 +83,16 @@ class FrontierDisplay:
 
     def __init__(
         self,
-        risk,
-        mean,
+        risk: ArrayLike,
+        mean: ArrayLike,
         *,
-        asset_risk=None,
-        asset_mean=None,
-        asset_names=None,
-        chosen=None,
-        risk_label="risk",
-        name="portfolios",
-    ):
+        asset_risk: ArrayLike | None = None,
+        asset_mean: ArrayLike | None = None,
+        asset_names: Sequence[str] | None = None,
+        chosen: tuple[float, float] | None = None,
+        risk_label: str = "risk",
+        name: str = "portfolios",
+    ) -> None:
         self.risk = risk
         self.mean = mean
         self.asset_risk = asset_risk

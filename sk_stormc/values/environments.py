@@ -28,7 +28,7 @@ def collect_transitions(
     seed: int | None = None,
     *,
     one_hot: bool | None = True,
-    target=None,
+    target: Any = None,
 ):
     """Let a policy act in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
 
