@@ -9,7 +9,7 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["warn_of_chance"]
 
 ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
-PRODUCTS = 4  # rounding error, in machine epsilons, of distances computed from scalar products
+ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
 
 
 def warn_of_chance(search, distances):
@@ -42,7 +42,7 @@ def warn_of_chance(search, distances):
         return
     if search.effective_metric_ == "cosine":
         _of_cosine(search, float(np.median(farthest)))
-    elif search.effective_metric_ in ("euclidean", "l2", "sqeuclidean"):
+    elif search.is_euclidean:
         squares = farthest if search.effective_metric_ == "sqeuclidean" else np.square(farthest)
         between = float(np.median(squares))
         if sparse.issparse(search._fit_X):
@@ -60,7 +60,7 @@ def warn_of_chance(search, distances):
 
 def _of_cosine(search, between):
     """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose rounding error is absolute."""
-    rounding = PRODUCTS * float(np.finfo(search._fit_X.dtype).eps)
+    rounding = ROUNDING * float(np.finfo(search._fit_X.dtype).eps)
     if rounding > ROUNDED * between:
         warn(
             f"the rows of X have nearly the same direction: the farthest of the {search.n_neighbors} neighbours of a "
@@ -75,7 +75,7 @@ def _of_sparse(search, between):
     """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is rounded."""
     X = sparse.csr_array(search._fit_X)
     size = float(np.median(X.multiply(X).sum(axis=1)))
-    rounding = PRODUCTS * np.finfo(float).eps * size
+    rounding = ROUNDING * np.finfo(float).eps * size
     if rounding > ROUNDED * between:
         warn(
             f"the values of X are large beside their differences: the farthest of the {search.n_neighbors} neighbours "

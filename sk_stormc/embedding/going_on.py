@@ -13,7 +13,7 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.embedding.spreading import with_stage
 from sk_stormc.embedding.stages import Stage, run_stages
 from sk_stormc.engine.results import SolverResult, changed
-from sk_stormc.fitting.identity import in_words
+from sk_stormc.fitting.identity import check_unchanged, in_words
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
@@ -99,12 +99,9 @@ class GoesOn:
         every = None if record_every == "auto" else record_every
         if learning_rate is not None and "learning_rate" not in solver.get_params():
             raise ValueError(f"learning_rate must be None for {solver!r}, which has none; got {short(learning_rate)}")
-        before = self._progress.parameters
         for name in SAME:
-            if before[name] != (now := in_words(getattr(self, name))):
-                raise ValueError(
-                    f"{name} must stay {before[name]} for optimize, got {now}: another map needs a new fit"
-                )
+            before, now = self._progress.parameters[name], in_words(getattr(self, name))
+            check_unchanged(name, before, now, "optimize", "another map needs a new fit")
         stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
         fit = Fit.further(self)
         fit.progress.plan.append(stage)

@@ -17,7 +17,7 @@ from sk_stormc.embedding.near_field import NearField, same_point
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.reports import Reports
 from sk_stormc.embedding.source import ColumnSource
-from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, SMALL, advice, regularization
+from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, LARGE, SMALL, advice, regularization
 from sk_stormc.embedding.thinned import ThinnedEdges
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
@@ -26,7 +26,7 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
-LARGE, METRIC_EDGES = 35_000, 10  # points from which the metric has fewer edges, and how many of a point
+METRIC_EDGES = 10  # edges of a point in the metric of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 

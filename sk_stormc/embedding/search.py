@@ -74,7 +74,7 @@ class NeighborSearch(NearestNeighbors):
     def may_be_approximate(self):
         """Whether the approximate search supports the data: dense, with Euclidean or cosine distances."""
         return (self.offset_ is not None or self.metric == "cosine" and not sparse.issparse(self._fit_X)) and (
-            self.effective_metric_ in (*PRODUCTS, "cosine")
+            self.is_euclidean or self.effective_metric_ == "cosine"
         )
 
     def is_approximate(self):
@@ -83,14 +83,20 @@ class NeighborSearch(NearestNeighbors):
         automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
         return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
 
+    @property
+    def is_euclidean(self):
+        """Whether distances are Euclidean, or their squares."""
+        return self.effective_metric_ in PRODUCTS
+
     def _nearest(self, X, k):
         """The k nearest of moved samples; None are the data themselves, each without itself."""
         with warnings.catch_warnings():
-            if _is_binary(self._fit_X if X is None else X):  # metrics of yes and no take 0 and 1 as they are
+            if not self.is_euclidean and _is_binary(self._fit_X if X is None else X):
+                # boolean metrics take 0 and 1 as they are
                 warnings.simplefilter("ignore", DataConversionWarning)
             distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
-        if by_products and self.effective_metric_ in PRODUCTS:
+        if by_products and self.is_euclidean:
             self._resolve(X, distances, neighbors)
         return distances, neighbors
 

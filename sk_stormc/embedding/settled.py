@@ -68,8 +68,10 @@ def _spreading(model, problem, result):
 
 
 def _moving(model, problem, result):
+    if problem.exaggeration != 1:
+        return None
     before, after = _further(problem, result)
-    if problem.exaggeration != 1 or before - after <= max(MOVING * before, NOTHING):
+    if before - after <= max(MOVING * before, NOTHING):
         return None
     return (
         f"the map was still moving after {model.n_iter_} iterations: {PROBE} more would lower its divergence, "

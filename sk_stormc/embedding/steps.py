@@ -5,10 +5,11 @@ import math
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 
-__all__ = ["CENSUS", "CG_ITERATIONS", "SMALL", "advice", "regularization"]
+__all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "SMALL", "advice", "regularization"]
 
 MOST = 120  # largest number of iterations without a mesh
 MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
+LARGE = 35_000  # points from which the metric has fewer edges, and a map may be drawn out
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric

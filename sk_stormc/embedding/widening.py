@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from sk_stormc.embedding.steps import LARGE
+
 __all__ = ["widened"]
 
-FEWEST, MOST = 35_000, 100_000  # points: it was not found to help fewer, and not tried on more
+FEWEST, MOST = LARGE, 100_000  # points: it was not found to help fewer, and not tried on more
 STEP = 2**0.5  # from one width that is tried to the next
 PART = 0.7  # of the best width: the map still spreads, and a wider one has a larger mesh
 ROOM = 4.0  # widest map, for each root of a point

@@ -21,7 +21,7 @@ from sk_stormc.engine.results import RunState
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.kept import Kept
 
-__all__ = ["FREE", "KeepsFits", "Progress", "fingerprint", "in_words", "parameters_of"]
+__all__ = ["FREE", "KeepsFits", "Progress", "check_unchanged", "fingerprint", "in_words", "parameters_of"]
 
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
 BLOCK = 2**14  # numbers of 8 bytes of a block, which stays in the cache
@@ -61,14 +61,19 @@ class Progress(Kept):
                     f"{name} must be something that can be compared for resume, such as a function, a dataclass or a "
                     f"BaseEstimator, got {now}"
                 )
-            if before != now:
-                raise ValueError(f"{name} must stay {before} for resume, got {now}: other parameters need a new fit")
+            check_unchanged(name, before, now, "resume", "other parameters need a new fit")
         for name in other.data | self.data:
             before, now = self.data.get(name), other.data.get(name)
             if name.startswith("names of") and None in (before, now):
                 continue  # an array has no names
             if before != now:
                 raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
+
+
+def check_unchanged(name, before, now, purpose, advice):
+    """Raise a ValueError if the description of a parameter has changed since the fit."""
+    if before != now:
+        raise ValueError(f"{name} must stay {before} for {purpose}, got {now}: {advice}")
 
 
 def parameters_of(estimator, solver):
