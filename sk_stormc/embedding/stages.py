@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.settled import quiet
 from sk_stormc.embedding.spreading import goes_on, with_stage
-from sk_stormc.embedding.widening import widened
+from sk_stormc.embedding.widening import has_tight_groups, widened
 from sk_stormc.engine.results import changed
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept
@@ -117,7 +117,7 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
     Parameters
     ----------
     stages : list of Stage
-        Added stages are appended to this list.
+        Stages may be added to this list.
     fit : Fit
     problem : SNEProblem
     x : ndarray of shape (n_variables,)
@@ -141,8 +141,6 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
     result = ended = None
     for number, stage in enumerate(stages):  # which may become more
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, early=stage.early, on=stage.on)
-        if number and stages[number - 1].early:
-            x = widened(of_stage, x)
         # records say little of one stage of several, and are not what an exaggerated one lowers
         with quiet() if len(stages) > 1 or stage.exaggeration != 1 else nullcontext():
             found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
@@ -156,9 +154,30 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
             lines.line(result.n_iter, result.loss_curve[-1])
         if broken_off:
             break
+        if stage.early and found.n_iter == stage.n_iter:  # otherwise the plan may not change, and `resume` decides
+            x = _behind_early_stage(stages, number, problem, x)
         if stage is stages[-1] and not stage.asked and goes_on(solver, ended, result, horizon):
             stages.append(Stage(result.n_iter, on=True, record_every=stage.record_every))
     return ended, result
+
+
+def _behind_early_stage(stages, number, problem, x):
+    """The map with which the next stage begins.
+
+    If the map has tight groups, half of the iterations of the next stage become a second early stage, which arranges
+    them at little cost. Then the map is drawn out.
+    """
+    following = stages[number + 1]
+    if following.early:  # of a resumed fit
+        return x
+    of_following = problem.stage(following.n_iter, following.exaggeration)
+    if number:
+        return widened(of_following, x)
+    longer = following.n_iter // 2
+    if longer and has_tight_groups(of_following, x):
+        following.n_iter -= longer
+        stages.insert(1, replace(stages[0], n_iter=longer))
+    return x
 
 
 def _run(fit, problem, x, stage, solver, attributes, before, lines):

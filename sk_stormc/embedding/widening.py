@@ -1,24 +1,47 @@
-"""Where the main stage of a large map may begin: the map of the early stage, drawn out at once."""
+"""Large maps of tight groups of points: how they are recognised, and drawn out at once after their early stage."""
 
 import numpy as np
 
 from sk_stormc.embedding.steps import LARGE
 
-__all__ = ["widened"]
+__all__ = ["has_tight_groups", "widened"]
 
 FEWEST, MOST = LARGE, 100_000  # points: it was not found to help fewer, and not tried on more
 STEP = 2**0.5  # from one width that is tried to the next
-PART = 0.7  # of the best width: the map still spreads, and a wider one has a larger mesh
-ROOM = 4.0  # widest map, for each root of a point
-ENOUGH = 0.5  # of the divergence, that the best width must take off
+PART = 0.8  # of the best width: the map still spreads, and a wider one has a larger mesh
+ROOM = 6.0  # widest map, for each root of a point
+ENOUGH = 0.5  # of the divergence, that drawing the map out must take off
+
+
+def has_tight_groups(problem, x):
+    """Whether the divergence of a map halves if the map is drawn out, all at once.
+
+    An early stage leaves a small map. Tight groups of points have found their places in it, but as it spreads slowly
+    they push each other out of them. If such a map is drawn out at once, they keep them. A map whose points lie in no
+    tight groups loses by it, and its divergence falls by much less than half.
+
+    Parameters
+    ----------
+    problem : SNEProblem
+        Of the stage that follows.
+    x : ndarray of shape (n_variables,)
+
+    Returns
+    -------
+    bool
+        False for another kernel, for few and for very many points, and before a stage with exaggeration.
+    """
+    if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1:
+        return False
+    if not FEWEST <= problem.n_inner <= MOST:
+        return False
+    values = (value for _, value in _drawn_out(problem, x))
+    first = next(values)
+    return any(value < (1 - ENOUGH) * first for value in values)
 
 
 def widened(problem, x):
-    """The same map drawn out to somewhat less than its best width, if that alone halves its divergence.
-
-    An early stage leaves a small map. Tight groups of points have found their places in it, but as it spreads they push
-    each other out of them. If it is drawn out at once they keep them. A map whose points lie in no tight groups loses
-    by it. Its divergence falls by much less than half, and it stays as it is.
+    """The same map drawn out to somewhat less than its best width.
 
     Parameters
     ----------
@@ -29,23 +52,25 @@ def widened(problem, x):
     Returns
     -------
     ndarray of shape (n_variables,)
-        x itself for another kernel, for few and for very many points, and before a stage with exaggeration.
     """
-    n = problem.n_inner
-    if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1 or not FEWEST <= n <= MOST:
-        return x
+    *_, (factor, _) = _drawn_out(problem, x)
+    return x if factor == 1 else _times(problem, x, PART * factor)
 
-    def divergence(places):
-        return problem.divergence_of(problem.reported(places))
 
-    points = x.reshape(n, -1)
-    points = points - points.mean(axis=0, dtype=float).astype(x.dtype)
-    widest, factor = float(np.ptp(points, axis=0).max()), 1.0
-    best = before = divergence(x)
-    while widest * factor * STEP <= ROOM * n**0.5:
-        value = divergence((points * x.dtype.type(factor * STEP)).ravel())
+def _drawn_out(problem, x):
+    """Yield factors by which a map is drawn out, from 1, and its divergence then, as long as this falls."""
+    widest, factor, best = float(np.ptp(x.reshape(problem.n_inner, -1), axis=0).max()), 1.0, np.inf
+    while True:
+        value = problem.divergence_of(problem.reported(_times(problem, x, factor)))
         if not value < best:
-            break
+            return
+        yield factor, value
         factor, best = factor * STEP, value
-    drawn = (points * x.dtype.type(PART * factor)).ravel()
-    return drawn if before - best > ENOUGH * before else x
+        if widest * factor > ROOM * problem.n_inner**0.5:
+            return
+
+
+def _times(problem, x, factor):
+    """The map x times a factor, about its mean."""
+    points = x.reshape(problem.n_inner, -1)
+    return ((points - points.mean(axis=0, dtype=float).astype(x.dtype)) * x.dtype.type(factor)).ravel()

@@ -1,6 +1,4 @@
-"""Large maps are drawn out between their early stage and the main one."""
-
-import warnings
+"""Large maps of tight groups have a second early stage, and are drawn out behind it."""
 
 import numpy as np
 import pytest
@@ -9,7 +7,7 @@ from sklearn.datasets import load_digits
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import stages, widening
-from sk_stormc.embedding.widening import PART, ROOM, STEP, widened
+from sk_stormc.embedding.widening import PART, ROOM, STEP, has_tight_groups, widened
 from sk_stormc.problems import SNEProblem
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -35,8 +33,7 @@ def crowded(P):
     return (middles[LABELS] + 0.1 * rng.standard_normal((N, 2)) + 3).astype(np.float32)
 
 
-def test_the_width_is_somewhat_below_the_best(P, crowded, monkeypatch):
-    monkeypatch.setattr(widening, "ENOUGH", 0.01)
+def test_the_width_is_somewhat_below_the_best(P, crowded):
     problem = SNEProblem(P, 2, kernel="student-t")
     points = widened(problem, crowded.ravel()).reshape(N, 2)
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-4)
@@ -47,8 +44,8 @@ def test_the_width_is_somewhat_below_the_best(P, crowded, monkeypatch):
     assert values[1] < min(values[0], values[2])
 
 
-@pytest.mark.parametrize("left, drawn", [(0.52, False), (0.48, True)])
-def test_a_map_is_drawn_out_if_that_halves_its_divergence(P, crowded, monkeypatch, left, drawn):
+@pytest.mark.parametrize("left, tight", [(0.52, False), (0.48, True)])
+def test_groups_are_tight_if_drawing_the_map_out_halves_its_divergence(P, crowded, monkeypatch, left, tight):
     first = np.ptp(crowded, axis=0).max()
     problem = SNEProblem(P, 2, kernel="student-t")
 
@@ -57,8 +54,7 @@ def test_a_map_is_drawn_out_if_that_halves_its_divergence(P, crowded, monkeypatc
 
     monkeypatch.setattr(SNEProblem, "reported", divergence)
     monkeypatch.setattr(SNEProblem, "divergence_of", lambda self, fun: fun)
-    x = crowded.ravel()
-    assert (widened(problem, x) is not x) == drawn
+    assert has_tight_groups(problem, crowded.ravel()) == tight
 
 
 def test_there_is_a_widest_map(P, crowded, monkeypatch):
@@ -70,28 +66,32 @@ def test_there_is_a_widest_map(P, crowded, monkeypatch):
 
 
 def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
-    monkeypatch.setattr(widening, "ENOUGH", -1.0)
+    monkeypatch.setattr(widening, "ENOUGH", 0.01)
     plain = SNEProblem(P, 2, kernel="student-t")
     x = crowded.ravel()
-    assert widened(plain, x) is not x
+    assert has_tight_groups(plain, x)
     others = (
         SNEProblem(P, 2, kernel="gaussian"),
         SNEProblem(P, 3, kernel="student-t"),
         SNEProblem(P, 2, kernel="student-t", exaggeration=4),
     )
     for problem in others:
-        same = np.resize(crowded, problem.n_variables)
-        assert widened(problem, same) is same
-    broken = np.full(2 * N, np.nan, np.float32)
-    assert widened(plain, broken) is broken
+        assert not has_tight_groups(problem, np.resize(crowded, problem.n_variables))
     monkeypatch.setattr(widening, "MOST", N - 1)
-    assert widened(plain, x) is x
+    assert not has_tight_groups(plain, x)
     monkeypatch.setattr(widening, "MOST", N)
     monkeypatch.setattr(widening, "FEWEST", N + 1)
-    assert widened(plain, x) is x
+    assert not has_tight_groups(plain, x)
 
 
-def test_only_the_stage_behind_the_early_one_begins_so(monkeypatch):
+def test_a_map_at_its_best_width_is_not_drawn_out(P, crowded):
+    problem = SNEProblem(P, 2, kernel="student-t")
+    wide = (100 * crowded).ravel()
+    assert widened(problem, wide) is wide
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_half_of_the_iterations_behind_the_early_stage_become_early(monkeypatch):
     seen = []
 
     def noted(problem, x):
@@ -99,23 +99,26 @@ def test_only_the_stage_behind_the_early_one_begins_so(monkeypatch):
         return widened(problem, x)
 
     monkeypatch.setattr(stages, "widened", noted)
-    model = SNEEmbedding(perplexity=8, max_iter=20, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(DIGITS).optimize(3)
-        assert seen == [(1.0, 16)]
-        SNEEmbedding(perplexity=8, max_iter=5, early_exaggeration=1, random_state=0).fit(DIGITS)
+    for tight, plan in [(True, [(4, True), (8, True), (8, False)]), (False, [(4, True), (16, False)])]:
+        monkeypatch.setattr(stages, "has_tight_groups", lambda problem, x, tight=tight: tight)
+        model = SNEEmbedding(perplexity=8, max_iter=20, random_state=0).fit(DIGITS)
+        assert [(stage.n_iter, stage.early) for stage in model._progress.plan] == plan
+        assert model.n_iter_ == 20 and seen == [(1.0, 8)]
+    model.optimize(3)
+    SNEEmbedding(perplexity=8, max_iter=5, early_exaggeration=1, random_state=0).fit(DIGITS)
     assert len(seen) == 1
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed(monkeypatch):
+@pytest.mark.parametrize("calls, first, last", [(10, 1, 3), (27, 5, 11), (48, 13, 19)])  # in each of the three stages
+def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed(monkeypatch, calls, first, last):
     monkeypatch.setattr(widening, "ENOUGH", 0.0)
     maps = [SNEEmbedding(perplexity=8, max_iter=20, random_state=0, n_jobs=k).fit(DIGITS) for k in (None, 2)]
+    assert [stage.n_iter for stage in maps[0]._progress.plan] == [4, 8, 8]
     np.testing.assert_array_equal(maps[0].embedding_, maps[1].embedding_)
     stopped = SNEEmbedding(perplexity=8, max_iter=20, random_state=0, solver="storm-c")
-    stopped.set_params(solver__max_ifo=12 * 3 * N).fit(DIGITS)
-    assert 4 < stopped.n_iter_ < 20
+    stopped.set_params(solver__max_ifo=calls * N).fit(DIGITS)
+    assert first <= stopped.n_iter_ <= last
     stopped.set_params(solver__max_ifo=None).resume(DIGITS)
     np.testing.assert_array_equal(stopped.embedding_, maps[0].embedding_)
     assert (np.diff(maps[0].record_iterations_) > 0).all()
