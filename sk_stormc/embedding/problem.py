@@ -174,7 +174,7 @@ class SNEProblem(Reports, CompositionalProblem):
     @cached_property
     def aggregates(self):
         """Groups of points: the coarse level of the metric's linear system."""
-        return Aggregates(self.edges)
+        return Aggregates(self.edges, self.thinned)
 
     @cached_property
     def thinned(self):
