@@ -20,6 +20,7 @@ __all__ = ["Aggregates", "GraphLaplacian"]
 
 FEW, AGGREGATE, MOST = 300, 40, 1200  # number of aggregates that costs nothing, points per aggregate, largest number
 EDGES = 2**18  # edges of a thread's task
+REPULSION = 0.15  # curvature of the repulsion at a point, in units of the weight of a point
 
 
 class Aggregates:
@@ -153,7 +154,11 @@ class GraphLaplacian(Metric):
         return metric
 
     def apply(self, F):
-        """An approximation of (L_c + mu I)^-1 F."""
+        """An approximation of (L_c + mu I)^-1 F, with shorter steps of points whose attraction is weak.
+
+        The repulsion between close points curves the objective too. L_c does not have this, so points that are far from
+        their neighbours would take steps that are too long, and data without structure would never come to rest.
+        """
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
@@ -164,6 +169,7 @@ class GraphLaplacian(Metric):
             degree = edges.sums(c)
         product = edges.matrix(c)
         R = F.reshape(edges.n, -1).T.copy()
+        R -= R.mean(axis=1, keepdims=True)  # an error, because forces of pairs cancel; it would be divided by mu
         diagonal = degree + dtype.type(self.mu)
         of_groups = self.problem.aggregates.solver(c, self.mu)
 
@@ -181,6 +187,8 @@ class GraphLaplacian(Metric):
                 z, before = precondition(R), rz
                 rz = np.einsum("ij,ij->i", R, z)
                 p = z + _ratio(rz, before) * p
+        q *= degree / (degree + dtype.type(REPULSION * edges.weight.sum() / edges.n))
+        q -= q.mean(axis=1, keepdims=True)
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):
