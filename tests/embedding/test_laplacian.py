@@ -72,7 +72,8 @@ def test_the_coarse_level_pays(monkeypatch):
     problem = make_problem(600)
     x = np.random.default_rng(1).normal(size=1200)
     metric = problem.metric.at(x, 10**6)
-    F = np.repeat(np.sin(np.arange(600) / 40), 2)  # soft: it moves many points together
+    softest = np.linalg.eigh(dense(problem, metric))[1][:, 1:6].sum(axis=1)  # these move many points together
+    F = np.repeat(softest, 2)
     exact = direction(problem, metric, F)
 
     def error(q):
@@ -80,7 +81,7 @@ def test_the_coarse_level_pays(monkeypatch):
 
     two_levels = error(metric.apply(F))
     problem.aggregates.solver = lambda c, mu: np.zeros_like
-    assert two_levels < 0.3 * error(metric.apply(F))
+    assert two_levels < 0.5 * error(metric.apply(F))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
