@@ -20,7 +20,6 @@ __all__ = ["Aggregates", "GraphLaplacian"]
 
 FEW, AGGREGATE, MOST = 300, 40, 1200  # number of aggregates that costs nothing, points per aggregate, largest number
 EDGES = 2**18  # edges of a thread's task
-REPULSION = 0.15  # curvature of the repulsion at a point, in units of the weight of a point
 
 
 class Aggregates:
@@ -129,6 +128,9 @@ class GraphLaplacian(Metric):
         Regularisation, or a function of the iteration.
     iterations : int
         Number of conjugate-gradient iterations.
+    repulsion : float, default=0.0
+        Curvature of the repulsion at a point, in units of the weight of a point. L_c does not have it, so points that
+        are far from their neighbours would take steps that are too long.
     near : NearField, default=None
         The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
         creates a new one each time.
@@ -141,8 +143,8 @@ class GraphLaplacian(Metric):
 
     stays = False
 
-    def __init__(self, problem, mu, iterations, near=None):
-        self.problem, self.mu, self.iterations, self.near = problem, mu, iterations, near
+    def __init__(self, problem, mu, iterations, repulsion=0.0, near=None):
+        self.problem, self.mu, self.iterations, self.repulsion, self.near = problem, mu, iterations, repulsion, near
         self.c = self.degree = None
 
     def at(self, x, t):
@@ -154,11 +156,7 @@ class GraphLaplacian(Metric):
         return metric
 
     def apply(self, F):
-        """An approximation of (L_c + mu I)^-1 F, with shorter steps of points whose attraction is weak.
-
-        The repulsion between close points curves the objective too. L_c does not have this, so points that are far from
-        their neighbours would take steps that are too long, and data without structure would never come to rest.
-        """
+        """An approximation of (L_c + mu I)^-1 F. With ``repulsion``, points whose attraction is weak move less."""
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
@@ -169,7 +167,8 @@ class GraphLaplacian(Metric):
             degree = edges.sums(c)
         product = edges.matrix(c)
         R = F.reshape(edges.n, -1).T.copy()
-        R -= R.mean(axis=1, keepdims=True)  # an error, because forces of pairs cancel; it would be divided by mu
+        if self.repulsion:
+            R -= R.mean(axis=1, keepdims=True)  # an error, because forces of pairs cancel; it would be divided by mu
         diagonal = degree + dtype.type(self.mu)
         of_groups = self.problem.aggregates.solver(c, self.mu)
 
@@ -187,8 +186,9 @@ class GraphLaplacian(Metric):
                 z, before = precondition(R), rz
                 rz = np.einsum("ij,ij->i", R, z)
                 p = z + _ratio(rz, before) * p
-        q *= degree / (degree + dtype.type(REPULSION * edges.weight.sum() / edges.n))
-        q -= q.mean(axis=1, keepdims=True)
+        if self.repulsion:
+            q *= degree / (degree + dtype.type(self.repulsion * edges.weight.sum() / edges.n))
+            q -= q.mean(axis=1, keepdims=True)
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):

@@ -27,6 +27,7 @@ __all__ = ["SNEProblem"]
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 METRIC_EDGES = 10  # edges of a point in the metric of a large map
+REPULSION = 0.15  # curvature of the repulsion in this metric, without which its long steps would not come to rest
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -263,7 +264,8 @@ class SNEProblem(Reports, CompositionalProblem):
         meshed = self._fine is not None
         self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, on)
-        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
+        repulsion = REPULSION if meshed and n >= LARGE else 0.0
+        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel], repulsion)
 
     def initial_point(self, rng):
         """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4 for "student-t"."""

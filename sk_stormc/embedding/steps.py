@@ -8,8 +8,8 @@ from sk_stormc.core.schedules import Geometric, decay_to
 __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "SMALL", "advice", "regularization"]
 
 MOST = 120  # largest number of iterations without a mesh
-MESHED = 110, 150  # iterations on a mesh, where they are cheap: of more than 10,000 points, and at most
-VAST = 200_000  # points from which a map needs more iterations and longer steps, because it takes longer to expand
+MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
+FEWER, VAST = 110, 200_000  # iterations of a large map, whose steps are longer, up to so many points
 LARGE = 35_000  # points from which the metric has fewer edges, and a map may be drawn out
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
@@ -53,8 +53,10 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        rate, inertia = 2 * (2.0 if on else 4.0), 0.8
-        limit = 5.0 * max(1.0, math.sqrt(n / 20_000))
+        rate, inertia, limit = 2 * (2.0 if on or n > 20_000 else 3.0), 0.8, 5.0
+        if meshed and n >= LARGE:
+            limit *= math.sqrt(n / 20_000)  # larger maps are wider
+            rate = rate if on else 2 * 4.0
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
@@ -81,7 +83,8 @@ def _horizon(kernel, n, meshed):
         if not meshed:
             return min(MOST, int(60 * (n / 20_000) ** 0.25))
         least, most = MESHED
-        return min(most, int(least * max(1, n / VAST) ** 0.25))
+        few = FEWER if n >= LARGE else least
+        return min(most, int(few * max(1, n / (VAST if n >= LARGE else 20_000)) ** 0.25))
     if kernel == "gaussian":
         return MOST
     few, many = (100, 120) if meshed else (70, 125)

@@ -35,9 +35,8 @@ def has_tight_groups(problem, x):
         return False
     if not FEWEST <= problem.n_inner <= MOST:
         return False
-    values = (value for _, value in _drawn_out(problem, x))
-    first = next(values)
-    return any(value < (1 - ENOUGH) * first for value in values)
+    values = [value for _, value in _drawn_out(problem, x)]
+    return bool(values) and values[-1] < (1 - ENOUGH) * values[0]
 
 
 def widened(problem, x):
@@ -53,12 +52,12 @@ def widened(problem, x):
     -------
     ndarray of shape (n_variables,)
     """
-    *_, (factor, _) = _drawn_out(problem, x)
-    return x if factor == 1 else _times(problem, x, PART * factor)
+    factors = [factor for factor, _ in _drawn_out(problem, x)]
+    return _times(problem, x, PART * factors[-1]) if len(factors) > 1 else x
 
 
 def _drawn_out(problem, x):
-    """Yield factors by which a map is drawn out, from 1, and its divergence then, as long as this falls."""
+    """Yield factors by which a map is drawn out, from 1, and its divergence then, as long as this is a number that falls."""
     widest, factor, best = float(np.ptp(x.reshape(problem.n_inner, -1), axis=0).max()), 1.0, np.inf
     while True:
         value = problem.divergence_of(problem.reported(_times(problem, x, factor)))

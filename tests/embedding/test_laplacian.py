@@ -7,9 +7,8 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import make_blobs
 
-from sk_stormc import SNEEmbedding, minimize
+from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import laplacian
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian, _strongest
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.metrics import as_metric
@@ -31,14 +30,6 @@ def dense(problem, metric):
     return np.diag(L.sum(axis=1) + metric.mu) - L
 
 
-def direction(problem, metric, F):
-    """The inverse times forces without their mean, shorter where the attraction is weak, without a mean."""
-    L, F = dense(problem, metric), F.reshape(problem.n_inner, -1)
-    degree, weight = L.diagonal() - metric.mu, problem.edges.weight.sum() / problem.n_inner
-    q = np.linalg.solve(L, F - F.mean(axis=0)) * (degree / (degree + laplacian.REPULSION * weight))[:, None]
-    return (q - q.mean(axis=0)).ravel()
-
-
 @pytest.mark.parametrize("d", [1, 2, 3, 7])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_it_is_the_inverse_of_the_attractions_laplacian(kernel, d):
@@ -50,7 +41,7 @@ def test_it_is_the_inverse_of_the_attractions_laplacian(kernel, d):
     P = problem.P.toarray()
     expected = 4.0 * (P + P.T) * (1 if kernel == "gaussian" else 1 / (1 + D))  # 2 alpha s phi'
     np.testing.assert_allclose(-(L - np.diag(L.diagonal())), expected, atol=1e-15)
-    exact = direction(problem, metric, F)
+    exact = np.linalg.solve(L, F.reshape(-1, d)).ravel()
     few, many = (GraphLaplacian(problem, metric.mu, k).at(x, 0).apply(F) for k in (4, 80))
     np.testing.assert_allclose(many, exact, rtol=1e-6, atol=1e-8 * np.abs(exact).max())
     assert np.linalg.norm(few - exact) < 0.25 * np.linalg.norm(exact)
@@ -67,39 +58,33 @@ def test_each_coordinate_has_a_system_of_its_own():
     assert not alone[:, 1].any()
 
 
-def test_the_coarse_level_pays(monkeypatch):
-    monkeypatch.setattr(laplacian, "REPULSION", 0.0)  # the linear system alone
+def test_the_coarse_level_pays():
     problem = make_problem(600)
     x = np.random.default_rng(1).normal(size=1200)
     metric = problem.metric.at(x, 10**6)
-    softest = np.linalg.eigh(dense(problem, metric))[1][:, 1:20].sum(axis=1)  # these move many points together
-    F = np.repeat(softest, 2)
-    exact = direction(problem, metric, F)
+    F = np.repeat(np.sin(np.arange(600) / 40), 2)  # soft: it moves many points together
+    exact = np.linalg.solve(dense(problem, metric), F.reshape(-1, 2)).ravel()
 
     def error(q):
         return np.linalg.norm(q - exact) / np.linalg.norm(exact)
 
     two_levels = error(metric.apply(F))
     problem.aggregates.solver = lambda c, mu: np.zeros_like
-    assert two_levels < 0.5 * error(metric.apply(F))
+    assert two_levels < 0.3 * error(metric.apply(F))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_map_is_not_moved_as_a_whole(kernel):
+def test_with_repulsion_a_weakly_attracted_point_moves_less_and_a_map_does_not_move_as_a_whole(kernel):
     problem = make_problem(kernel=kernel)
     x = np.random.default_rng(1).normal(size=160)
-    metric, F = problem.metric.at(x, 10**6), problem.gradient(x)
-    steps = metric.apply(F)
-    np.testing.assert_allclose(steps.reshape(-1, 2).mean(axis=0), 0, atol=1e-14 * np.abs(steps).max())
-    np.testing.assert_allclose(metric.apply(F + 0.1), steps, rtol=1e-9, atol=1e-9 * np.abs(steps).max())
-
-
-@pytest.mark.filterwarnings("ignore:the map was still:sklearn.exceptions.ConvergenceWarning")
-def test_many_iterations_bring_data_without_structure_to_rest():
-    X = np.random.default_rng(2).normal(size=(600, 10))
-    few, many = (SNEEmbedding(max_iter=k, random_state=0).fit(X) for k in (100, 400))
-    assert many.kl_divergence_ < few.kl_divergence_
-    assert many.loss_curve_[-1] < 1.001 * many.loss_curve_.min()
+    F = problem.gradient(x)
+    metric = GraphLaplacian(problem, 1e-4, 80, 0.15).at(x, 0)
+    L, steps = dense(problem, metric), metric.apply(F)
+    degree, weight = L.diagonal() - metric.mu, problem.edges.weight.sum() / problem.n_inner
+    expected = np.linalg.solve(L, F.reshape(-1, 2)) * (degree / (degree + 0.15 * weight))[:, None]
+    expected = (expected - expected.mean(axis=0)).ravel()
+    np.testing.assert_allclose(steps, expected, atol=1e-6 * np.abs(steps).max())
+    np.testing.assert_allclose(metric.apply(F + 0.1), steps, atol=1e-6 * np.abs(steps).max())
 
 
 def test_mu_follows_its_schedule():

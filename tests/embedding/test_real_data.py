@@ -186,7 +186,7 @@ def test_a_map_that_gains_from_more_iterations_is_found_too_short(data):
     with pytest.warns(ConvergenceWarning, match="still spreading after 60 iterations: .* Increase max_iter"):
         model.fit(X)
     longer = clone(model).set_params(max_iter=240).fit(X)
-    assert longer.kl_divergence_ < 0.97 * model.kl_divergence_
+    assert longer.kl_divergence_ < 0.95 * model.kl_divergence_
 
 
 # --- arguments ----------------------------------------------------------------------------------------------

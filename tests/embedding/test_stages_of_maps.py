@@ -29,7 +29,7 @@ def test_resume_with_a_larger_max_iter_goes_on_with_the_map(kernel, d):
     assert gone_on.n_iter_ == gone_on.record_iterations_[-1] == 100
     assert long.kl_divergence_ < again.kl_divergence_
     # most of what the longer fit gains
-    assert gone_on.kl_divergence_ < long.kl_divergence_ + 0.3 * (again.kl_divergence_ - long.kl_divergence_)
+    assert gone_on.kl_divergence_ < long.kl_divergence_ + 0.25 * (again.kl_divergence_ - long.kl_divergence_)
     kept = len(again.loss_curve_)
     np.testing.assert_array_equal(gone_on.loss_curve_[:kept], again.loss_curve_)
     assert len(gone_on.loss_curve_) == len(gone_on.ifo_) == len(gone_on.record_iterations_) > kept

@@ -88,6 +88,8 @@ def test_a_map_at_its_best_width_is_not_drawn_out(P, crowded):
     problem = SNEProblem(P, 2, kernel="student-t")
     wide = (100 * crowded).ravel()
     assert widened(problem, wide) is wide
+    broken = np.full(2 * N, np.nan, np.float32)
+    assert widened(problem, broken) is broken and not has_tight_groups(problem, broken)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
