@@ -57,7 +57,7 @@ def widened(problem, x):
 
 
 def _drawn_out(problem, x):
-    """Yield factors by which a map is drawn out, from 1, and its divergence then, as long as this is a number that falls."""
+    """Yield factors by which a map is drawn out, from 1, and its divergence then, as long as this number falls."""
     widest, factor, best = float(np.ptp(x.reshape(problem.n_inner, -1), axis=0).max()), 1.0, np.inf
     while True:
         value = problem.divergence_of(problem.reported(_times(problem, x, factor)))
