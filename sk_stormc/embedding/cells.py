@@ -17,8 +17,6 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "nearest_in_cells"]
 
-FINER, COARSER = 3, 1.5  # cells for each root of a point, up to MANY points and from there on
-MANY = 35_000
 CHOSEN = 0.996  # recall for which the cells to search are chosen
 NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
 SAMPLE = 512  # points whose neighbours are computed exactly, half to choose the cells and half to report the recall
@@ -88,7 +86,7 @@ class Cells:
 
     def __init__(self, X):
         n = len(X)
-        n_cells = max(1, min(n // 8, int((FINER if n < MANY else COARSER) * np.sqrt(n))))
+        n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
         self.middles = middles[_along(middles)]

@@ -38,7 +38,7 @@ class Aggregates:
         The group of each point.
     """
 
-    def __init__(self, edges, summed=None):
+    def __init__(self, edges):
         n = edges.n
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
@@ -57,8 +57,7 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        summed = edges if summed is None else summed
-        a, b = label[summed.i], label[summed.j]
+        a, b = label[edges.i], label[edges.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
         self._one, self._other = np.divmod(np.flatnonzero(found), m)
@@ -128,9 +127,6 @@ class GraphLaplacian(Metric):
         Regularisation, or a function of the iteration.
     iterations : int
         Number of conjugate-gradient iterations.
-    repulsion : float, default=0.0
-        Curvature of the repulsion at a point, in units of the weight of a point. L_c does not have it, so points that
-        are far from their neighbours would take steps that are too long.
     near : NearField, default=None
         The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
         creates a new one each time.
@@ -143,8 +139,8 @@ class GraphLaplacian(Metric):
 
     stays = False
 
-    def __init__(self, problem, mu, iterations, repulsion=0.0, near=None):
-        self.problem, self.mu, self.iterations, self.repulsion, self.near = problem, mu, iterations, repulsion, near
+    def __init__(self, problem, mu, iterations, near=None):
+        self.problem, self.mu, self.iterations, self.near = problem, mu, iterations, near
         self.c = self.degree = None
 
     def at(self, x, t):
@@ -156,7 +152,7 @@ class GraphLaplacian(Metric):
         return metric
 
     def apply(self, F):
-        """An approximation of (L_c + mu I)^-1 F. With ``repulsion``, points whose attraction is weak move less."""
+        """An approximation of (L_c + mu I)^-1 F."""
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
         edges, dtype = self.problem.edges, F.dtype
@@ -167,10 +163,8 @@ class GraphLaplacian(Metric):
             degree = edges.sums(c)
         product = edges.matrix(c)
         R = F.reshape(edges.n, -1).T.copy()
-        if self.repulsion:
-            R -= R.mean(axis=1, keepdims=True)  # an error, because forces of pairs cancel; it would be divided by mu
         diagonal = degree + dtype.type(self.mu)
-        of_groups = self.problem.aggregates.solver(c, self.mu)
+        of_groups = self.problem.aggregates.solver(self.c, self.mu)
 
         def precondition(r):
             return r / diagonal + of_groups(r)
@@ -186,9 +180,6 @@ class GraphLaplacian(Metric):
                 z, before = precondition(R), rz
                 rz = np.einsum("ij,ij->i", R, z)
                 p = z + _ratio(rz, before) * p
-        if self.repulsion:
-            q *= degree / (degree + dtype.type(self.repulsion * edges.weight.sum() / edges.n))
-            q -= q.mean(axis=1, keepdims=True)
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):

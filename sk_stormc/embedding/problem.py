@@ -27,7 +27,6 @@ __all__ = ["SNEProblem"]
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 METRIC_EDGES = 10  # edges of a point in the metric of a large map
-REPULSION = 0.15  # curvature of the repulsion in this metric, without which its long steps would not come to rest
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -121,7 +120,6 @@ class SNEProblem(Reports, CompositionalProblem):
     """
 
     _kept = _all = None  # caches of `in_run`; a problem outside of a run has none
-    _reporting = None  # the problem with all edges, where there are others
 
     def __init__(
         self,
@@ -176,7 +174,7 @@ class SNEProblem(Reports, CompositionalProblem):
     @cached_property
     def aggregates(self):
         """Groups of points: the coarse level of the metric's linear system."""
-        return Aggregates(self.edges, self.thinned)
+        return Aggregates(self.edges)
 
     @cached_property
     def thinned(self):
@@ -207,17 +205,9 @@ class SNEProblem(Reports, CompositionalProblem):
         """
         other = copy.copy(self)
         other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
-        if early and self.thinned is not None:
-            other._on_some_edges(self)
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, 1.0 if early else held, on)
         return other
-
-    def _on_some_edges(self, whole):
-        """Let the metric's edges be all edges, except in reports: a large map is only arranged roughly at first."""
-        self.edges, self.thinned, self._reporting, self._negentropy = whole.thinned, None, whole, whole._negentropy
-        self.n_near = -(-2 * len(self.edges.weight) // self.n_inner) if self.near_field else 0
-        self._far_field = FarField(self.edges, self.near_field, False, whole._far_field.mesh, self.dof)
 
     def in_run(self):
         """The same problem, with caches for one run.
@@ -264,8 +254,7 @@ class SNEProblem(Reports, CompositionalProblem):
         meshed = self._fine is not None
         self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
         mu = regularization(self.kernel, held, self.advice.max_iter, total, on)
-        repulsion = REPULSION if meshed and n >= LARGE else 0.0
-        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel], repulsion)
+        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
 
     def initial_point(self, rng):
         """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4 for "student-t"."""
@@ -379,8 +368,6 @@ class SNEProblem(Reports, CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        if self._reporting is not None:
-            return self._reporting._attraction(x)
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:

@@ -9,8 +9,8 @@ __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "SMALL", "advice", "regularizatio
 
 MOST = 120  # largest number of iterations without a mesh
 MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
-FEWER, VAST = 110, 200_000  # iterations of a large map, whose steps are longer, up to so many points
 LARGE = 35_000  # points from which the metric has fewer edges, and a map may be drawn out
+LARGEST, FEWER = 100_000, 110  # points up to which a large map has longer steps, and fewer iterations
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
@@ -53,10 +53,10 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     if kernel == "gaussian":
         rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        rate, inertia, limit = 2 * (2.0 if on or n > 20_000 else 3.0), 0.8, 5.0
-        if meshed and n >= LARGE:
-            limit *= math.sqrt(n / 20_000)  # larger maps are wider
-            rate = rate if on else 2 * 4.0
+        # short steps cannot reach the width of a very large map
+        long = n <= 20_000 or LARGE <= n <= LARGEST or n > 200_000
+        rate, inertia = 2 * (3.0 if long and not on else 2.0), 0.8
+        limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
@@ -80,11 +80,11 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
 def _horizon(kernel, n, meshed):
     """The default number of iterations. Larger maps need more, because they take longer to expand."""
     if n > 10_000:
-        if not meshed:
-            return min(MOST, int(60 * (n / 20_000) ** 0.25))
+        longer = (n / 20_000) ** 0.25
+        if meshed and LARGE <= n <= LARGEST:
+            return FEWER
         least, most = MESHED
-        few = FEWER if n >= LARGE else least
-        return min(most, int(few * max(1, n / (VAST if n >= LARGE else 20_000)) ** 0.25))
+        return min(most, int(least * max(longer, 1))) if meshed else min(MOST, int(60 * longer))
     if kernel == "gaussian":
         return MOST
     few, many = (100, 120) if meshed else (70, 125)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from sk_stormc.embedding.steps import LARGE
+from sk_stormc.embedding.steps import LARGE, LARGEST
 
 __all__ = ["has_tight_groups", "widened"]
 
-FEWEST, MOST = LARGE, 100_000  # points: it was not found to help fewer, and not tried on more
+FEWEST, MOST = LARGE, LARGEST  # points: it was not found to help fewer, and not tried on more
 STEP = 2**0.5  # from one width that is tried to the next
 PART = 0.8  # of the best width: the map still spreads, and a wider one has a larger mesh
 ROOM = 6.0  # widest map, for each root of a point
