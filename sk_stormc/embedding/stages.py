@@ -171,7 +171,7 @@ def _behind_early_stage(stages, number, problem, x):
     if following.early:  # of a resumed fit
         return x
     of_following = problem.stage(following.n_iter, following.exaggeration)
-    if number:
+    if number:  # this was the second early stage
         return widened(of_following, x)
     longer = following.n_iter // 2
     if longer and has_tight_groups(of_following, x):

@@ -5,12 +5,13 @@ import math
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 
-__all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "SMALL", "advice", "regularization"]
+__all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "regularization"]
 
 MOST = 120  # largest number of iterations without a mesh
 MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
-LARGE = 35_000  # points from which the metric has fewer edges, and a map may be drawn out
-LARGEST, FEWER = 100_000, 110  # points up to which a large map has longer steps, and fewer iterations
+LARGE = 35_000  # points from which the metric has fewer edges
+# points up to which a large map has longer steps and may be drawn out, which was not tried on more; its iterations
+LARGEST, FEWER = 100_000, 110
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
@@ -79,10 +80,10 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
 
 def _horizon(kernel, n, meshed):
     """The default number of iterations. Larger maps need more, because they take longer to expand."""
+    if meshed and LARGE <= n <= LARGEST:
+        return FEWER
     if n > 10_000:
         longer = (n / 20_000) ** 0.25
-        if meshed and LARGE <= n <= LARGEST:
-            return FEWER
         least, most = MESHED
         return min(most, int(least * max(longer, 1))) if meshed else min(MOST, int(60 * longer))
     if kernel == "gaussian":

@@ -6,7 +6,6 @@ from sk_stormc.embedding.steps import LARGE, LARGEST
 
 __all__ = ["has_tight_groups", "widened"]
 
-FEWEST, MOST = LARGE, LARGEST  # points: it was not found to help fewer, and not tried on more
 STEP = 2**0.5  # from one width that is tried to the next
 PART = 0.8  # of the best width: the map still spreads, and a wider one has a larger mesh
 ROOM = 6.0  # widest map, for each root of a point
@@ -33,10 +32,11 @@ def has_tight_groups(problem, x):
     """
     if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1:
         return False
-    if not FEWEST <= problem.n_inner <= MOST:
+    if not LARGE <= problem.n_inner <= LARGEST:
         return False
-    values = [value for _, value in _drawn_out(problem, x)]
-    return bool(values) and values[-1] < (1 - ENOUGH) * values[0]
+    values = (value for _, value in _drawn_out(problem, x))
+    first = next(values, None)  # None if it is not a number; then there are no further values
+    return any(value < (1 - ENOUGH) * first for value in values)
 
 
 def widened(problem, x):

@@ -17,7 +17,7 @@ N = len(DIGITS)
 
 @pytest.fixture(autouse=True)
 def fewer(monkeypatch):
-    monkeypatch.setattr(widening, "FEWEST", N)
+    monkeypatch.setattr(widening, "LARGE", N)
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +77,10 @@ def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
     )
     for problem in others:
         assert not has_tight_groups(problem, np.resize(crowded, problem.n_variables))
-    monkeypatch.setattr(widening, "MOST", N - 1)
+    monkeypatch.setattr(widening, "LARGEST", N - 1)
     assert not has_tight_groups(plain, x)
-    monkeypatch.setattr(widening, "MOST", N)
-    monkeypatch.setattr(widening, "FEWEST", N + 1)
+    monkeypatch.setattr(widening, "LARGEST", N)
+    monkeypatch.setattr(widening, "LARGE", N + 1)
     assert not has_tight_groups(plain, x)
 
 
