@@ -86,7 +86,7 @@ class Cells:
 
     def __init__(self, X):
         n = len(X)
-        n_cells = max(1, min(n // 8, int(3 * np.sqrt(n))))
+        n_cells = max(1, min(n // 8, int(1.5 * np.sqrt(n))))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
         self.middles = middles[_along(middles)]

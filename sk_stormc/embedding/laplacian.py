@@ -38,7 +38,7 @@ class Aggregates:
         The group of each point.
     """
 
-    def __init__(self, edges):
+    def __init__(self, edges, summed=None):
         n = edges.n
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
@@ -57,7 +57,8 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        a, b = label[edges.i], label[edges.j]
+        summed = edges if summed is None else summed
+        a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
         self._one, self._other = np.divmod(np.flatnonzero(found), m)
@@ -164,7 +165,7 @@ class GraphLaplacian(Metric):
         product = edges.matrix(c)
         R = F.reshape(edges.n, -1).T.copy()
         diagonal = degree + dtype.type(self.mu)
-        of_groups = self.problem.aggregates.solver(self.c, self.mu)
+        of_groups = self.problem.aggregates.solver(c, self.mu)
 
         def precondition(r):
             return r / diagonal + of_groups(r)

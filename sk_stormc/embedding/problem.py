@@ -120,6 +120,7 @@ class SNEProblem(Reports, CompositionalProblem):
     """
 
     _kept = _all = None  # caches of `in_run`; a problem outside of a run has none
+    _reporting = None  # the problem with all edges, where there are others
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class SNEProblem(Reports, CompositionalProblem):
     @cached_property
     def aggregates(self):
         """Groups of points: the coarse level of the metric's linear system."""
-        return Aggregates(self.edges)
+        return Aggregates(self.edges, self.thinned)
 
     @cached_property
     def thinned(self):
@@ -205,9 +206,17 @@ class SNEProblem(Reports, CompositionalProblem):
         """
         other = copy.copy(self)
         other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
+        if early and self.thinned is not None:
+            other._on_some_edges(self)
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, 1.0 if early else held, on)
         return other
+
+    def _on_some_edges(self, whole):
+        """Let the edges of the metric be all edges, except in reports: a large map is only arranged roughly at first."""
+        self.edges, self.thinned, self._reporting, self._negentropy = whole.thinned, None, whole, whole._negentropy
+        self.n_near = -(-2 * len(self.edges.weight) // self.n_inner) if self.near_field else 0
+        self._far_field = FarField(self.edges, self.near_field, False, whole._far_field.mesh, self.dof)
 
     def in_run(self):
         """The same problem, with caches for one run.
@@ -368,6 +377,8 @@ class SNEProblem(Reports, CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
+        if self._reporting is not None:
+            return self._reporting._attraction(x)
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:

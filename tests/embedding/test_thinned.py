@@ -77,3 +77,22 @@ def test_a_map_is_as_good_and_repeats(P, large):
     results = [minimize(p, random_state=0) for p in (large, large, SNEProblem(P, kernel="student-t"))]
     few, again, all = (large.divergence(r.x) for r in results)
     assert few == again and few < 1.02 * all
+
+
+def test_the_early_stage_has_the_metrics_edges_and_reports_all(P, large):
+    early, main = large.stage(10, 4.0, early=True), large.stage(10, 4.0)
+    assert early.edges is large.thinned and early.thinned is None and main.edges is large.edges
+    x = minimize(large, random_state=0, max_iter=30).x
+    for name in ("reported", "objective", "divergence"):
+        assert getattr(early, name)(x) == pytest.approx(getattr(main, name)(x), rel=1e-6)
+    few, all = early.gradient(x), main.gradient(x)
+    assert few @ all > 0.9 * np.linalg.norm(few) * np.linalg.norm(all)
+
+
+def test_sampled_columns_of_the_early_stage_leave_out_its_own_edges(large):
+    early = large.stage(10, 4.0, early=True)
+    x = np.random.default_rng(0).normal(size=2 * N).astype(np.float32)
+    halves = [early.inner(x, early.inner_batch(np.arange(k, N, 2)))[0] for k in (0, 1)]
+    D = np.square(x.reshape(N, 2)[:, None] - x.reshape(N, 2)).sum(axis=2)
+    assert np.mean(halves) == pytest.approx(float((1 / (1 + D)).sum() - N), rel=1e-4)
+    assert early.n_near < large.n_near
