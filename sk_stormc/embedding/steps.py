@@ -10,8 +10,8 @@ __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "re
 MOST = 120  # largest number of iterations without a mesh
 MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
 LARGE = 35_000  # points from which the metric has fewer edges
-# points up to which a large map has longer steps and may be drawn out, which was not tried on more; its iterations
-LARGEST, FEWER = 100_000, 110
+LARGEST, FEWER = 100_000, 110  # points up to which a large map may be drawn out (not tried on more); its iterations
+HELD = 675  # largest number of iterations at the full rate, times its square: with more, points begin to oscillate
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
@@ -52,12 +52,11 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
     batch = None if sampled == n else sampled
     if kernel == "gaussian":
-        rate, inertia, limit = 2 * 4.0, 0.7, 0.5
+        rate, inertia, limit, hold = 2 * 4.0, 0.7, 0.5, 0.5
     else:
-        # short steps cannot reach the width of a very large map
-        long = n <= 20_000 or LARGE <= n <= LARGEST or n > 200_000
-        rate, inertia = 2 * (3.0 if long and not on else 2.0), 0.8
-        limit = 5.0 * math.sqrt(n / 20_000) if n > 200_000 else 5.0
+        length = 2.0 if on else 3.0 if n < LARGE else 4.0
+        rate, inertia, hold = 2 * length, 0.8, min(0.5, HELD / length**2 / horizon)
+        limit = 5.0 * max(1.0, math.sqrt(n / 20_000))  # short steps cannot reach the width of a very large map
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
@@ -66,7 +65,7 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     return Advice(
         batch_size=(batch, batch, None),
         tracking=False,  # tracking would double the cost of the sampled sums without a gain
-        learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
+        learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=hold),
         normalization="block",
         precision=limit / rate,
         inertia=inertia,
