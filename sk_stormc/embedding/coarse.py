@@ -12,6 +12,7 @@ __all__ = ["coarse_start", "is_coarse"]
 
 SHARE = 14  # the subsample has one in SHARE points
 FEWEST = 2500  # smallest subsample; smaller maps do not need this start
+ITERATIONS = 80  # of its map, which has to be right in its layout only
 SWEEPS = 20  # maximum number of times that positions spread from neighbours to neighbours
 KEPT = ("n_components", "perplexity", "metric", "metric_params", "n_jobs", "neighbors", "dof")
 DRAWN = np.iinfo(np.int32).max
@@ -66,7 +67,7 @@ def coarse_start(model, X, P, rng, needed=True):
         return start
     drawn = np.random.default_rng(seed)
     chosen = np.sort(drawn.choice(n, n // SHARE, replace=False))
-    fewer = type(model)(random_state=seed, **{name: getattr(model, name) for name in KEPT})
+    fewer = type(model)(max_iter=ITERATIONS, random_state=seed, **{name: getattr(model, name) for name in KEPT})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user did not ask for this map
         fewer.fit(X[chosen])

@@ -18,7 +18,7 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian"]
 
-FEW, AGGREGATE, MOST = 300, 40, 1200  # number of aggregates that costs nothing, points per aggregate, largest number
+FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates that costs nothing, points per aggregate, largest number
 EDGES = 2**18  # edges of a thread's task
 
 
