@@ -63,7 +63,8 @@ class GoesOn:
         Parameters
         ----------
         n_iter : int, default=100
-            Number of iterations of the stage. The learning rate falls to 0 over the second half of them.
+            Number of iterations of the stage. The learning rate falls to 0 over the second half of them, and in a long
+            stage over more.
         exaggeration : float, default=1.0
             Factor of the attraction, at least 1.
         learning_rate : float, default=None

@@ -35,6 +35,24 @@ def test_iterations_by_default(n, meshed, expected):
     assert advice("gaussian", n, 5, False, None, 0, False).max_iter <= 120
 
 
+@pytest.mark.parametrize("n, length, held", [(1500, 3, 75), (20_000, 3, 75), (70_000, 4, 42), (10**6, 4, 42)])
+def test_the_full_rate_is_held_for_half_of_the_iterations_and_not_for_many(n, length, held):
+    for horizon in (60, 2 * held, 1000):
+        rate = advice("student-t", n, 2, False, horizon, 0, True).learning_rate
+        last = min(horizon // 2, held)
+        assert rate(0) == rate(last) == 2 * length and rate(last + 2) < 2 * length and rate(horizon) == 0
+    assert advice("student-t", n, 2, False, 100, 0, True, on=True).learning_rate(0) == 2 * 2
+    assert advice("gaussian", n, 2, False, 1000, 0, False).learning_rate(500) == 2 * 4
+
+
+def test_many_iterations_on_data_without_structure_do_not_raise_the_divergence():
+    X = np.random.default_rng(0).normal(size=(1100, 20))
+    few, many = (SNEEmbedding(perplexity=10, max_iter=k, random_state=0) for k in (100, 400))
+    with pytest.warns(ConvergenceWarning, match="still"):
+        few.fit(X)
+    assert many.fit(X).kl_divergence_ < 0.98 * few.kl_divergence_
+
+
 @pytest.mark.slow
 def test_a_map_of_a_small_perplexity_goes_on(gone_on):
     first = SNEEmbedding(perplexity=2, max_iter=70, random_state=0)
