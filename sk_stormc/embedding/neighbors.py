@@ -1,7 +1,5 @@
 """The nearest-neighbour search for affinities: validation of the data, graphs, and warnings."""
 
-import time
-
 import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
@@ -30,9 +28,6 @@ __all__ = [
     "neighbors_of_each",
 ]
 
-LONG = 100_000  # points from which an exact search is timed on some rows before it begins
-LONG_SECONDS = 10.0  # estimated time above which a search gives a warning
-TIMED_ROWS = 8, 256  # rows to time; the second number is used if the first takes too little time
 BLOCK = 2**22  # entries of a matrix in one block
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
 LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
@@ -314,8 +309,6 @@ def _in_cells(search):
 def _exactly(search):
     """Distances, neighbours and recall of an exact search."""
     X, found = search._fit_X, None
-    if search.metric != "precomputed":
-        _warn_of_long_search(search)
     if search._fit_method == "brute" and search.effective_metric_ == "euclidean" and isinstance(X, np.ndarray):
         found = nearest_by_products(X, search.n_neighbors)
     if found is None:
@@ -326,28 +319,3 @@ def _exactly(search):
     if len(unsure):
         distances[unsure], neighbors[unsure] = search.neighbors_of(unsure)
     return distances, neighbors, 1.0
-
-
-def _warn_of_long_search(search):
-    """Warn of the time of an exact search of many points, estimated from some rows, and name an alternative."""
-    n = search.n_samples_fit_
-    if n < LONG:
-        return
-    for m in TIMED_ROWS:
-        rows = np.linspace(0, n - 1, m).astype(int)
-        begin = time.perf_counter()
-        search.neighbors_of(rows)
-        taken = time.perf_counter() - begin
-        if taken > 0.1:
-            break
-    seconds = taken / m * n
-    if seconds >= LONG_SECONDS:
-        amount = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-        instead = "neighbors='approximate' is faster"
-        if not search.may_be_approximate() or search.neighbors == "auto":
-            instead = (
-                "An approximate graph is faster: make_pipeline(pynndescent.PyNNDescentTransformer(n_neighbors="
-                f"{search.n_neighbors}, metric={search.metric!r}), SNEEmbedding(metric='precomputed'))"
-            )
-        said = f"the exact search for the neighbours of {n} samples will take up to about {amount}. {instead}"
-        warn(said, UserWarning)

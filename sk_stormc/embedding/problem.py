@@ -213,7 +213,7 @@ class SNEProblem(Reports, CompositionalProblem):
         return other
 
     def _on_some_edges(self, whole):
-        """Let the edges of the metric be all edges, except in reports: a large map is only arranged roughly at first."""
+        """Let the metric's edges be all edges, except in reports: a large map is only arranged roughly at first."""
         self.edges, self.thinned, self._reporting, self._negentropy = whole.thinned, None, whole, whole._negentropy
         self.n_near = -(-2 * len(self.edges.weight) // self.n_inner) if self.near_field else 0
         self._far_field = FarField(self.edges, self.near_field, False, whole._far_field.mesh, self.dof)

@@ -308,28 +308,6 @@ def test_approximate_graphs():
 # --- the exact search -----------------------------------------------------------------------------------
 
 
-def test_a_long_search_is_announced(monkeypatch):
-    X = points(300, 20)
-    monkeypatch.setattr(module, "LONG", 300)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        perplexity_affinities(X, 5)  # quick enough
-        monkeypatch.setattr(module, "LONG_SECONDS", 0.0)
-        perplexity_affinities(X[:299], 5)
-        perplexity_affinities(pairwise_distances(X), 5, metric="precomputed")
-        perplexity_affinities(graph(300, 16), 5, metric="precomputed")
-        perplexity_affinities(X, 5, neighbors="approximate")
-    words = r"neighbours of 300 samples .* up to about \d+ seconds. "
-    for data in (X, X[:, :3]):  # by brute force and by a tree
-        with pytest.warns(UserWarning, match=words + "neighbors='approximate' is faster"):
-            perplexity_affinities(data, 5)
-    graphs = r"An approximate graph .*PyNNDescentTransformer\(n_neighbors=16, metric="
-    with pytest.warns(UserWarning, match=words + graphs + "'euclidean'"):
-        perplexity_affinities(sparse.csr_array(X), 5)
-    with pytest.warns(UserWarning, match=words + graphs + "'cityblock'"):
-        SNEEmbedding(perplexity=5, max_iter=60, metric="cityblock", random_state=0).fit(X)
-
-
 def searched(X, k):
     """scikit-learn's search, and ours, with what float32 does not tell apart from the former."""
     search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
