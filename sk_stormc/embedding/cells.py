@@ -21,6 +21,7 @@ CHOSEN = 0.996  # recall for which the cells to search are chosen
 NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
 SAMPLE = 512  # points whose neighbours are computed exactly, half to choose the cells and half to report the recall
 PRODUCTS = 2**26  # products of sample points with all points in one block
+FINE = 20_000  # points up to which cells are small: larger ones leave too many pairs in counts
 TRAINING, SWEEPS = 40, 6  # training points per cell, and iterations, of k-means
 STRIDE = 16  # the first bound uses every STRIDE-th column
 FIRST = 5  # the cells that give the bound have at least FIRST * k points
@@ -86,7 +87,8 @@ class Cells:
 
     def __init__(self, X):
         n = len(X)
-        n_cells = max(1, min(n // 8, int(1.5 * np.sqrt(n))))
+        n_cells = int(max(3 * np.sqrt(min(n, FINE)), 1.5 * np.sqrt(n)))
+        n_cells = max(1, min(n // 8, n_cells))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
         middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
         self.middles = middles[_along(middles)]
