@@ -31,6 +31,9 @@ class Aggregates:
     Parameters
     ----------
     edges : Edges
+        By these the groups are formed.
+    summed : Edges, default=None
+        Edges whose values `solver` is given. None means ``edges``.
 
     Attributes
     ----------
@@ -57,7 +60,7 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        summed = edges if summed is None else summed
+        summed = summed or edges
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
@@ -78,6 +81,7 @@ class Aggregates:
         Parameters
         ----------
         c : ndarray of shape (n_edges,)
+            Of the summed edges.
         mu : float
 
         Returns
