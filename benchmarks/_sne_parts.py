@@ -13,7 +13,7 @@ METHODS = (("SNEEmbedding", "ours"), ("scikit-learn TSNE", "sklearn"), ("openTSN
 SEEDS = (40, 41, 42)  # of which nothing was chosen on
 SHORT = 2000  # points, up to which a time is the median of three runs
 MOST = 20_000  # points of scikit-learn's maps that are timed
-RUNS = 20  # of each kind of small change
+RUNS, FEW = 20, 5  # of each kind of small change, and of other packages
 STUDENT = {"kernel": "student-t"}
 
 
@@ -90,23 +90,33 @@ def gaussian(bench):
 
 
 def robustness(bench):
-    """Twenty runs of each kind of small change: how far the map moves, the largest KL, the farthest point."""
+    """Runs of each kind of small change: how far the map moves, the largest KL, the farthest point."""
     rows = []
     for kind, n in (("digits", 1797), ("augmented digits", 5000)):
         judge = Judge(*KINDS[kind](bench.size(n), SEEDS[0]))
         start = begin_from("pca", judge.X, None, 2)
         plain = mapped(bench, judge.X, init=start)
         for change, made in CHANGES.items():
-            row = {"data": kind, "n": len(judge.X), "kind": change, "disparity": [], "kl": [], "farthest": []}
-            for seed in range(2 if bench.quick else RUNS):
-                Z, rows_of_plain, its = made(bench, judge, start, seed)
-                radius = np.sqrt(np.square(Z - Z.mean(axis=0)).sum(axis=1))
-                row["disparity"].append(procrustes(plain[rows_of_plain], Z)[2])
-                row["kl"].append(its.kl(Z))
-                row["farthest"].append(radius.max() / np.median(radius))
-            rows.append(row)
-            bench.say(f"{kind}, {change}: disparity {np.median(row['disparity']):.3f}")
+            runs = (made(bench, judge, start, seed) for seed in range(2 if bench.quick else RUNS))
+            rows.append(moved(bench, kind, change, plain, runs))
+        for label, method in METHODS:
+            if method != "ours" and not bench.missing(method):
+                plain_theirs = bench.fit(method, judge.X, fresh=False)["Z"]
+                runs = (bootstrap(bench, judge, None, seed, method) for seed in range(1 if bench.quick else FEW))
+                rows.append(moved(bench, kind, f"bootstrap, {label}", plain_theirs, runs))
     return rows
+
+
+def moved(bench, kind, change, plain, runs):
+    """A row: how far the maps of some runs are from the plain one."""
+    row = {"data": kind, "n": len(plain), "kind": change, "disparity": [], "kl": [], "farthest": []}
+    for Z, rows_of_plain, its in runs:
+        radius = np.sqrt(np.square(Z - Z.mean(axis=0)).sum(axis=1))
+        row["disparity"].append(procrustes(plain[rows_of_plain], Z)[2])
+        row["kl"].append(its.kl(Z))
+        row["farthest"].append(radius.max() / np.median(radius))
+    bench.say(f"{kind}, {change}: disparity {np.median(row['disparity']):.3f}")
+    return row
 
 
 def mapped(bench, X, seed=0, **params):
@@ -131,11 +141,13 @@ def permuted(bench, judge, start, seed):
     return Z, slice(None), judge
 
 
-def bootstrap(bench, judge, start, seed):
-    """Rows drawn with replacement, their KL on a P of their own."""
-    drawn = np.random.default_rng(seed).integers(len(start), size=len(start))
+def bootstrap(bench, judge, start, seed, method="ours"):
+    """Rows drawn with replacement, their KL on a P of their own. Other packages have their own start."""
+    n = len(judge.X)
+    drawn = np.random.default_rng(seed).integers(n, size=n)
     X = judge.X[drawn]
-    return mapped(bench, X, init=start[drawn]), drawn, Judge(X, judge.y[drawn])
+    Z = mapped(bench, X, init=start[drawn]) if method == "ours" else bench.fit(method, X, fresh=False)["Z"]
+    return Z, drawn, Judge(X, judge.y[drawn])
 
 
 def other_seed(bench, judge, start, seed):
