@@ -35,7 +35,7 @@ def test_iterations_by_default(n, meshed, expected):
     assert advice("gaussian", n, 5, False, None, 0, False).max_iter <= 120
 
 
-@pytest.mark.parametrize("n, length, held", [(1500, 3, 75), (20_000, 3, 75), (70_000, 4, 42), (10**6, 4, 42)])
+@pytest.mark.parametrize("n, length, held", [(1500, 3, 53), (20_000, 3, 53), (70_000, 4, 30), (10**6, 4, 30)])
 def test_the_full_rate_is_held_for_half_of_the_iterations_and_not_for_many(n, length, held):
     for horizon in (60, 2 * held, 1000):
         rate = advice("student-t", n, 2, False, horizon, 0, True).learning_rate
