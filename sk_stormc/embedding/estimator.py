@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.embedding.affinities import check_perplexity
 from sk_stormc.embedding.coarse import coarse_start, is_coarse
 from sk_stormc.embedding.going_on import GoesOn, as_map
+from sk_stormc.embedding.kernels import check_degrees_of_freedom
 from sk_stormc.embedding.memory import warn_of_memory
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
 from sk_stormc.embedding.placing import place, warn_of_far_samples
-from sk_stormc.embedding.problem import check_degrees_of_freedom
 from sk_stormc.embedding.settled import warn_if_unsettled
 from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
 from sk_stormc.embedding.starts import FEATURELESS, check_init, make_start

@@ -2,7 +2,11 @@
 
 import numpy as np
 
-__all__ = ["Gaussian", "StudentT"]
+from sk_stormc.utils.validation import check_number
+
+__all__ = ["Gaussian", "StudentT", "check_degrees_of_freedom"]
+
+MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
 
 
 class Gaussian:
@@ -58,3 +62,10 @@ class StudentT:
     def repulsion(self, w):
         """-k'."""
         return w * w if self.dof == 1 else w ** (self.dof + 1)
+
+
+def check_degrees_of_freedom(dof, kernel):
+    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
+    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
+    if kernel == "gaussian" and dof != 1:
+        raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")

@@ -10,7 +10,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
 from sk_stormc.embedding.far_field import Columns, FarField
 from sk_stormc.embedding.given import check_affinities
-from sk_stormc.embedding.kernels import Gaussian, StudentT
+from sk_stormc.embedding.kernels import Gaussian, StudentT, check_degrees_of_freedom
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.near_field import NearField, same_point
@@ -28,16 +28,6 @@ FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
 METRIC_EDGES = 10  # edges of a point in the metric of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
-
-
-MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
-
-
-def check_degrees_of_freedom(dof, kernel):
-    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
-    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
-    if kernel == "gaussian" and dof != 1:
-        raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
 
 
 class SNEProblem(Reports, CompositionalProblem):
@@ -161,14 +151,11 @@ class SNEProblem(Reports, CompositionalProblem):
 
         self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
         S = (self.P + self.P.T).tocsr()
-        self.edges = Edges(S)
         self.near_field = bool(near_field)
-        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
-        self.n_near = -(-S.nnz // n) if near_field else 0
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
-        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
+        self._set_edges(Edges(S), mesh)
         self.inner_floor = LONELY if self.per_point else FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
@@ -207,16 +194,18 @@ class SNEProblem(Reports, CompositionalProblem):
         other = copy.copy(self)
         other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
         if early and self.thinned is not None:
-            other._on_some_edges(self)
+            # a large map is only arranged roughly at first, but what is reported has all edges
+            other._set_edges(self.thinned, self._far_field.mesh)
+            other.thinned, other._reporting, other._negentropy = None, self, self._negentropy
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, 1.0 if early else held, on)
         return other
 
-    def _on_some_edges(self, whole):
-        """Let the metric's edges be all edges, except in reports: a large map is only arranged roughly at first."""
-        self.edges, self.thinned, self._reporting, self._negentropy = whole.thinned, None, whole, whole._negentropy
-        self.n_near = -(-2 * len(self.edges.weight) // self.n_inner) if self.near_field else 0
-        self._far_field = FarField(self.edges, self.near_field, False, whole._far_field.mesh, self.dof)
+    def _set_edges(self, edges, mesh):
+        self.edges = edges
+        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
+        self.n_near = -(-2 * len(edges.weight) // self.n_inner) if self.near_field else 0
+        self._far_field = FarField(edges, self.near_field, self.per_point, mesh, self.dof)
 
     def in_run(self):
         """The same problem, with caches for one run.

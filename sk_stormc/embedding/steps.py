@@ -9,7 +9,7 @@ __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "re
 
 MOST = 120  # largest number of iterations without a mesh
 MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
-LARGE = 35_000  # points from which the metric has fewer edges
+LARGE = 35_000  # points from which a map is large: its metric has fewer edges, and its steps are longer
 LARGEST, FEWER = 100_000, 110  # points up to which a large map may be drawn out (not tried on more); its iterations
 HELD = 480  # largest number of iterations at the full rate, times its square: with more, points begin to oscillate
 SMALL = 1024  # number of points up to which batches contain all pairs
