@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 
 from sk_stormc.embedding.starts import FEATURELESS
+from sk_stormc.embedding.steps import LARGE
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["coarse_start", "is_coarse"]
 
-SHARE = 14  # the subsample has one in SHARE points
-FEWEST = 2500  # smallest subsample; smaller maps do not need this start
+SHARE, FEWEST = 20, 2500  # the subsample has one in SHARE samples, but at least so many
 ITERATIONS = 80  # of its map, which has to be right in its layout only
 SWEEPS = 20  # maximum number of times that positions spread from neighbours to neighbours
 KEPT = ("n_components", "perplexity", "metric", "metric_params", "n_jobs", "neighbors", "dof")
@@ -31,7 +31,7 @@ def is_coarse(model, n_samples):
     bool
     """
     plain = model.n_components <= 2 and model._kernel() == "student-t" and model.metric not in FEATURELESS
-    return is_word(model.init, "auto") and plain and n_samples >= SHARE * FEWEST
+    return is_word(model.init, "auto") and plain and n_samples >= LARGE
 
 
 def coarse_start(model, X, P, rng, needed=True):
@@ -66,7 +66,7 @@ def coarse_start(model, X, P, rng, needed=True):
     if not needed:
         return start
     drawn = np.random.default_rng(seed)
-    chosen = np.sort(drawn.choice(n, n // SHARE, replace=False))
+    chosen = np.sort(drawn.choice(n, max(FEWEST, n // SHARE), replace=False))
     fewer = type(model)(max_iter=ITERATIONS, random_state=seed, **{name: getattr(model, name) for name in KEPT})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user did not ask for this map

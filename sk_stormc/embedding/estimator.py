@@ -71,8 +71,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
         metric="precomputed", for which "pca" is not possible. With at least 35,000 samples and "student-t" in up to two
-        dimensions, "auto" first maps a random subsample of one sample in fourteen, and places the others at the means
-        of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for "gaussian" and of 1e-4 for
+        dimensions, "auto" first maps a random subsample of one sample in twenty, but at least 2500, and places the others
+        at the means of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for "gaussian" and of 1e-4 for
         "student-t". All other initialisations, including arrays, are centred and rescaled: the widest column gets a
         standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other widths lead to worse minima. A
         constant column is replaced by noise of a tenth of that width. If you pass an earlier ``embedding_``, its layout
@@ -132,7 +132,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         The positions of the samples. They are float32 for float32 data.
     kl_divergence_ : float
         The final divergence. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL divergence of
-        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`.
+        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`. It is
+        computed when it is first read, which takes about a tenth of the time of `fit`.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
@@ -178,7 +179,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     many_minima = True
 
     embedding_: FloatArray
-    kl_divergence_: float
 
     def __init__(
         self,

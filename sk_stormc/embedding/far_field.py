@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.embedding.near_field import same_point
-from sk_stormc.embedding.pairs import column_sums, columns
+from sk_stormc.embedding.pairs import AllPairs, column_sums, columns
 
 __all__ = ["Columns", "FarField"]
 
@@ -58,6 +58,11 @@ class FarField:
             return itself
         return (itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
 
+    @cached_property
+    def pairs(self):
+        """The sums over all pairs but those that are left out."""
+        return AllPairs(self.edges.n, self.edges if self.near_field else None)
+
     def at(self, x, points, batch):
         """The sums of a batch at x.
 
@@ -105,13 +110,9 @@ class FarField:
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
     def all_columns(self, points):
-        """Sums over all columns, block by block, and the terms that their forces need."""
+        """Sums over all columns, and the terms that their forces need."""
         if not self.per_point:
-            total, forces = 0.0, 0.0
-            for block in self._blocks():  # forces are added up, so no kernel values are kept
-                of_block, part = self.columns(points, block)
-                total, forces = total + of_block, forces + part
-            return total, forces
+            return self.pairs(points, self.dof)
         if self.edges.n**2 * points.dtype.itemsize <= KEPT:
             return self.columns(points, np.arange(self.edges.n))
         return sum(self.columns(points, block)[0] for block in self._blocks()), None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,6 +24,7 @@ from sk_stormc.utils.validation import check_int, check_number, short
 __all__ = ["GoesOn", "as_map"]
 
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
+FIRST = 10  # neighbours of a sample by which the samples are ordered
 CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
 
 
@@ -32,6 +34,14 @@ def as_map(x, order, dtype):
     embedding = np.empty(points.shape, dtype)
     embedding[order] = points - points.mean(axis=0, dtype=float)
     return embedding
+
+
+def _first_entries(P):
+    """The first entries of each row, which are the nearest neighbours if there was a search."""
+    n, counts = P.shape[0], np.diff(P.indptr)
+    kept = np.arange(P.nnz) - np.repeat(P.indptr[:-1], counts) < FIRST
+    starts = np.concatenate([[0], np.cumsum(np.minimum(counts, FIRST))])
+    return sparse.csr_array((P.data[kept], P.indices[kept], starts), shape=(n, n))
 
 
 class GoesOn:
@@ -126,13 +136,29 @@ class GoesOn:
         # L-BFGS is the exact reference, and float32 is too coarse for it
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
-        order = reverse_cuthill_mckee(P)
+        order = reverse_cuthill_mckee(_first_entries(P))
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
         return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
 
     def _finish(self, problem, whole, solver, fit):
         """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""
-        self.kl_divergence_ = problem.divergence(self.embedding_.ravel().astype(problem.dtype), self._near.to_report())
+        self._of_map = {"kernel": problem.kernel, "dof": problem.dof, "dtype": problem.dtype.name}
+        vars(self).pop("_divergence", None)  # that of an earlier map
         self._keep(solver, whole, fit)
         self.record_iterations_ = whole.record_iterations
         fit.end()
+
+    @property
+    def kl_divergence_(self) -> float:
+        """The divergence of the map from the affinities of 3 perplexity + 1 neighbours, computed when first read."""
+        if "_of_map" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted, so it has no kl_divergence_")
+        if "_divergence" not in vars(self):
+            self._divergence = self._final_divergence()
+        return self._divergence
+
+    @in_threads
+    def _final_divergence(self):
+        points, near = self.embedding_, self._near
+        problem = SNEProblem(near.to_optimise(), points.shape[1], joint=near.joint, **self._of_map)
+        return problem.divergence(points.ravel().astype(problem.dtype), near.to_report())

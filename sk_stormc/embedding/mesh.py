@@ -18,8 +18,7 @@ __all__ = ["Mesh"]
 SPACING = 0.5  # distance of nodes in units of the kernel's width, for a relative error of Z of about 1e-3
 LEAST, MOST = 64, 4096  # smallest and largest number of cells along a side
 RUNGS = 4  # number of allowed spacings for each factor of two
-# Cost of a mesh cell and of a point on the mesh, in pairs. A cell takes the time of 10 pairs. Its cost is set higher
-# because direct sums are exact, while the mesh's forces on wide maps of few points have errors of a fifth.
+# Cost of a mesh cell and of a point on the mesh, in the time of a pair
 CELL, POINT = 21, 350
 
 

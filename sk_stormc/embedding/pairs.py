@@ -8,10 +8,11 @@ from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Edges", "column_sums", "columns", "masked_positions"]
+__all__ = ["AllPairs", "Edges", "column_sums", "columns", "masked_positions"]
 
 COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
 ROWS, EDGES = 256, 2**15  # size of a chunk that stays in the processor's cache
+TILE = 2**17  # pairs of a block of `AllPairs`, which stays in the processor's cache
 TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
 
@@ -23,8 +24,8 @@ class Edges:
 
     Parameters
     ----------
-    S : sparse array of shape (n, n)
-        Symmetric, with positive weights and an empty diagonal.
+    P : CSR array of shape (n, n)
+        With positive entries and an empty diagonal, in canonical format. The edges are the entries of P + P^T.
 
     Attributes
     ----------
@@ -32,23 +33,25 @@ class Edges:
         Weights of the edges.
     i, j : ndarray of shape (n_edges,)
         End points of the edges, i < j.
+    pointer : ndarray of shape (n + 1,)
+        Index of the first edge of each i.
     """
 
-    def __init__(self, S):
-        upper = sparse.triu(S, 1, format="csr")
-        upper.sort_indices()
+    def __init__(self, P):
+        upper = _upper_half(P)
         if len(upper.indices) < 2**31:  # half the memory to read
             upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
-        self.n = S.shape[0]
+        self.n = P.shape[0]
         self._upper, self._chunks = upper, _even_rows(upper, EDGES)
         self._blocks = [_block(upper, rows) for rows in _even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
+        self.pointer = upper.indptr
 
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out. ``change`` is then applied in place."""
-        columns, pointer = _in_pairs(X), self._upper.indptr
+        columns, pointer = _in_pairs(X), self.pointer
 
         def task(chunks):
             for rows in chunks:
@@ -131,6 +134,18 @@ class Edges:
         return (half + half.T).tocsr()
 
 
+def _upper_half(P):
+    """The upper half of P + P^T."""
+    n = P.shape[0]
+    above = P.indices > np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr))
+    halves = []
+    for half in (above, ~above):
+        starts = np.concatenate([[0], np.cumsum(half, dtype=P.indptr.dtype)])[P.indptr]
+        halves.append(sparse.csr_array((P.data[half], P.indices[half], starts), shape=(n, n)))
+    upper, lower = halves
+    return upper + lower.T.tocsr()
+
+
 def _in_pairs(X):
     """The rows of X, in pairs as complex numbers, because gathering these takes as long as gathering real ones."""
     columns = []
@@ -185,8 +200,9 @@ def _factors(x, chosen, constant, sign):
     M = np.ones((n, d + 2), x.dtype)
     M[:, :d] = x
     M[:, d] = sign * np.einsum("ij,ij->i", x, x)
-    C = np.empty((d + 2, len(chosen)), x.dtype)
-    C[:d] = (-2 * sign) * x[chosen].T
+    chosen_x = x[chosen]
+    C = np.empty((d + 2, len(chosen_x)), x.dtype)
+    C[:d] = (-2 * sign) * chosen_x.T
     C[d] = 1
     C[d + 1] = constant + M[chosen, d]
     return M, C, np.finfo(x.dtype).eps * np.abs(M[:, d]).max() > COARSE
@@ -251,3 +267,59 @@ def _inverse(D, coarse):
     if coarse:
         np.maximum(D, 1, out=D)
     return np.reciprocal(D, out=D)
+
+
+class AllPairs:
+    """Sums of w = 1 / (1 + |x_i - x_j|^2 / a) over all pairs i != j. Each pair is computed once.
+
+    Parameters
+    ----------
+    n : int
+        Number of points.
+    edges : Edges, default=None
+        Pairs that are left out.
+    """
+
+    def __init__(self, n, edges=None):
+        self.n, self._blocks = n, []
+        ends = np.zeros(n + 1, int) if edges is None else edges.pointer
+        for rows in parts(n, TILE // n):
+            some, own = slice(int(ends[rows.start]), int(ends[rows.stop])), np.arange(rows.stop - rows.start)
+            i, j = (np.empty(0, int),) * 2 if edges is None else (edges.i[some], edges.j[some])
+            both = j < rows.stop  # in the square block on the diagonal, which has both halves
+            i, j = np.concatenate([own + rows.start, i, j[both]]), np.concatenate([own + rows.start, j, i[both]])
+            self._blocks.append((rows, np.sort((i - rows.start) * (n - rows.start) + j - rows.start)))
+        self._largest = max((rows.stop - rows.start) * (n - rows.start) for rows, _ in self._blocks)
+
+    def __call__(self, x, dof=1.0):
+        """The sums.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n, d)
+        dof : float, default=1.0
+            Degrees of freedom a.
+
+        Returns
+        -------
+        total : float
+            sum_ij w^a.
+        forces : ndarray of shape (n, d)
+            sum_j w^(a + 1) (x_i - x_j).
+        """
+        M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1)
+        V = np.hstack([np.ones((self.n, 1), x.dtype), x])
+        sums, total = np.zeros_like(V), 0.0
+        space, ones = np.empty(self._largest, x.dtype), np.ones(self._largest, x.dtype)
+        for rows, left_out in self._blocks:
+            size, width = rows.stop - rows.start, self.n - rows.start
+            flat = space[: size * width]
+            w = flat.reshape(size, width)
+            _inverse(np.matmul(M[rows], C[:, rows.start :], out=w), coarse)
+            flat[left_out] = 0
+            k = flat if dof == 1 else flat**dof
+            total += 2 * float(k @ ones[: flat.size]) - float(k.reshape(w.shape)[:, :size].sum())
+            np.multiply(flat, k, out=flat)
+            sums[rows] += w @ V[rows.start :]
+            sums[rows.stop :] += w[:, size:].T @ V[rows]
+        return total, x * sums[:, :1] - sums[:, 1:]

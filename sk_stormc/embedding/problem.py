@@ -26,7 +26,7 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
-METRIC_EDGES = 10  # edges of a point in the metric of a large map
+METRIC_EDGES = 8  # edges of a point in the metric of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -150,12 +150,11 @@ class SNEProblem(Reports, CompositionalProblem):
             check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
 
         self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
-        S = (self.P + self.P.T).tocsr()
         self.near_field = bool(near_field)
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
-        self._set_edges(Edges(S), mesh)
+        self._set_edges(Edges(self.P), mesh)
         self.inner_floor = LONELY if self.per_point else FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.core.schedules import at
 from sk_stormc.embedding.spreading import loss_of_second_half
-from sk_stormc.solvers import StopReason, STORMCompositional
+from sk_stormc.solvers import StopReason, STORMCompositional, get_solver
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["quiet", "warn_if_unsettled"]
@@ -17,6 +18,7 @@ PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the div
 # "auto" chose them, which of many points is a compromise with time; up to twice that is still to gain then
 SPREADING = 0.03, 0.06
 DOT = 0.01  # a width at which all distances in a map are the same to its kernel
+BUDGETS = "max_iter", "max_ifo", "tol"  # parameters of the solver that do not change its steps
 NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
 
 
@@ -59,7 +61,7 @@ def _worse(model, problem):
 
 def _spreading(model, problem, result):
     fallen, automatic = loss_of_second_half(problem, result), model.solver_.max_iter is None
-    if fallen <= SPREADING[automatic]:
+    if not fallen > SPREADING[automatic]:  # it may be NaN
         return None
     return (
         f"the map was still spreading after {model.n_iter_} iterations: the last {problem.advice.max_iter // 2} "
@@ -68,7 +70,7 @@ def _spreading(model, problem, result):
 
 
 def _moving(model, problem, result):
-    if problem.exaggeration != 1:
+    if problem.exaggeration != 1 or _came_to_rest(model, problem, result):
         return None
     before, after = _further(problem, result)
     if before - after <= max(MOVING * before, NOTHING):
@@ -96,6 +98,20 @@ def _stuck(model, problem, result):
         f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
         f"{model.n_iter_} iterations, and its points have a standard deviation of {width:.2g}. {advice}"
     )
+
+
+def _came_to_rest(model, problem, result):
+    """Whether the map would still not be moving at the pace of the second half of the last stage, which slows down.
+
+    Only records of the default solver show this, because the steps of others may be too short.
+    """
+    plain, solver = get_solver("storm-c"), model.solver_
+    own = solver.get_params() | {name: getattr(plain, name) for name in BUDGETS}
+    if type(solver) is not type(plain) or own != plain.get_params() or model._progress.plan[-1].asked:
+        return False
+    rate, horizon = problem.advice.learning_rate, problem.advice.max_iter
+    steps = sum(at(rate, t) for t in range(horizon // 2, horizon)) / at(rate, 0)  # as many at the full rate
+    return loss_of_second_half(problem, result) * PROBE / steps <= MOVING
 
 
 def _further(problem, result):

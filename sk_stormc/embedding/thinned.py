@@ -45,7 +45,7 @@ class ThinnedEdges(Edges):
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
         half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
-        super().__init__(half + half.T)
+        super().__init__(half)
 
     def of(self, c):
         """The numbers of the drawn edges, from those of all.

@@ -17,7 +17,8 @@ N = 800
 
 @pytest.fixture(autouse=True)
 def fewer(monkeypatch):
-    monkeypatch.setattr(coarse, "FEWEST", N // coarse.SHARE)
+    monkeypatch.setattr(coarse, "FEWEST", 57)
+    monkeypatch.setattr(coarse, "LARGE", N)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_the_start_is_the_map_of_some_samples_and_means_of_neighbours(data, monk
     P = Neighborhoods(data, False, 8, "manhattan").to_optimise()
     start = coarse_start(model, data, P, np.random.RandomState(0))
     ((few, X),) = fitted
-    assert len(X) == N // coarse.SHARE and (few.perplexity, few.metric) == (8, "manhattan")
+    assert len(X) == coarse.FEWEST and (few.perplexity, few.metric) == (8, "manhattan")
     assert few.n_iter_ == coarse.ITERATIONS  # whatever the model has
     chosen = np.flatnonzero((data[:, None] == X[None]).all(axis=2).any(axis=1))
     np.testing.assert_array_equal(start[chosen], few.embedding_)

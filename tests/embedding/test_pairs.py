@@ -10,7 +10,7 @@ from sklearn.metrics import pairwise_distances
 from sk_stormc import SNEEmbedding, minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import Edges, column_sums, columns
+from sk_stormc.embedding.pairs import AllPairs, Edges, column_sums, columns
 from sk_stormc.problems import SNEProblem
 
 
@@ -50,10 +50,12 @@ def test_products_of_a_run_are_finite(finite_products, kernel):
 @pytest.mark.parametrize("d", [1, 2, 3, 10])
 def test_edges(d):
     P = perplexity_affinities(points(40, 5), 5)
+    P.sort_indices()
     S = (P + P.T).toarray()
-    edges, x = Edges(sparse.csr_array(S)), points(40, d)
+    edges, x = Edges(P), points(40, d)
     rows = np.ascontiguousarray(x.T)
     np.testing.assert_array_equal(edges.weight, S[edges.i, edges.j])
+    assert edges.pointer.tolist() == np.searchsorted(edges.i, np.arange(41)).tolist()
     assert (edges.i < edges.j).all() and len(edges.i) == (S > 0).sum() / 2
     square = edges.squares(rows, np.empty(len(edges.i)))
     np.testing.assert_allclose(square, np.square(x[edges.i] - x[edges.j]).sum(axis=1))
@@ -82,6 +84,40 @@ def test_columns(dtype):
     expected = np.einsum("ib,ibd->id", w * w, x[:, None] - x[chosen][None])
     np.testing.assert_allclose(forces, expected, atol=10 * tolerance)
     assert E.dtype == forces.dtype == dtype
+
+
+def test_points_without_edges():
+    P = sparse.csr_array(([0.25, 0.5, 1.0, 0.125], ([1, 1, 3, 4], [3, 4, 1, 3])), shape=(6, 6))
+    edges = Edges(P)
+    assert list(zip(edges.i.tolist(), edges.j.tolist(), edges.weight.tolist(), strict=True)) == [
+        (1, 3, 1.25), (1, 4, 0.5), (3, 4, 0.125)
+    ]  # fmt: skip
+    assert edges.pointer.tolist() == [0, 0, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dof", [1, 0.6])
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("tile", [500, 2**17])
+def test_all_pairs(tile, near, dof, dtype, monkeypatch):
+    monkeypatch.setattr("sk_stormc.embedding.pairs.TILE", tile)
+    x, P = (3 * points(90, 2)).astype(dtype), perplexity_affinities(points(90, 5), 5)
+    P.sort_indices()
+    difference = (x[:, None] - x[None]).astype(float)
+    left_out = np.eye(90, dtype=bool) | (near & ((P + P.T).toarray() > 0))
+    w = np.where(left_out, 0, 1 / (1 + np.square(difference).sum(axis=2) / dof))
+    total, forces = AllPairs(90, Edges(P) if near else None)(x, dof)
+    tolerance = 1e-4 if dtype == np.float32 else 1e-12
+    assert total == pytest.approx((w**dof).sum(), rel=tolerance) and forces.dtype == dtype
+    np.testing.assert_allclose(forces, np.einsum("ij,ijd->id", w ** (dof + 1), difference), atol=10 * tolerance)
+
+
+def test_all_pairs_of_few_points():
+    for n in (2, 3):
+        x = np.arange(2.0 * n).reshape(n, 2)
+        total, forces = AllPairs(n)(x)
+        assert total == pytest.approx(exact_sums(x)[0])
+        np.testing.assert_allclose(forces, exact_sums(x)[1])
 
 
 # --- the mesh -------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.embedding import reports
 from sk_stormc.problems import SNEProblem, check_problem
+from sk_stormc.solvers import AutomaticSTORM
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")
@@ -428,6 +429,43 @@ def test_the_divergence_is_that_of_three_times_the_perplexity(n, kernel):
     x = model.embedding_.ravel()
     assert model.kl_divergence_ == pytest.approx(exact.divergence(x), rel=1e-3)
     assert exact.divergence(x, perplexity_affinities(X, 30)) == pytest.approx(exact.divergence(x), rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "student-t"])
+def test_the_divergence_is_computed_when_it_is_read(kernel):
+    model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=40, random_state=0)
+    assert not hasattr(model, "kl_divergence_")
+    with pytest.raises(AttributeError, match="not fitted"):
+        model.kl_divergence_
+    model.fit(DIGITS[:150])
+    unread = pickle.dumps(model)
+    exact = SNEProblem(perplexity_affinities(DIGITS[:150], 10), kernel=kernel, dtype=np.float64)
+    expected = exact.divergence(model.embedding_.ravel().astype(float))
+    model.set_params(kernel="auto", dof=2.0, n_components=1)  # of another map
+    assert model.kl_divergence_ == pytest.approx(expected, rel=1e-5)
+    for kept in (unread, pickle.dumps(model)):
+        assert pickle.loads(kept).kl_divergence_ == model.kl_divergence_
+    model.set_params(kernel=kernel, dof=1.0, n_components=2)
+    assert model.fit(DIGITS[150:300]).kl_divergence_ != pytest.approx(expected, rel=1e-3)
+    before, model = model.kl_divergence_, model.optimize(40)
+    assert model.kl_divergence_ != before
+
+
+def test_further_iterations_are_tried_only_where_records_do_not_answer(monkeypatch):
+    tried = []
+
+    def further(problem, result):
+        tried.append(1)
+        return 1.0, 1.0
+
+    monkeypatch.setattr("sk_stormc.embedding.settled._further", further)
+    X, _ = make_augmented_digits(1200, random_state=0)
+    SNEEmbedding(random_state=0).fit(X)
+    assert not tried
+    slow = STORMCompositional(learning_rate=1e-3)
+    for params in ({"max_iter": 6}, {"solver": slow}, {"solver": AutomaticSTORM(learning_rate=1e-3), "max_iter": 30}):
+        SNEEmbedding(random_state=0).set_params(**params).fit(X)
+    assert len(tried) == 3
 
 
 def test_a_map_that_still_moves_warns():

@@ -69,7 +69,7 @@ def test_the_metric_is_much_as_with_all_edges(P, large):
     x = minimize(large, random_state=0, max_iter=30).x
     F, whole = large.gradient(x).astype(np.float32), SNEProblem(P, kernel="student-t")
     few, all = (p.metric.at(x, 0).apply(F) for p in (large, whole))
-    assert few @ all > 0.9 * np.linalg.norm(few) * np.linalg.norm(all)
+    assert few @ all > 0.85 * np.linalg.norm(few) * np.linalg.norm(all)
     assert np.linalg.norm(few) == pytest.approx(np.linalg.norm(all), rel=0.2)
 
 
@@ -86,7 +86,7 @@ def test_the_early_stage_has_the_metrics_edges_and_reports_all(P, large):
     for name in ("reported", "objective", "divergence"):
         assert getattr(early, name)(x) == pytest.approx(getattr(main, name)(x), rel=1e-6)
     few, all = early.gradient(x), main.gradient(x)
-    assert few @ all > 0.9 * np.linalg.norm(few) * np.linalg.norm(all)
+    assert few @ all > 0.85 * np.linalg.norm(few) * np.linalg.norm(all)
 
 
 def test_sampled_columns_of_the_early_stage_leave_out_its_own_edges(large):
