@@ -71,12 +71,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
         metric="precomputed", for which "pca" is not possible. With at least 35,000 samples and "student-t" in up to two
-        dimensions, "auto" first maps a random subsample of one sample in twenty, but at least 2500, and places the others
-        at the means of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for "gaussian" and of 1e-4 for
-        "student-t". All other initialisations, including arrays, are centred and rescaled: the widest column gets a
-        standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other widths lead to worse minima. A
-        constant column is replaced by noise of a tenth of that width. If you pass an earlier ``embedding_``, its layout
-        is kept.
+        dimensions, "auto" first maps a random subsample of one sample in twenty, but at least 2500, and places the
+        others at the means of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for
+        "gaussian" and of 1e-4 for "student-t". All other initialisations, including arrays, are centred and rescaled:
+        the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other
+        widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass an
+        earlier ``embedding_``, its layout is kept.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
         not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with

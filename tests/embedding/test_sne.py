@@ -436,7 +436,7 @@ def test_the_divergence_is_computed_when_it_is_read(kernel):
     model = SNEEmbedding(kernel=kernel, perplexity=10, max_iter=40, random_state=0)
     assert not hasattr(model, "kl_divergence_")
     with pytest.raises(AttributeError, match="not fitted"):
-        model.kl_divergence_
+        print(model.kl_divergence_)
     model.fit(DIGITS[:150])
     unread = pickle.dumps(model)
     exact = SNEProblem(perplexity_affinities(DIGITS[:150], 10), kernel=kernel, dtype=np.float64)
