@@ -27,7 +27,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.threads import at_once, in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, is_word, naming, short
 
@@ -272,13 +272,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             n_jobs=self.n_jobs,
             neighbors=self.neighbors,
         )
-        P = near.to_optimise()
-        if is_coarse(self, n):
-            init = coarse_start(self, X_checked, P, fit.rng, needed=fit.before is None)
-        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
-        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
-        problem, order = self._problem(near, P, solver, most)
-        del P  # free its memory
+        start, problem, order = self._begun(near, X_checked, init, solver, fit)
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
@@ -375,6 +369,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)
         return (places, distances) if return_distance else places
+
+    def _begun(self, near, X, init, solver, fit):
+        """The start of a map, its optimisation problem, and the order of the samples in the latter."""
+        P = near.to_optimise()
+        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
+        tasks = [lambda: self._problem(near, P, solver, most)]
+        if is_coarse(self, X.shape[0]):
+            tasks.append(lambda: coarse_start(self, X, P, fit.rng, needed=fit.before is None))
+        (problem, order), *coarse = at_once(*tasks)
+        return make_start(*(coarse or [init]), X, P, self.n_components, self._kernel(), fit.rng), problem, order
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)

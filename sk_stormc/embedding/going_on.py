@@ -138,7 +138,9 @@ class GoesOn:
         # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(_first_entries(P))
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
-        return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
+        problem = SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel)
+        problem.aggregates  # noqa: B018 (found here, because another thread may make the start meanwhile)
+        return problem, order
 
     def _finish(self, problem, whole, solver, fit):
         """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""

@@ -26,7 +26,7 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
-METRIC_EDGES = 8  # edges of a point in the metric of a large map
+METRIC_EDGES = 10  # edges of a point in the metric of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
