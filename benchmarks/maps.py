@@ -27,8 +27,8 @@ PACKAGES = ("scikit-learn", "openTSNE")
 FIRST_SEED = 40
 CASES = [  # kind, points, seeds, whether scikit-learn takes part
     ("digits", 1797, 5, True),
-    ("augmented digits", 5000, 3, True),
-    ("augmented digits", 20_000, 3, True),
+    ("augmented digits", 5000, 5, True),
+    ("augmented digits", 20_000, 5, True),
     ("augmented digits", 70_000, 1, False),
     ("counts", 1797, 3, True),
     ("counts", 5000, 1, True),
