@@ -18,7 +18,6 @@ PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the div
 # "auto" chose them, which of many points is a compromise with time; up to twice that is still to gain then
 SPREADING = 0.03, 0.06
 DOT = 0.01  # a width at which all distances in a map are the same to its kernel
-BUDGETS = "max_iter", "max_ifo", "tol"  # parameters of the solver that do not change its steps
 NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
 
 
@@ -103,10 +102,11 @@ def _stuck(model, problem, result):
 def _came_to_rest(model, problem, result):
     """Whether the map would still not be moving at the pace of the second half of the last stage, which slows down.
 
-    Only records of the default solver show this, because the steps of others may be too short.
+    Only records of the default solver and its default iterations show this. Other steps may be too short, and in few
+    iterations the metric changes too fast.
     """
     plain, solver = get_solver("storm-c"), model.solver_
-    own = solver.get_params() | {name: getattr(plain, name) for name in BUDGETS}
+    own = solver.get_params() | {"tol": plain.tol}
     if type(solver) is not type(plain) or own != plain.get_params() or model._progress.plan[-1].asked:
         return False
     rate, horizon = problem.advice.learning_rate, problem.advice.max_iter
