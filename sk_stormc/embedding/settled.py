@@ -5,9 +5,8 @@ from contextlib import contextmanager
 
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.core.schedules import at
 from sk_stormc.embedding.spreading import loss_of_second_half
-from sk_stormc.solvers import StopReason, STORMCompositional, get_solver
+from sk_stormc.solvers import StopReason, STORMCompositional
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["quiet", "warn_if_unsettled"]
@@ -60,7 +59,7 @@ def _worse(model, problem):
 
 def _spreading(model, problem, result):
     fallen, automatic = loss_of_second_half(problem, result), model.solver_.max_iter is None
-    if not fallen > SPREADING[automatic]:  # it may be NaN
+    if fallen <= SPREADING[automatic]:
         return None
     return (
         f"the map was still spreading after {model.n_iter_} iterations: the last {problem.advice.max_iter // 2} "
@@ -69,7 +68,7 @@ def _spreading(model, problem, result):
 
 
 def _moving(model, problem, result):
-    if problem.exaggeration != 1 or _came_to_rest(model, problem, result):
+    if problem.exaggeration != 1:
         return None
     before, after = _further(problem, result)
     if before - after <= max(MOVING * before, NOTHING):
@@ -97,21 +96,6 @@ def _stuck(model, problem, result):
         f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
         f"{model.n_iter_} iterations, and its points have a standard deviation of {width:.2g}. {advice}"
     )
-
-
-def _came_to_rest(model, problem, result):
-    """Whether the map would still not be moving at the pace of the second half of the last stage, which slows down.
-
-    Only records of the default solver and its default iterations show this. Other steps may be too short, and in few
-    iterations the metric changes too fast.
-    """
-    plain, solver = get_solver("storm-c"), model.solver_
-    own = solver.get_params() | {"tol": plain.tol}
-    if type(solver) is not type(plain) or own != plain.get_params() or model._progress.plan[-1].asked:
-        return False
-    rate, horizon = problem.advice.learning_rate, problem.advice.max_iter
-    steps = sum(at(rate, t) for t in range(horizon // 2, horizon)) / at(rate, 0)  # as many at the full rate
-    return loss_of_second_half(problem, result) * PROBE / steps <= MOVING
 
 
 def _further(problem, result):

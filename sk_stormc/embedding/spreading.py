@@ -5,8 +5,6 @@ divergence by little. The second half of a stage shows it, in which the learning
 converged map hardly falls there.
 """
 
-import math
-
 import numpy as np
 
 from sk_stormc.engine.results import joined
@@ -32,12 +30,12 @@ def loss_of_second_half(problem, result):
     Returns
     -------
     float
-        NaN if it is unknown: with few records, sampled columns, exaggeration, or a kernel other than "student-t".
+        0 if it is unknown: with few records, sampled columns, exaggeration, or a kernel other than "student-t".
     """
     begin = result.n_iter - problem.advice.max_iter
     of_stage = result.record_iterations >= begin
     if problem.per_point or not problem.is_exact or problem.exaggeration != 1 or of_stage.sum() < LEAST:
-        return math.nan
+        return 0.0
     # only the records that the problem advises: more of them must not change what is found
     advised = np.diff((result.ifo[of_stage] - result.ifo[of_stage][0]) // problem.advice.record_every, prepend=0) > 0
     behind = result.record_iterations[of_stage] >= begin + problem.advice.max_iter / 2

@@ -130,7 +130,11 @@ class StoppingRule:
         # with a metric that changes, a length costs about an iteration, so it is computed only if the estimate is small
         small = s.residual is None or first is None or s.residual <= self.solver.tol * first
         measures = small or self.oracle.metric.stays
-        self._keep(s, self.solver.length(self.oracle, s, s.x, F) if measures else s.residual, exact=True)
+        value = s.residual
+        if measures:
+            at_start = not s.t and s.x is self.run.start and known.first is not None
+            value = known.first if at_start else self.solver.length(self.oracle, s, s.x, F)
+        self._keep(s, value, exact=True)
         known.answer = s.x
         known.begins = self.oracle.ifo + self.a_pass if s.t else 0.0
         if measures and known.first is not None:

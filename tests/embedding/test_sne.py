@@ -29,7 +29,6 @@ from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.embedding import reports
 from sk_stormc.problems import SNEProblem, check_problem
-from sk_stormc.solvers import AutomaticSTORM
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")
@@ -449,23 +448,6 @@ def test_the_divergence_is_computed_when_it_is_read(kernel):
     assert model.fit(DIGITS[150:300]).kl_divergence_ != pytest.approx(expected, rel=1e-3)
     before, model = model.kl_divergence_, model.optimize(40)
     assert model.kl_divergence_ != before
-
-
-def test_further_iterations_are_tried_only_where_records_do_not_answer(monkeypatch):
-    tried = []
-
-    def further(problem, result):
-        tried.append(1)
-        return 1.0, 1.0
-
-    monkeypatch.setattr("sk_stormc.embedding.settled._further", further)
-    X, _ = make_augmented_digits(1200, random_state=0)
-    SNEEmbedding(random_state=0).fit(X)
-    assert not tried
-    slow = STORMCompositional(learning_rate=1e-3)
-    for params in ({"max_iter": 100}, {"solver": slow}, {"solver": AutomaticSTORM(learning_rate=1e-3)}):
-        SNEEmbedding(random_state=0).set_params(**params).fit(X)
-    assert len(tried) == 3
 
 
 def test_a_map_that_still_moves_warns():
