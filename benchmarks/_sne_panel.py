@@ -17,7 +17,9 @@ DEPTHS = (10, 30, 100, 500)  # of recall
 PAIRS = 200_000  # whose distances are correlated
 NEAR = 10  # neighbours in the map, of labels
 BLOCK = 500  # points whose distances to all others are taken together
-MEASURES = ("kl", "t5", *(f"recall {k}" for k in DEPTHS), "accuracy", "silhouette", "pieces", "rank correlation")
+LEAST = 10  # points of a piece, at least
+OF_LABELS = "accuracy", "silhouette", "pieces", "all pieces"
+MEASURES = ("kl", "t5", *(f"recall {k}" for k in DEPTHS), *OF_LABELS, "rank correlation")
 
 
 def panel(X, y, P, Z, seed=0):
@@ -37,8 +39,8 @@ def panel(X, y, P, Z, seed=0):
     Returns
     -------
     dict
-        By the names of `MEASURES`. "pieces" counts pieces of labels (`pieces`); less is better. "kl" as well. Of all
-        others more is better.
+        By the names of `MEASURES`. "pieces" counts the pieces of labels (`pieces`) that have at least n / 500 points,
+        and "all pieces" those that have at least ten. Of these and of "kl" less is better, and of all others more.
     """
     n, rng = len(X), np.random.default_rng(seed)
     chosen = np.sort(rng.choice(n, min(SAMPLED, n), replace=False))
@@ -55,7 +57,8 @@ def panel(X, y, P, Z, seed=0):
         **{f"recall {k}": value for k, value in recalls.items()},
         "accuracy": float(np.mean(votes.argmax(axis=1) == y)),
         "silhouette": float(silhouette_score(Z[chosen], y[chosen])),
-        "pieces": pieces(near, same, y),
+        "pieces": pieces(near, same, max(LEAST, n // 500)),
+        "all pieces": pieces(near, same),
         "rank correlation": float(spearmanr(*apart).statistic),
     }
 
@@ -78,13 +81,13 @@ def recall(X, Z, chosen):
     return {k: found[k] / (k * len(chosen)) for k in depths}
 
 
-def pieces(near, same, y):
-    """Pieces of labels: groups of at least n / 500 points (and ten) that neighbours of the same label connect.
+def pieces(near, same, least=LEAST):
+    """Pieces of labels: groups of at least ``least`` points that neighbours of the same label connect.
 
     A label that lies in one place is one piece, and one that is torn apart is several.
     """
-    n = len(y)
+    n = len(near)
     rows = np.repeat(np.arange(n), near.shape[1])[same.ravel()]
     graph = coo_array((np.ones(len(rows), dtype=np.int8), (rows, near[same])), shape=(n, n))
     _, group = connected_components(graph, directed=False)
-    return int(np.sum(np.bincount(group) >= max(10, n // 500)))
+    return int(np.sum(np.bincount(group) >= least))

@@ -8,6 +8,8 @@ quarter of the nodes along each axis, padded to twice the length of the map. Cub
 sums of those on the finer mesh, so the transfer between the meshes is exact.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import fft, sparse, special
 
@@ -51,11 +53,7 @@ class Convolution:
 
     def __init__(self, shape, spacing, dof, dtype):
         self.shape = shape
-        lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
-        coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
-        others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]  # columns that are multiplied
-        self._lay = [_by_rows(U, k) for U, k in zip(lay, others, strict=True)]
-        self._lift = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
+        self._lay, self._lift, coarse = _transfer(shape, dtype)
 
         def kernel(of_shape, apart):
             """The kernel on a quarter of a mesh, and its short-range part there."""
@@ -97,6 +95,16 @@ class Convolution:
             far = _product(self._lay[1], far.T).T
         potential = _convolved(density, self._near, self.shape)
         return _product(self._lay[0], far, potential)
+
+
+@lru_cache(32)  # a map that expands has meshes of the same few shapes, with other spacings
+def _transfer(shape, dtype):
+    """The matrices from the coarser mesh to the finer one along each axis, those back, and the coarser mesh's shape."""
+    lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
+    others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]  # columns that are multiplied
+    coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
+    back = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
+    return [_by_rows(U, k) for U, k in zip(lay, others, strict=True)], back, coarse
 
 
 def _subdivision(n, used, dtype):

@@ -26,7 +26,7 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
-METRIC_EDGES = 10  # edges of a point in the metric of a large map
+METRIC_EDGES = 10  # edges of a point in the metric
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -167,8 +167,8 @@ class SNEProblem(Reports, CompositionalProblem):
     def thinned(self):
         """The edges that the metric's linear system has, where these are not all; else None."""
         number = METRIC_EDGES * self.n_inner
-        large = self._fine is not None and self.n_inner >= LARGE and len(self.edges.weight) >= 2 * number
-        return ThinnedEdges(self.edges, number) if large else None
+        many = self._fine is not None and len(self.edges.weight) >= 2 * number
+        return ThinnedEdges(self.edges, number) if many else None
 
     def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
         """The same problem with another horizon and exaggeration. Both share the graph.
@@ -192,7 +192,7 @@ class SNEProblem(Reports, CompositionalProblem):
         """
         other = copy.copy(self)
         other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
-        if early and self.thinned is not None:
+        if early and self.thinned is not None and self.n_inner >= LARGE:
             # a large map is only arranged roughly at first, but what is reported has all edges
             other._set_edges(self.thinned, self._far_field.mesh)
             other.thinned, other._reporting, other._negentropy = None, self, self._negentropy

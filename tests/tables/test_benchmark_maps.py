@@ -43,10 +43,11 @@ def test_pieces_counts_where_labels_are_torn_apart():
     from sklearn.neighbors import NearestNeighbors
 
     near = NearestNeighbors(n_neighbors=10).fit(Z).kneighbors(return_distance=False)
-    assert pieces(near, y[near] == y[:, None], y) == 4
+    assert pieces(near, y[near] == y[:, None]) == 4
     y = np.repeat([0, 1, 2, 3], 50)
     y[:5] = 1  # fewer than ten points are no piece
-    assert pieces(near, y[near] == y[:, None], y) == 4
+    assert pieces(near, y[near] == y[:, None]) == 4
+    assert pieces(near, y[near] == y[:, None], 50) == 3  # one of them has 45 points
 
 
 def test_a_perfect_map_is_perfect_by_every_measure():
@@ -56,7 +57,7 @@ def test_a_perfect_map_is_perfect_by_every_measure():
     found = panel(X, y, perplexity_affinities(X, 20.0), X)
     assert set(found) == set(MEASURES) - {"recall 500", "recall 100"} | {"recall 100"}
     assert found["t5"] == found["recall 10"] == found["recall 100"] == found["accuracy"] == 1
-    assert found["pieces"] == 4 and found["rank correlation"] == pytest.approx(1)
+    assert found["pieces"] == found["all pieces"] == 4 and found["rank correlation"] == pytest.approx(1)
     worse = panel(X, y, perplexity_affinities(X, 20.0), rng.permutation(X))
     for key in ("t5", "recall 10", "accuracy", "silhouette", "rank correlation"):
         assert worse[key] < found[key] - 0.1, key
