@@ -65,7 +65,7 @@ class SNEProblem(Reports, CompositionalProblem):
         Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
         `solve` continues. Recorded values of Phi are without this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate. None means 60 to 150, depending on the number of points, the kernel
+        Horizon of the automatic learning rate. None means 60 to 165, depending on the number of points, the kernel
         and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".

@@ -8,9 +8,9 @@ from sk_stormc.core.schedules import Geometric, decay_to
 __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "regularization"]
 
 MOST = 120  # largest number of iterations without a mesh
-MESHED = 130, 150  # iterations on a mesh, where they are cheap: at 20,000 points, and at most
-LARGE = 35_000  # points from which a map is large: its metric has fewer edges, and its steps are longer
-LARGEST, FEWER = 100_000, 110  # points up to which a large map may be drawn out (not tried on more); its iterations
+MESHED, FEWER, LONGEST = 165, 110, 150  # iterations on a mesh: below LARGE, up to LARGEST, and above
+LARGE = 35_000  # points from which a map is large: its early stage has fewer edges, and its steps are longer
+LARGEST = 100_000  # points up to which a large map may be drawn out (not tried on more)
 HELD = 480  # largest number of iterations at the full rate, times its square: with more, points begin to oscillate
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
@@ -79,15 +79,13 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
 
 def _horizon(kernel, n, meshed):
     """The default number of iterations. Larger maps need more, because they take longer to expand."""
-    if meshed and LARGE <= n <= LARGEST:
-        return FEWER
     if n > 10_000:
-        longer = (n / 20_000) ** 0.25
-        least, most = MESHED
-        return min(most, int(least * max(longer, 1))) if meshed else min(MOST, int(60 * longer))
+        if meshed:
+            return MESHED if n < LARGE else FEWER if n <= LARGEST else LONGEST
+        return min(MOST, int(60 * (n / 20_000) ** 0.25))
     if kernel == "gaussian":
         return MOST
-    few, many = (100, 120) if meshed else (70, 125)
+    few, many = (130, 140) if meshed else (70, 125)
     return few if n <= 2500 else many
 
 

@@ -1,4 +1,4 @@
-"""A sample of the edges of a large graph, which replaces all of them in the linear system of the metric."""
+"""A sample of the edges of a graph, which replaces all of them in the linear system of the metric."""
 
 import numpy as np
 from scipy import sparse

@@ -1,4 +1,4 @@
-"""The edges that stand for all edges of a large graph in the metric's linear system."""
+"""The edges that stand for all edges of a graph in the metric's linear system."""
 
 import numpy as np
 import pytest
@@ -24,6 +24,16 @@ def large(P, monkeypatch):
     """A problem that is taken for a large one."""
     monkeypatch.setattr(problems, "LARGE", N)
     return SNEProblem(P, kernel="student-t")
+
+
+@pytest.fixture
+def whole(P, monkeypatch):
+    """A problem whose metric has all edges."""
+    with monkeypatch.context() as patch:
+        patch.setattr(problems, "METRIC_EDGES", 40)
+        problem = SNEProblem(P, kernel="student-t")
+        assert problem.thinned is None  # cached
+    return problem
 
 
 def sums(edges, c):
@@ -57,29 +67,30 @@ def test_no_point_is_without_an_edge(P):
     assert ends.min() > 0 and len(thinned.drawn) < len(edges.weight)
 
 
-def test_only_large_maps_have_fewer_edges_and_only_where_there_are_many(P, large, monkeypatch):
-    assert large.thinned is not None and large.stage(5).thinned is large.thinned
-    monkeypatch.setattr(problems, "METRIC_EDGES", 40)
-    assert SNEProblem(P, kernel="student-t").thinned is None
-    monkeypatch.undo()
-    assert SNEProblem(P, kernel="student-t").thinned is None
+def test_the_metric_has_fewer_edges_only_where_there_are_many_and_a_mesh(P, whole):
+    thinned = SNEProblem(P, kernel="student-t")
+    assert thinned.thinned is not None and thinned.stage(5).thinned is thinned.thinned
+    assert thinned.stage(5, early=True).edges is thinned.edges  # the map is not large
+    assert whole.stage(5).thinned is None
+    assert SNEProblem(P, kernel="gaussian").thinned is None
+    assert SNEProblem(P, 3, kernel="student-t").thinned is None
 
 
-def test_the_metric_is_much_as_with_all_edges(P, large):
-    x = minimize(large, random_state=0, max_iter=30).x
-    F, whole = large.gradient(x).astype(np.float32), SNEProblem(P, kernel="student-t")
-    few, all = (p.metric.at(x, 0).apply(F) for p in (large, whole))
+def test_the_metric_is_much_as_with_all_edges(P, whole):
+    x, thinned = minimize(whole, random_state=0, max_iter=30).x, SNEProblem(P, kernel="student-t")
+    F = thinned.gradient(x).astype(np.float32)
+    few, all = (p.metric.at(x, 0).apply(F) for p in (thinned, whole))
     assert few @ all > 0.85 * np.linalg.norm(few) * np.linalg.norm(all)
     assert np.linalg.norm(few) == pytest.approx(np.linalg.norm(all), rel=0.2)
 
 
-def test_a_map_is_as_good_and_repeats(P, large):
-    results = [minimize(p, random_state=0) for p in (large, large, SNEProblem(P, kernel="student-t"))]
-    few, again, all = (large.divergence(r.x) for r in results)
+def test_a_map_is_as_good_and_repeats(P, whole):
+    thinned = SNEProblem(P, kernel="student-t")
+    few, again, all = (thinned.divergence(minimize(p, random_state=0).x) for p in (thinned, thinned, whole))
     assert few == again and few < 1.02 * all
 
 
-def test_the_early_stage_has_the_metrics_edges_and_reports_all(P, large):
+def test_the_early_stage_of_a_large_map_has_the_metrics_edges_and_reports_all(P, large):
     early, main = large.stage(10, 4.0, early=True), large.stage(10, 4.0)
     assert early.edges is large.thinned and early.thinned is None and main.edges is large.edges
     x = minimize(large, random_state=0, max_iter=30).x
