@@ -7,16 +7,17 @@ from sk_stormc.embedding.pairs import Edges
 
 __all__ = ["ThinnedEdges"]
 
+MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; binary digits of a weight that are left out, of 23
 ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 
 
 class ThinnedEdges(Edges):
     """Edges drawn in proportion to their weight, hardly more than a given number of them.
 
-    A number of an edge is divided by the probability that the edge was drawn. The draw is systematic: an edge is taken
-    where the sum of the probabilities passes a whole number. So each point keeps its share of edges, and nothing is
-    random. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
-    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
+    A number of an edge is divided by the probability that the edge was drawn. Whether an edge is drawn depends on the
+    digits of its weight only, so that the order of the points makes no difference and nothing is random. All edges are
+    kept of a point that would have none. Then the numbers are scaled until each point's sum of weights is nearly that
+    of all its edges, since a point whose sum is too small would take steps that are too long.
 
     Parameters
     ----------
@@ -33,7 +34,7 @@ class ThinnedEdges(Edges):
     def __init__(self, edges, number):
         i, j, weight = edges.i, edges.j, edges.weight.astype(float)
         probability = np.minimum(1.0, weight * (number / weight.sum()))
-        taken = np.diff(np.floor(np.cumsum(probability) + 0.5), prepend=0.0) > 0
+        taken = _scattered(weight) < probability
         without = _sums(i, j, taken, edges.n) == 0
         kept = without[i] | without[j]
         probability[kept] = 1.0
@@ -59,6 +60,13 @@ class ThinnedEdges(Edges):
         ndarray of shape (n_drawn,)
         """
         return c[self.drawn] * self._times.astype(c.dtype)
+
+
+def _scattered(weight):
+    """A number in [0, 1) for each weight, as if it were random (multiplicative hashing)."""
+    # the last digits are left out, because they change if the points are reordered or given in single precision
+    digits = weight.astype(np.float32).view(np.uint32) >> DROPPED
+    return digits * np.uint32(MULTIPLIER) / 2**32
 
 
 def _sums(i, j, values, n):
