@@ -11,7 +11,6 @@ MOST = 120  # largest number of iterations without a mesh
 MESHED, FEWER, LONGEST = 165, 110, 150  # iterations on a mesh: below LARGE, up to LARGEST, and above
 LARGE = 35_000  # points from which a map is large: its early stage has fewer edges, and its steps are longer
 LARGEST = 100_000  # points up to which a large map may be drawn out (not tried on more)
-HELD = 480  # largest number of iterations at the full rate, times its square: with more, points begin to oscillate
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
@@ -54,9 +53,8 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     if kernel == "gaussian":
         rate, inertia, limit, hold = 2 * 4.0, 0.7, 0.5, 0.5
     else:
-        length = 2.0 if on else 3.0 if n < LARGE else 4.0
-        rate, inertia, hold = 2 * length, 0.8, min(0.5, HELD / length**2 / horizon)
-        limit = 5.0 * max(1.0, math.sqrt(n / 20_000))  # short steps cannot reach the width of a very large map
+        rate, inertia, hold = 2 * (2.0 if on else 4.0), 0.8, 0.5
+        limit = 5.0 * max(1.0, math.sqrt(n / 10_000))  # short steps cannot reach the width of a large map
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.

@@ -63,10 +63,10 @@ class ThinnedEdges(Edges):
 
 
 def _scattered(weight):
-    """A number in [0, 1) for each weight, as if it were random (multiplicative hashing)."""
+    """A number above 0 and below 1 for each weight, as if it were random (multiplicative hashing)."""
     # the last digits are left out, because they change if the points are reordered or given in single precision
     digits = weight.astype(np.float32).view(np.uint32) >> DROPPED
-    return digits * np.uint32(MULTIPLIER) / 2**32
+    return (digits * np.uint32(MULTIPLIER) + 0.5) / 2**32  # above 0, so that weights of nearly 0 are not drawn
 
 
 def _sums(i, j, values, n):

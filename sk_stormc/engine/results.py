@@ -59,7 +59,7 @@ class MethodState(Kept):
         Number of iterations so far.
     rule : StepRule or None
         Learning rate and limits of the steps, from `CompositionalSolver.step_rule`.
-    velocity : tuple of ndarray or None
+    velocity : ndarray of shape (n_variables,) or None
         The average of earlier directions, if the steps have inertia.
     residual : float or None
         The last value of |x~ - x| / eta from the method's own F. It is only a hint for the stopping rule, which decides
@@ -76,7 +76,7 @@ class MethodState(Kept):
     x: np.ndarray
     t: int = 0
     rule: StepRule | None = None
-    velocity: tuple | None = None
+    velocity: np.ndarray | None = None
     residual: float | None = None
 
 

@@ -1,7 +1,7 @@
 """The parts of a step along F: steps 5 and 6 of Algorithm 1.
 
-`direction` applies the metric and the proximal step, `Inertia` averages earlier directions, and `Limit` shortens a
-step. A `StepRule` holds those of a run.
+`direction` applies the metric and the proximal step, `Limit` shortens the step, and `Inertia` averages the directions.
+A `StepRule` holds those of a run.
 """
 
 import math
@@ -81,19 +81,22 @@ class Limit(Kept):
     precision: float | Callable
     by_block: bool = False
 
-    def land(self, problem, metric, x, way, eta, t):
-        """x + gamma (x~ - x), for a `Direction` found in this metric."""
+    def gamma(self, problem, metric, way, t):
+        """The factor of a `Direction` found in this metric: a number, or an array of one for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
-            return x - (eta * (min(0.5, eps / way.length) if way.length else 0.5)) * way.q
+            return min(0.5, eps / way.length) if way.length else 0.5
         lengths = metric.block_lengths(way.q, way.p, problem.n_blocks)
         gamma = np.minimum(0.5, eps / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-        return x - eta * (gamma[:, None] * way.q.reshape(problem.n_blocks, -1)).ravel()
+        return np.repeat(gamma, way.q.size // problem.n_blocks)
 
 
 @dataclass(frozen=True)
 class Inertia(Kept):
     """A heavy-ball average of the directions.
+
+    Each direction is shortened before it is added. If the average were shortened instead, the long directions of a few
+    iterations would determine it for many more, and blocks would oscillate.
 
     Parameters
     ----------
@@ -109,12 +112,10 @@ class Inertia(Kept):
 
     weight: float
 
-    def join(self, way, velocity):
-        """The average after ``way`` is added. ``velocity`` is the (q, p) of the last average, or None at first."""
-        q, p = (1 - self.weight) * way.q, (1 - self.weight) * way.p
-        if velocity is not None:
-            q, p = q + self.weight * velocity[0], p + self.weight * velocity[1]
-        return Direction(math.sqrt(max(float(q.dot(p)), 0.0)), q, p)
+    def join(self, q, velocity):
+        """The average after q is added. ``velocity`` is the last average, or None at first."""
+        q = (1 - self.weight) * q
+        return q if velocity is None else q + self.weight * velocity
 
 
 @dataclass
@@ -144,5 +145,10 @@ class StepRule(Kept):
     def land(self, problem, metric, x, way, eta, t):
         """The end point of a step along ``way``: x~, or a point before it if the limit shortens the step."""
         if self.limit is not None:
-            return self.limit.land(problem, metric, x, way, eta, t)
+            return x - (eta * self.limit.gamma(problem, metric, way, t)) * way.q
         return x - eta * way.q if way.target is None else way.target  # return x~ itself, for exact zeros
+
+    def average(self, problem, metric, way, velocity, t):
+        """The average of the directions after ``way`` is added, for a rule with inertia."""
+        q = way.q if self.limit is None else self.limit.gamma(problem, metric, way, t) * way.q
+        return self.inertia.join(q, velocity)

@@ -173,9 +173,8 @@ class Tools:
             s.residual = direction(problem, usual, x, F, eta).length
         if rule.inertia is None:
             return rule.land(problem, metric or usual, x, way, eta, s.t)
-        way = rule.inertia.join(way, s.velocity)
-        s.velocity = way.q, way.p
-        x = rule.land(problem, metric or usual, x, way, eta, s.t)
+        s.velocity = rule.average(problem, metric or usual, way, s.velocity, s.t)
+        x = x - eta * s.velocity
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def length(self, oracle, s, x, F):

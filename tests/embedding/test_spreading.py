@@ -35,12 +35,12 @@ def test_iterations_by_default(n, meshed, expected):
     assert advice("gaussian", n, 5, False, None, 0, False).max_iter <= 120
 
 
-@pytest.mark.parametrize("n, length, held", [(1500, 3, 53), (20_000, 3, 53), (70_000, 4, 30), (10**6, 4, 30)])
-def test_the_full_rate_is_held_for_half_of_the_iterations_and_not_for_many(n, length, held):
-    for horizon in (60, 2 * held, 1000):
+@pytest.mark.parametrize("n", [1500, 20_000, 10**6])
+def test_the_full_rate_is_held_for_half_of_the_iterations(n):
+    for horizon in (60, 1000):
         rate = advice("student-t", n, 2, False, horizon, 0, True).learning_rate
-        last = min(horizon // 2, held)
-        assert rate(0) == rate(last) == 2 * length and rate(last + 2) < 2 * length and rate(horizon) == 0
+        half = horizon // 2
+        assert rate(0) == rate(half) == 2 * 4 and rate(half + 2) < 2 * 4 and rate(horizon) == 0
     assert advice("student-t", n, 2, False, 100, 0, True, on=True).learning_rate(0) == 2 * 2
     assert advice("gaussian", n, 2, False, 1000, 0, False).learning_rate(500) == 2 * 4
 
@@ -51,7 +51,17 @@ def test_many_iterations_on_data_without_structure_do_not_raise_the_divergence()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # which of them still spread depends on the last bits
         few.fit(X), many.fit(X)
-    assert many.kl_divergence_ < 0.98 * few.kl_divergence_
+    assert many.kl_divergence_ < few.kl_divergence_
+
+
+@pytest.mark.parametrize("copies", [2, 10])
+def test_maps_of_copies_come_to_rest(copies):
+    """A step limit on averaged directions let their divergence rise by a quarter, once it had been low."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(1200 // copies, 20)), copies, axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        losses = SNEEmbedding(max_iter=150, random_state=0).fit(X).loss_curve_
+    assert losses[-1] < 1.02 * losses.min() and losses[-1] < 0.7 * losses[0]
 
 
 @pytest.mark.slow

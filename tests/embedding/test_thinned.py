@@ -7,6 +7,7 @@ from sklearn.datasets import make_blobs
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import problem as problems
+from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.thinned import ThinnedEdges
 from sk_stormc.problems import SNEProblem
 
@@ -65,6 +66,17 @@ def test_no_point_is_without_an_edge(P):
     thinned = ThinnedEdges(edges, N // 20)
     ends = np.bincount(np.r_[thinned.i, thinned.j], minlength=N)
     assert ends.min() > 0 and len(thinned.drawn) < len(edges.weight)
+
+
+def test_edges_of_hardly_any_weight_are_not_drawn(P):
+    """Their numbers would be divided by nearly nothing."""
+    far = P.copy()
+    far.data[::2] = 10.0 ** -np.linspace(30, 300, len(far.data[::2]))
+    edges = Edges(far)
+    thinned = ThinnedEdges(edges, 10 * N)
+    ends = np.bincount(np.r_[thinned.i, thinned.j], minlength=N)
+    assert ends.min() > 0 and np.isfinite(thinned.of(edges.weight.astype(np.float32))).all()
+    assert edges.weight[thinned.drawn].min() > 1e-12
 
 
 def test_the_metric_has_fewer_edges_only_where_there_are_many_and_a_mesh(P, whole):
