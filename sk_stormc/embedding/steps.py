@@ -9,7 +9,7 @@ __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "re
 
 MOST = 120  # largest number of iterations without a mesh
 MESHED, FEWER, LONGEST = 165, 110, 150  # iterations on a mesh: below LARGE, up to LARGEST, and above
-LARGE = 35_000  # points from which a map is large: its early stage has fewer edges, and its steps are longer
+LARGE = 35_000  # points from which a map is large: it starts from the map of a subsample, and has fewer edges at first
 LARGEST = 100_000  # points up to which a large map may be drawn out (not tried on more)
 SMALL = 1024  # number of points up to which batches contain all pairs
 CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh

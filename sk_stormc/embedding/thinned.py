@@ -15,9 +15,9 @@ class ThinnedEdges(Edges):
     """Edges drawn in proportion to their weight, hardly more than a given number of them.
 
     A number of an edge is divided by the probability that the edge was drawn. Whether an edge is drawn depends on the
-    digits of its weight only, so that the order of the points makes no difference and nothing is random. All edges are
-    kept of a point that would have none. Then the numbers are scaled until each point's sum of weights is nearly that
-    of all its edges, since a point whose sum is too small would take steps that are too long.
+    digits of its weight, so that nothing is random, and the order of the points makes no difference unless weights are
+    equal. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
+    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
 
     Parameters
     ----------
@@ -64,9 +64,19 @@ class ThinnedEdges(Edges):
 
 def _scattered(weight):
     """A number above 0 and below 1 for each weight, as if it were random (multiplicative hashing)."""
+    digits = weight.astype(np.float32).view(np.uint32)
     # the last digits are left out, because they change if the points are reordered or given in single precision
-    digits = weight.astype(np.float32).view(np.uint32) >> DROPPED
-    return (digits * np.uint32(MULTIPLIER) + 0.5) / 2**32  # above 0, so that weights of nearly 0 are not drawn
+    found = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights of nearly 0 could be drawn
+    # edges between copies of points have the same weight, but not all of them should be drawn
+    edges = np.arange(len(digits), dtype=np.uint64)
+    ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
+    weights = ordered >> 32
+    again = 1 + np.flatnonzero(weights[1:] == weights[:-1])
+    k = np.arange(len(again))
+    nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
+    edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
+    found[edge] = (found[edge] + nth * (MULTIPLIER / 2**32)) % 1.0
+    return found
 
 
 def _sums(i, j, values, n):

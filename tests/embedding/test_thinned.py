@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import problem as problems
 from sk_stormc.embedding.pairs import Edges
-from sk_stormc.embedding.thinned import ThinnedEdges
+from sk_stormc.embedding.thinned import ThinnedEdges, _scattered
 from sk_stormc.problems import SNEProblem
 
 N = 1200
@@ -59,6 +60,18 @@ def test_other_numbers_of_the_edges_have_nearly_the_same_sums(P):
     few, all = sums(thinned, thinned.of(c)), sums(edges, c)
     assert np.sqrt(np.mean(np.square(few / all - 1))) < 0.2
     assert few.sum() == pytest.approx(all.sum(), rel=0.01)
+
+
+def test_of_edges_of_the_same_weight_some_are_drawn():
+    """As between copies of points; all or none of them would cut groups of copies off from each other."""
+    pairs = np.stack(np.triu_indices(60, 1))
+    same = Edges(sparse.csr_array((np.full(pairs.shape[1], 0.25), pairs), shape=(60, 60)))
+    for number in (100, 600):
+        assert len(ThinnedEdges(same, number).drawn) == pytest.approx(number, abs=15)
+    several = np.repeat([0.1, 0.2, 0.3], 1000)[np.random.default_rng(0).permutation(3000)]
+    places = _scattered(several)
+    for value in (0.1, 0.2, 0.3):
+        assert np.histogram(places[several == value], 10, (0, 1))[0] == pytest.approx(100, abs=3)
 
 
 def test_no_point_is_without_an_edge(P):
