@@ -26,7 +26,7 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
-METRIC_EDGES, FEWER = 15, 10  # edges of a point in the metric, and in that of a large map
+METRIC_EDGES, COARSE_EDGES = 15, 10  # edges of a point in the metric, and in that of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
@@ -166,7 +166,7 @@ class SNEProblem(Reports, CompositionalProblem):
     @cached_property
     def thinned(self):
         """The edges that the metric's linear system has, where these are not all; else None."""
-        number = (METRIC_EDGES if self.n_inner < LARGE else FEWER) * self.n_inner
+        number = (METRIC_EDGES if self.n_inner < LARGE else COARSE_EDGES) * self.n_inner
         many = self._fine is not None and len(self.edges.weight) >= 2 * number
         return ThinnedEdges(self.edges, number) if many else None
 

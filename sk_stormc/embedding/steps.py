@@ -51,9 +51,9 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
     batch = None if sampled == n else sampled
     if kernel == "gaussian":
-        rate, inertia, limit, hold = 2 * 4.0, 0.7, 0.5, 0.5
+        rate, inertia, limit = 2 * 4.0, 0.7, 0.5
     else:
-        rate, inertia, hold = 2 * (2.0 if on else 4.0), 0.8, 0.5
+        rate, inertia = 2 * (2.0 if on else 4.0), 0.8
         limit = 5.0 * max(1.0, math.sqrt(n / 10_000))  # short steps cannot reach the width of a large map
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
@@ -63,7 +63,7 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     return Advice(
         batch_size=(batch, batch, None),
         tracking=False,  # tracking would double the cost of the sampled sums without a gain
-        learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=hold),
+        learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
         normalization="block",
         precision=limit / rate,
         inertia=inertia,

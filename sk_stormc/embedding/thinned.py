@@ -67,7 +67,7 @@ def _scattered(weight):
     digits = weight.astype(np.float32).view(np.uint32)
     # the last digits are left out, because they change if the points are reordered or given in single precision
     found = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights of nearly 0 could be drawn
-    # edges between copies of points have the same weight, but not all of them should be drawn
+    # of edges of the same weight, as between copies of points, some should be drawn, so the nth is moved n times
     edges = np.arange(len(digits), dtype=np.uint64)
     ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
     weights = ordered >> 32

@@ -95,9 +95,6 @@ class Limit(Kept):
 class Inertia(Kept):
     """A heavy-ball average of the directions.
 
-    Each direction is shortened before it is added. If the average were shortened instead, the long directions of a few
-    iterations would determine it for many more, and blocks would oscillate.
-
     Parameters
     ----------
     weight : float
@@ -149,6 +146,10 @@ class StepRule(Kept):
         return x - eta * way.q if way.target is None else way.target  # return x~ itself, for exact zeros
 
     def average(self, problem, metric, way, velocity, t):
-        """The average of the directions after ``way`` is added, for a rule with inertia."""
+        """The average of the directions after ``way`` is added, for a rule with inertia.
+
+        Each direction is shortened before it is added. If the average were shortened instead, the long directions of a
+        few iterations would determine it for many more, and blocks would oscillate.
+        """
         q = way.q if self.limit is None else self.limit.gamma(problem, metric, way, t) * way.q
         return self.inertia.join(q, velocity)

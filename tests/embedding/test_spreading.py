@@ -47,11 +47,11 @@ def test_the_full_rate_is_held_for_half_of_the_iterations(n):
 
 def test_many_iterations_on_data_without_structure_do_not_raise_the_divergence():
     X = np.random.default_rng(0).normal(size=(1100, 20))
-    few, many = (SNEEmbedding(perplexity=10, max_iter=k, random_state=0) for k in (100, 400))
+    few, many = (SNEEmbedding(perplexity=10, max_iter=k, random_state=0) for k in (60, 400))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # which of them still spread depends on the last bits
         few.fit(X), many.fit(X)
-    assert many.kl_divergence_ < few.kl_divergence_
+    assert many.kl_divergence_ < 0.98 * few.kl_divergence_
 
 
 @pytest.mark.parametrize("copies", [2, 10])
