@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.runner import check_methods, format_table
+from sk_stormc.reproduce.slopes import Slope, draw_slopes, fit_slope
 from sk_stormc.reproduce.valley import FallingValley
 from sk_stormc.solvers import CompositionalSolver, StopReason, STORMCompositional, minimize
 from sk_stormc.theory import storm_parameters
@@ -30,9 +30,6 @@ __all__ = [
     "SEEDS",
     "Measured",
     "Row",
-    "Slope",
-    "draw_slopes",
-    "fit_slope",
     "run_complexity",
 ]
 
@@ -110,15 +107,6 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Slope:
-    """A fitted exponent, log IFO against log(1/eps), and its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Measured:
     """What a row needed.
 
@@ -139,49 +127,6 @@ class Measured:
     ifo: np.ndarray
     resampled: np.ndarray
     slope: Slope
-
-
-def fit_slope(epsilons, ifo, resampled=None):
-    """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 % interval.
-
-    The variance of the slope is that from the residuals, which a curve that is no power law enlarges, plus that over
-    the bootstrap, if given; the interval is Student's with two degrees of freedom less than there are points. The
-    residuals contain the seeds' noise as well, so it is rather too wide.
-
-    Parameters
-    ----------
-    epsilons, ifo : array-like of shape (n_points,)
-    resampled : array-like of shape (n_resamples, n_points), default=None
-
-    Returns
-    -------
-    Slope
-        Not a number with fewer than two points; no interval with fewer than three.
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.complexity import fit_slope
-    >>> round(fit_slope([0.4, 0.2, 0.1], [10, 80, 640]).value, 6)
-    3.0
-    """
-    x = -np.log(np.asarray(epsilons, dtype=float))
-    if x.size < 2:
-        return Slope(math.nan, math.nan, math.nan)
-    x = x - x.mean()
-
-    def fit(values):
-        return np.log(values) @ x / (x @ x)
-
-    y = np.log(ifo)
-    p = float(fit(ifo))
-    if x.size < 3:
-        return Slope(p, math.nan, math.nan)
-    residual = y - y.mean() - p * x
-    variance = residual @ residual / (x.size - 2) / (x @ x)
-    if resampled is not None:
-        variance += np.var(fit(np.asarray(resampled)))
-    half = student.ppf(0.975, x.size - 2) * math.sqrt(variance)
-    return Slope(p, float(p - half), float(p + half))
 
 
 def run_complexity(
@@ -319,48 +264,6 @@ def summarize(measured, epsilons=EPSILONS):
             cells.append("-")
     rows.append(("Proposition 3.2", "3", "", "", *cells))
     return format_table(header, rows)
-
-
-def draw_slopes(measured):
-    """IFO against eps, with the fitted lines.
-
-    Parameters
-    ----------
-    measured : list of Measured
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from sk_stormc.plotting._style import GRID, log_axis, styles_of
-
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
-    ax = figure.subplots()
-    styles = styles_of(m.row.name for m in measured)
-    for m in measured:
-        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
-        if not m.ifo.size:
-            continue
-        s = m.slope
-        errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
-        label = f"{m.row.name}: {s.value:.2f} [{s.low:.2f}, {s.high:.2f}]"
-        ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
-        if m.ifo.size > 1:
-            level = np.mean(np.log(m.ifo) + s.value * np.log(m.epsilons))
-            ax.plot(m.epsilons, np.exp(level) * m.epsilons**-s.value, color=color, linewidth=1.2)
-    ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
-    ax.invert_xaxis()
-    log_axis(ax.yaxis)
-    ticks = max((m.epsilons for m in measured), key=len)
-    ax.set_xticks(ticks, [f"{eps:.3g}" for eps in ticks])
-    ax.set_xticks([], minor=True)
-    ax.grid(True, **GRID)
-    ax.legend(title="slope [95 % interval]", fontsize="small")
-    return figure
 
 
 def add_arguments(parser):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.reproduce.complexity import METHODS as ROWS
-from sk_stormc.reproduce.complexity import fit_slope
 from sk_stormc.reproduce.report.grids import METHODS, STORM
+from sk_stormc.reproduce.slopes import fit_slope
 from sk_stormc.reproduce.tuning import WIDER
 
 __all__ = [

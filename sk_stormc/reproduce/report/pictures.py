@@ -3,9 +3,10 @@
 import numpy as np
 
 from sk_stormc.reproduce.complexity import METHODS as ROWS
-from sk_stormc.reproduce.complexity import Measured, draw_slopes
+from sk_stormc.reproduce.complexity import Measured
 from sk_stormc.reproduce.report.claims import TITLES, slopes
 from sk_stormc.reproduce.report.grids import PARTS
+from sk_stormc.reproduce.slopes import draw_slopes
 
 __all__ = ["draw"]
 
