@@ -51,10 +51,11 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
     batch = None if sampled == n else sampled
     if kernel == "gaussian":
-        rate, inertia, limit = 2 * 4.0, 0.7, 0.5
+        rate, inertia, limit = 2 * 4.0, 0.7, 1.0
     else:
-        rate, inertia = 2 * (2.0 if on else 4.0), 0.8
-        limit = 5.0 * max(1.0, math.sqrt(n / 10_000))  # short steps cannot reach the width of a large map
+        rate, inertia = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8
+        limit = 5.0 if d <= 2 else 10.0
+        limit *= max(1.0, math.sqrt(n / 10_000))  # short steps cannot reach the width of a large map
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
