@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import math
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -78,11 +79,14 @@ def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
 
 def run_with(seconds, packages=()):
     """Versions, date and duration of a run."""
-    found = {distribution.metadata["Name"]: distribution.version for distribution in importlib.metadata.distributions()}
+    versions = {}
+    for name in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
     return {
         "sk_stormc": sk_stormc.__version__,
         "numpy": np.__version__,
-        **{name: found[name] for name in packages if name in found},
+        **versions,
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds),
     }

@@ -26,18 +26,22 @@ NEEDS_DATA = False
 PACKAGES = ("scikit-learn", "openTSNE")
 FIRST_SEED = 40
 CASES = [  # kind, points, seeds, whether scikit-learn takes part
+    ("digits", 500, 5, True),
     ("digits", 1797, 5, True),
     ("augmented digits", 5000, 5, True),
     ("augmented digits", 20_000, 5, True),
     ("augmented digits", 70_000, 1, False),
+    ("counts", 500, 5, True),
     ("counts", 1797, 3, True),
     ("counts", 5000, 1, True),
     ("counts", 20_000, 1, False),
     ("texts", 1797, 3, True),
     ("texts", 5000, 1, True),
     ("texts", 20_000, 1, False),
+    ("swiss roll", 1000, 5, True),
     ("swiss roll", 4000, 1, True),
     ("far clusters", 4000, 1, True),
+    ("uneven clusters", 500, 5, True),
     ("uneven clusters", 4000, 1, True),
 ]
 CASES = {f"{case[0]} {case[1]}".replace(" ", "_"): case for case in CASES}

@@ -95,7 +95,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         found.
     max_iter : int or "auto", default="auto"
         Number of iterations, including the early ones. The automatic learning rate falls to 0 at the last one. "auto"
-        is 60 to 165, depending on the number of samples, the kernel and the dimension. If a "student-t" map of up to
+        is 110 to 165, depending on the number of samples, the kernel and the dimension. If a "student-t" map of up to
         10,000 samples is still expanding then, as maps with small perplexities are, "auto" adds the same number of
         iterations again, up to eight times the first number. ``n_iter_`` is the total. For "lbfgs", "auto" is at most
         1000. `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.

@@ -51,17 +51,21 @@ class FarField:
         self.edges, self.near_field, self.per_point, self.mesh, self.dof = edges, near_field, per_point, mesh, dof
 
     @cached_property
+    def itself(self):
+        """The pairs of each point with itself, which all sums leave out."""
+        return sparse.eye_array(self.edges.n, format="csr", dtype=np.int8)
+
+    @cached_property
     def left_out(self):
-        """The pairs that columns leave out: each point's pair with itself, and the near field."""
-        itself = sparse.eye_array(self.edges.n, format="csr", dtype=np.int8)
+        """The pairs that sampled columns leave out: each point's pair with itself, and the near field."""
         if not self.near_field:
-            return itself
-        return (itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
+            return self.itself
+        return (self.itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
 
     @cached_property
     def pairs(self):
-        """The sums over all pairs but those that are left out."""
-        return AllPairs(self.edges.n, self.edges if self.near_field else None)
+        """The sums of a full batch without a mesh, unless each point has a normaliser."""
+        return AllPairs(self.edges.n)
 
     def at(self, x, points, batch):
         """The sums of a batch at x.
@@ -86,7 +90,7 @@ class FarField:
             x = x.copy()
             one = x.dtype.type(1)
             if batch.chosen is not None:
-                sums, far = self.columns(points, batch.chosen)
+                sums, far = self.columns(points, batch.chosen, self.left_out)
                 weight = x.dtype.type(self.edges.n / len(batch.chosen))
                 batch.found = weight * sums, (x, weight, far, False)
             elif self.mesh is not None and self.mesh.pays(points):
@@ -94,15 +98,15 @@ class FarField:
                 batch.found = total, (x, one, far, True)
             else:
                 sums, far = self.all_columns(points)
-                batch.found = sums, (x, one, far, False)
+                batch.found = sums, (x, one, far, True)
             batch.x = x
         return batch.found
 
-    def columns(self, points, chosen):
-        """Sums over some columns, and the terms that their forces need."""
+    def columns(self, points, chosen, left_out):
+        """Sums over some columns without the pairs that are left out, and the terms that their forces need."""
         if not self.per_point:
-            return column_sums(points, chosen, self.left_out, self.dof)
-        E, sums = columns(points, chosen, self.left_out)
+            return column_sums(points, chosen, left_out, self.dof)
+        E, sums = columns(points, chosen, left_out)
         return sums, (chosen, E)
 
     def _blocks(self):
@@ -114,8 +118,8 @@ class FarField:
         if not self.per_point:
             return self.pairs(points, self.dof)
         if self.edges.n**2 * points.dtype.itemsize <= KEPT:
-            return self.columns(points, np.arange(self.edges.n))
-        return sum(self.columns(points, block)[0] for block in self._blocks()), None
+            return self.columns(points, np.arange(self.edges.n), self.itself)
+        return sum(self.columns(points, block, self.itself)[0] for block in self._blocks()), None
 
     def forces(self, points, J, v):
         """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of the batch of J."""
@@ -123,7 +127,8 @@ class FarField:
         if not self.per_point:
             return far * (-4 * weight * v[0])
         if far is None:
-            return sum(self._block_forces(points, v, *self.columns(points, block)[1]) for block in self._blocks())
+            of_blocks = (self.columns(points, block, self.itself)[1] for block in self._blocks())
+            return sum(self._block_forces(points, v, *far) for far in of_blocks)
         return self._block_forces(points, v, *far) * weight
 
     def _block_forces(self, points, v, chosen, E):

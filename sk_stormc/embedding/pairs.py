@@ -8,7 +8,7 @@ from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["AllPairs", "Edges", "column_sums", "columns", "masked_positions"]
+__all__ = ["AllPairs", "Edges", "column_sums", "columns", "even_rows", "masked_positions"]
 
 COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
 ROWS, EDGES = 256, 2**15  # size of a chunk that stays in the processor's cache
@@ -42,12 +42,16 @@ class Edges:
         if len(upper.indices) < 2**31:  # half the memory to read
             upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
         self.n = P.shape[0]
-        self._upper, self._chunks = upper, _even_rows(upper, EDGES)
-        self._blocks = [_block(upper, rows) for rows in _even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
+        self._upper, self._chunks = upper, even_rows(upper, EDGES)
+        self._lay_out(upper)
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
         self.pointer = upper.indptr
+
+    def _lay_out(self, upper):
+        """The entries as `matrix` needs them."""
+        self._blocks = [_block(upper, rows) for rows in even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
 
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out. ``change`` is then applied in place."""
@@ -155,7 +159,7 @@ def _in_pairs(X):
     return columns
 
 
-def _even_rows(upper, size):
+def even_rows(upper, size):
     """Slices of rows with about ``size`` edges each."""
     count = max(1, upper.nnz // size)
     ends = np.searchsorted(upper.indptr, np.linspace(0, upper.nnz, count + 1)[1:-1]).tolist()
@@ -276,20 +280,10 @@ class AllPairs:
     ----------
     n : int
         Number of points.
-    edges : Edges, default=None
-        Pairs that are left out.
     """
 
-    def __init__(self, n, edges=None):
-        self.n, self._blocks = n, []
-        ends = np.zeros(n + 1, int) if edges is None else edges.pointer
-        for rows in parts(n, TILE // n):
-            some, own = slice(int(ends[rows.start]), int(ends[rows.stop])), np.arange(rows.stop - rows.start)
-            i, j = (np.empty(0, int),) * 2 if edges is None else (edges.i[some], edges.j[some])
-            both = j < rows.stop  # in the square block on the diagonal, which has both halves
-            i, j = np.concatenate([own + rows.start, i, j[both]]), np.concatenate([own + rows.start, j, i[both]])
-            self._blocks.append((rows, np.sort((i - rows.start) * (n - rows.start) + j - rows.start)))
-        self._largest = max((rows.stop - rows.start) * (n - rows.start) for rows, _ in self._blocks)
+    def __init__(self, n):
+        self.n, self._blocks = n, parts(n, TILE // n)
 
     def __call__(self, x, dof=1.0):
         """The sums.
@@ -310,14 +304,16 @@ class AllPairs:
         M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1)
         V = np.hstack([np.ones((self.n, 1), x.dtype), x])
         sums, total = np.zeros_like(V), 0.0
-        space, ones = np.empty(self._largest, x.dtype), np.ones(self._largest, x.dtype)
-        for rows, left_out in self._blocks:
+        largest = self._blocks[0].stop * self.n
+        space, ones = np.empty(largest, x.dtype), np.ones(largest, x.dtype)
+        for rows in self._blocks:  # and the columns from the first of these rows on
             size, width = rows.stop - rows.start, self.n - rows.start
             flat = space[: size * width]
             w = flat.reshape(size, width)
             _inverse(np.matmul(M[rows], C[:, rows.start :], out=w), coarse)
-            flat[left_out] = 0
+            flat[:: width + 1] = 0  # pairs i = j
             k = flat if dof == 1 else flat**dof
+            # the square block on the diagonal has both halves
             total += 2 * float(k @ ones[: flat.size]) - float(k.reshape(w.shape)[:, :size].sum())
             np.multiply(flat, k, out=flat)
             sums[rows] += w @ V[rows.start :]

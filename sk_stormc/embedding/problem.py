@@ -13,7 +13,7 @@ from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernels import Gaussian, StudentT, check_degrees_of_freedom
 from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.near_field import NearField, same_point
+from sk_stormc.embedding.near_field import NearField
 from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.reports import Reports
 from sk_stormc.embedding.source import ColumnSource
@@ -65,7 +65,7 @@ class SNEProblem(Reports, CompositionalProblem):
         Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
         `solve` continues. Recorded values of Phi are without this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate. None means 60 to 165, depending on the number of points, the kernel
+        Horizon of the automatic learning rate. None means 110 to 165, depending on the number of points, the kernel
         and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".
@@ -167,7 +167,7 @@ class SNEProblem(Reports, CompositionalProblem):
     def thinned(self):
         """The edges that the metric's linear system has, where these are not all; else None."""
         number = (METRIC_EDGES if self.n_inner < LARGE else COARSE_EDGES) * self.n_inner
-        many = self._fine is not None and len(self.edges.weight) >= 2 * number
+        many = not self.per_point and len(self.edges.weight) >= 2 * number
         return ThinnedEdges(self.edges, number) if many else None
 
     def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
@@ -342,19 +342,6 @@ class SNEProblem(Reports, CompositionalProblem):
         np.subtract.at(f_x, j, force)
         mass = np.bincount(i, p, self.n_outer) if self.per_point else p.sum()
         return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
-
-    def compositional_gradient(self, x, u, J, batch):
-        """The gradient F. Attraction and near-field repulsion are computed in one sum over the edges."""
-        fused = batch is None and self.near_field and self.jacobian_kind == "operator" and not J[3]
-        if not (fused and same_point(J[0], x)):
-            return super().compositional_gradient(x, u, J, batch)
-        v = 1 / u
-        near = self._near()
-        rows, w = near.at(x)
-        c = self._near_repulsion(v, w, near.buffer("force", w.dtype))
-        c += near.attraction(x)[0]
-        F = self.edges.forces(c, rows).T + self._far_field.forces(self._points(J[0]), J, v)
-        return F.ravel()
 
     def outer(self, x, u):
         """f(x, u), exact."""

@@ -31,11 +31,11 @@ class Reports:
         if mesh is not None and mesh is not self._far_field.mesh:
             if mesh.pays(points):
                 return np.array([mesh.total(points)])
-            return self._all_pairs(x, self._far_field.all_columns(points)[0], whole=False)
+            return np.array([self._far_field.all_columns(points)[0]])
         if mesh is None and n > exact and self.near_field:
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
-            sums = sum(self._far_field.columns(points, block)[0] for block in blocks)
+            sums = sum(self._far_field.columns(points, block, self._far_field.left_out)[0] for block in blocks)
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
         return self.inner(x, self.inner_batch(None))  # cached, because the next iteration needs it too
 

@@ -7,7 +7,7 @@ from sk_stormc.core.schedules import Geometric, decay_to
 
 __all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "regularization"]
 
-MOST = 120  # largest number of iterations without a mesh
+SAMPLED = 120  # iterations of "gaussian", and of "student-t" from 10,000 points on without a mesh
 MESHED, FEWER, LONGEST = 165, 110, 150  # iterations on a mesh: below LARGE, up to LARGEST, and above
 LARGE = 35_000  # points from which a map is large: it starts from the map of a subsample, and has fewer edges at first
 LARGEST = 100_000  # points up to which a large map may be drawn out (not tried on more)
@@ -48,14 +48,14 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
         The rate is twice the intended step length, because gamma is at most 1/2.
     """
     horizon = n_iter or _horizon(kernel, n, meshed)
-    sampled = n if n <= SMALL or meshed else min(1000, max(300, n // (10 if kernel == "gaussian" else 5)))
-    batch = None if sampled == n else sampled
     if kernel == "gaussian":
-        rate, inertia, limit = 2 * 4.0, 0.7, 1.0
+        rate, inertia, limit, sampled = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate, inertia = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8
-        limit = 5.0 if d <= 2 else 10.0
-        limit *= max(1.0, math.sqrt(n / 10_000))  # short steps cannot reach the width of a large map
+        rate, inertia, sampled = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
+        # short steps cannot reach the width of a large map, but in more dimensions it is less wide
+        limit = 5.0 * max(1.0, math.sqrt(n / 10_000)) if d <= 2 else 7.0
+    sampled = n if n <= SMALL or meshed else sampled
+    batch = None if sampled == n else sampled
     sampled += n_near if batch else 0
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
@@ -78,14 +78,11 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
 
 def _horizon(kernel, n, meshed):
     """The default number of iterations. Larger maps need more, because they take longer to expand."""
+    if kernel == "gaussian" or (n > 10_000 and not meshed):
+        return SAMPLED
     if n > 10_000:
-        if meshed:
-            return MESHED if n < LARGE else FEWER if n <= LARGEST else LONGEST
-        return min(MOST, int(60 * (n / 20_000) ** 0.25))
-    if kernel == "gaussian":
-        return MOST
-    few, many = (130, 140) if meshed else (70, 125)
-    return few if n <= 2500 else many
+        return MESHED if n < LARGE else FEWER if n <= LARGEST else LONGEST
+    return 130 if n <= 2500 else 140
 
 
 def regularization(kernel, held, horizon, weight, on=False):

@@ -76,7 +76,7 @@ def test_the_coarse_level_pays():
 def test_mu_follows_its_schedule():
     problem = make_problem()
     x = problem.initial_point(np.random.default_rng(0))
-    mu = [problem.metric.at(x, t).mu for t in (0, 18, 35, 50, 70)]
+    mu = [problem.metric.at(x, t).mu for t in (0, 32, 65, 100, 130)]
     assert mu[0] > mu[1] > mu[2] == mu[3] == mu[4]
     early = problem.stage(20, 4.0, early=True)
     assert early.metric.at(x, 0).mu == early.metric.at(x, 19).mu == mu[0]

@@ -27,12 +27,15 @@ def gone_on():
 
 @pytest.mark.parametrize(
     "n, meshed, expected",
-    [(1000, False, 70), (1797, True, 130), (5000, True, 140), (20_000, True, 165), (70_000, True, 110)],
+    [
+        (1000, False, 130), (1797, True, 130), (5000, True, 140), (20_000, False, 120), (20_000, True, 165),
+        (70_000, True, 110),
+    ],
 )
 def test_iterations_by_default(n, meshed, expected):
     assert advice("student-t", n, 2, False, None, 0, meshed).max_iter == expected
     assert advice("student-t", 10**6, 2, False, None, 0, True).max_iter == 150
-    assert advice("gaussian", n, 5, False, None, 0, False).max_iter <= 120
+    assert advice("gaussian", n, 5, False, None, 0, False).max_iter == 120
 
 
 @pytest.mark.parametrize("n", [1500, 20_000, 10**6])
@@ -66,10 +69,10 @@ def test_maps_of_copies_come_to_rest(copies):
 
 @pytest.mark.slow
 def test_a_map_of_a_small_perplexity_goes_on(gone_on):
-    first = SNEEmbedding(perplexity=2, max_iter=70, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="still (moving|spreading) after 70 iterations"):
+    first = SNEEmbedding(perplexity=2, max_iter=130, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="still (moving|spreading) after 130 iterations"):
         first.fit(ROLL)
-    assert gone_on.n_iter_ in (140, 280, 560) and gone_on.stop_reason_ == "max_iter"
+    assert gone_on.n_iter_ in (260, 520, 1040) and gone_on.stop_reason_ == "max_iter"
     assert gone_on.kl_divergence_ < 0.95 * first.kl_divergence_
     np.testing.assert_array_equal(gone_on.loss_curve_[: len(first.loss_curve_) - 1], first.loss_curve_[:-1])
     assert (np.diff(gone_on.record_iterations_) > 0).all() and (np.diff(gone_on.ifo_) > 0).all()
@@ -101,7 +104,7 @@ def test_a_map_that_is_done_ends():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = SNEEmbedding(random_state=0).fit(load_digits().data[:700])
-    assert model.n_iter_ == 70
+    assert model.n_iter_ == 130
 
 
 class Ended:

@@ -52,6 +52,15 @@ def test_the_sums_of_each_point_are_those_of_all_its_edges(P):
     assert thinned.of(edges.weight.astype(np.float32)).dtype == np.float32
 
 
+def test_products_are_those_of_the_drawn_edges(P):
+    thinned = ThinnedEdges(SNEProblem(P, kernel="student-t").edges, 10 * N)
+    rng = np.random.default_rng(0)
+    c, X = rng.random(len(thinned.drawn)), rng.normal(size=(2, N))
+    C = sparse.coo_array((c, (thinned.i, thinned.j)), shape=(N, N)).toarray()
+    np.testing.assert_allclose(thinned.matrix(c)(X), X @ (C + C.T), atol=1e-12)
+    np.testing.assert_allclose(thinned.sums(c), (C + C.T).sum(axis=1), atol=1e-12)
+
+
 def test_other_numbers_of_the_edges_have_nearly_the_same_sums(P):
     """As the weights of the attraction, which are smaller for long edges of the map."""
     edges = SNEProblem(P, kernel="student-t").edges
@@ -92,13 +101,15 @@ def test_edges_of_hardly_any_weight_are_not_drawn(P):
     assert edges.weight[thinned.drawn].min() > 1e-12
 
 
-def test_the_metric_has_fewer_edges_only_where_there_are_many_and_a_mesh(P, whole):
+def test_the_metric_of_student_t_has_fewer_edges_where_there_are_many(P, whole):
     thinned = SNEProblem(P, kernel="student-t")
     assert thinned.thinned is not None and thinned.stage(5).thinned is thinned.thinned
     assert thinned.stage(5, early=True).edges is thinned.edges  # the map is not large
     assert whole.stage(5).thinned is None
     assert SNEProblem(P, kernel="gaussian").thinned is None
-    assert SNEProblem(P, 3, kernel="student-t").thinned is None
+    assert SNEProblem(P, 3, kernel="student-t").thinned is not None
+    few = perplexity_affinities(np.random.default_rng(0).normal(size=(300, 5)), 5)
+    assert SNEProblem(few, kernel="student-t").thinned is None
 
 
 def test_the_metric_is_much_as_with_all_edges(P, whole):
