@@ -88,17 +88,14 @@ class FarField:
         if not same_point(batch.x, x):
             batch.x = batch.found = None  # free the memory of the last point first
             x = x.copy()
-            one = x.dtype.type(1)
             if batch.chosen is not None:
                 sums, far = self.columns(points, batch.chosen, self.left_out)
                 weight = x.dtype.type(self.edges.n / len(batch.chosen))
                 batch.found = weight * sums, (x, weight, far, False)
-            elif self.mesh is not None and self.mesh.pays(points):
-                total, far = self.mesh(points)
-                batch.found = total, (x, one, far, True)
             else:
-                sums, far = self.all_columns(points)
-                batch.found = sums, (x, one, far, True)
+                meshed = self.mesh is not None and self.mesh.pays(points)
+                sums, far = self.mesh(points) if meshed else self.all_columns(points)
+                batch.found = sums, (x, x.dtype.type(1), far, True)
             batch.x = x
         return batch.found
 

@@ -159,11 +159,11 @@ def _in_pairs(X):
     return columns
 
 
-def even_rows(upper, size):
-    """Slices of rows with about ``size`` edges each."""
-    count = max(1, upper.nnz // size)
-    ends = np.searchsorted(upper.indptr, np.linspace(0, upper.nnz, count + 1)[1:-1]).tolist()
-    bounds = [0, *ends, upper.shape[0]]
+def even_rows(matrix, size):
+    """Slices of a CSR matrix's rows with about ``size`` entries each."""
+    count = max(1, matrix.nnz // size)
+    ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
+    bounds = [0, *ends, matrix.shape[0]]
     return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False) if pair[0] < pair[1]]
 
 

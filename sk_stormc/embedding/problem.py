@@ -315,12 +315,10 @@ class SNEProblem(Reports, CompositionalProblem):
         if self.near_field and not J[3]:
             near = self._near()
             rows, w = near.at(J[0])
-            F += self.edges.forces(self._near_repulsion(v, w, near.buffer("force", w.dtype)), rows).T
+            slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
+            c = np.multiply(self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype))
+            F += self.edges.forces(c, rows).T
         return F.ravel()
-
-    def _near_repulsion(self, v, w, c):
-        np.multiply(self._kernel.repulsion(w), -2 * self.edges.ends(v) if self.per_point else -4 * v[0], out=c)
-        return c
 
     def outer_gradient(self, x, u, batch):
         """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""

@@ -49,14 +49,13 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     """
     horizon = n_iter or _horizon(kernel, n, meshed)
     if kernel == "gaussian":
-        rate, inertia, limit, sampled = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
+        rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate, inertia, sampled = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
+        rate, inertia, columns = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
         # short steps cannot reach the width of a large map, but in more dimensions it is less wide
         limit = 5.0 * max(1.0, math.sqrt(n / 10_000)) if d <= 2 else 7.0
-    sampled = n if n <= SMALL or meshed else sampled
-    batch = None if sampled == n else sampled
-    sampled += n_near if batch else 0
+    batch = None if n <= SMALL or meshed else columns
+    sampled = n if batch is None else batch + n_near
     # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
     # they need up to 2048 columns.
     affordable = horizon if batch is None else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)

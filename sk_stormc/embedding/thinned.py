@@ -59,11 +59,10 @@ class ThinnedEdges(Edges):
         """
         both = sparse.csr_array((np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr), upper.shape)
         both = (both + both.T).tocsr()
-        self._entries = [
-            (rows, entries.data - 1, entries)
-            for rows in even_rows(both, TASK)
-            for entries in (both[rows],)
-        ]
+        self._entries = []
+        for rows in even_rows(both, TASK):
+            entries = both[rows]
+            self._entries.append((rows, entries.data - 1, entries))
 
     def matrix(self, c):
         """As `Edges.matrix`."""
