@@ -70,7 +70,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     The descriptions of parameters and attributes here are inherited by an estimator's docstring, unless it has its own.
     The class attribute ``own_solvers`` lists further names for ``solver`` that stand for the estimator's own methods,
-    and ``objective_label`` is the name of the loss for plots.
+    among them "auto". ``objective_label`` is the name of the loss for plots.
 
     Parameters
     ----------
@@ -123,6 +123,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     def set_params(self, **params: Any) -> Self:
         """Set parameters. With ``solver__...``, the name of a solver is first replaced by an instance.
 
+        "auto" is replaced by an instance of "storm-c".
+
         Parameters
         ----------
         **params : dict
@@ -135,7 +137,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
         if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
-            self.solver = get_solver(self.solver)
+            self.solver = get_solver("storm-c" if self.solver == "auto" and self.own_solvers else self.solver)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
