@@ -3,11 +3,10 @@
 import numpy as np
 
 from sk_stormc.portfolio.interior_point import interior_point
-from sk_stormc.portfolio.limits import Limits, implied
-from sk_stormc.portfolio.linear_bound import lowest
+from sk_stormc.portfolio.limits import Limits
+from sk_stormc.portfolio.linear_bound import linear_minimum
 from sk_stormc.portfolio.measures import MEASURES
 from sk_stormc.portfolio.newton import can_solve
-from sk_stormc.portfolio.problem import typical_size
 from sk_stormc.portfolio.scaled import Scaled
 
 __all__ = ["dual_gap", "slope_gap"]
@@ -23,15 +22,8 @@ def slope_gap(problem, penalty, w):
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
-        w, scale = np.asarray(w, float), np.asarray(problem._inverse_variance(), float)
-        # in the dtype of the returns: a product with another dtype would copy a file's block
-        y = problem.returns @ w.astype(problem.returns.dtype)
-        best, finite = lowest(penalty, w, c, scale, typical_size(y))
-        if best is None:
-            return np.nan
         value = 0.0 if penalty is None else penalty.value(w)
-        # s = w is allowed, so the maximum is not negative; rounding in `lowest` (about 1e-8) can make it so
-        return float(np.maximum(c @ (w - best) + value - finite.value(best), 0.0))
+        return float(np.maximum(c @ w + value - linear_minimum(penalty, c, np.asarray(w, float)), 0.0))
 
 
 def dual_gap(problem, penalty, w, gap):
@@ -54,8 +46,7 @@ def dual_gap(problem, penalty, w, gap):
         At most ``gap``. It is ``gap`` itself if the returns are many or in a file, or if a weight has no bound.
     """
     limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
-    low, high = (limits.low, limits.high) if limits.budget is None else implied(limits.low, limits.high, limits.budget)
-    endless = np.isinf(low).any() or np.isinf(high).any()
+    endless = np.isinf(limits.implied()).any()
     if endless or problem.returns.size > LARGEST or not can_solve(problem.returns, penalty) or not np.isfinite(w).all():
         return gap
     scaled = Scaled.of(problem, limits)

@@ -9,7 +9,7 @@ import numpy as np
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
-from sk_stormc.portfolio.linear_bound import lowest
+from sk_stormc.portfolio.linear_bound import linear_minimum
 from sk_stormc.portfolio.problem import PortfolioProblem, combine, typical_size
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
@@ -152,8 +152,7 @@ class LevelProblem(PortfolioProblem):
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w))
         c = -self._gain * self._mean - self._price * combine(q.astype(self.returns.dtype), self.returns).astype(float)
-        best, penalty = lowest(self.of_weights, w, c, self._inverse_variance()[:-1].astype(float), self.deviation(w))
-        return self.value_at(w), np.nan if best is None else float(c @ best) + penalty.value(best)
+        return self.value_at(w), linear_minimum(self.of_weights, c, w)
 
     def _losses(self, weights):
         return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)

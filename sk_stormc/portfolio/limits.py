@@ -10,7 +10,7 @@ from sk_stormc.portfolio.interior_point import Program, interior_point
 from sk_stormc.portfolio.presolve import with_room
 from sk_stormc.portfolio.turnover import Turnover
 
-__all__ = ["KEPT", "Limited", "Limits", "implied"]
+__all__ = ["KEPT", "Limited", "Limits"]
 
 KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
 
@@ -67,7 +67,7 @@ class Limits:
         if (self.low == self.high).all():
             return self.low.copy()
         if self.limited:
-            *_, E, e = self._of_weights
+            *_, E, e = self.parts[0]
             if len(E) == E.shape[1]:
                 return np.linalg.solve(E, e)[: self.n]
         if self.budget is None:
@@ -102,33 +102,46 @@ class Limits:
 
         The variables |w - previous| / size exist only with a turnover limit.
         """
-        n, lifted = self.n, bool(self.max_turnover)
-        fixed = self.low == self.high
-        low, high = np.where(fixed, -np.inf, self.low / size), np.where(fixed, np.inf, self.high / size)
-        low = np.r_[low, np.full(n_levels, -np.inf), np.zeros(n * lifted)]
-        high = np.r_[high, np.full(n_levels, np.inf), np.full(n * lifted, (self.max_turnover or 0.0) / size)]
-        norm = np.abs(self.A).max(axis=1, initial=0.0)
-        A, lower, upper, norm = (part[norm > 0] for part in (self.A, self.lower, self.upper, norm))
-        A, lower, upper = A / norm[:, None], lower / (norm * size), upper / (norm * size)
-        equal = lower == upper
-        E = np.concatenate([np.eye(n)[fixed], self.counted[None][: self.budget is not None], A[equal]])
-        e = np.r_[self.low[fixed] / size, [self.budget / size] if self.budget is not None else [], upper[equal]]
-        A, lower, upper = A[~equal], lower[~equal], upper[~equal]
-        more = ((0, 0), (0, n_levels + n * lifted))
-        A, E = np.pad(A, more), np.pad(E, more)
-        if lifted:
-            one, none = np.eye(n), np.zeros((n, n_levels))
-            at, total = self.previous / size, np.r_[np.zeros(n + n_levels), self.counted][None]
-            A = np.concatenate([A, np.hstack([one, none, -one]), np.hstack([-one, none, -one]), total])
-            lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
-            upper = np.r_[upper, at, -at, self.max_turnover / size]
-        found = low, high, A, lower, upper, E, e
-        return with_room(*found) if self.limited else found
+        n, (low, high, A, lower, upper, E, e) = self.n, self.parts[0]
+        free = np.full(n_levels, np.inf)
+        low, high = np.insert(low / size, n, -free), np.insert(high / size, n, free)
+        A, E = (np.hstack([M[:, :n], np.zeros((len(M), n_levels)), M[:, n:]]) for M in (A, E))
+        return low, high, A, lower / size, upper / size, E, e / size
 
     @cached_property
-    def _of_weights(self):
-        """The constraints in the unit of the weights. Cached, because `with_room` may solve linear programs."""
-        return self.constraints(1.0, 0)
+    def parts(self):
+        """The constraints on (w, |w - previous|), and a point with room if linear programs were solved for them."""
+        n, lifted = self.n, bool(self.max_turnover)
+        fixed = self.low == self.high
+        low, high = np.where(fixed, -np.inf, self.low), np.where(fixed, np.inf, self.high)
+        low, high = np.r_[low, np.zeros(n * lifted)], np.r_[high, np.full(n * lifted, self.max_turnover or 0.0)]
+        norm = np.abs(self.A).max(axis=1, initial=0.0)
+        A, lower, upper, norm = (part[norm > 0] for part in (self.A, self.lower, self.upper, norm))
+        A, lower, upper = A / norm[:, None], lower / norm, upper / norm
+        equal = lower == upper
+        E = np.concatenate([np.eye(n)[fixed], self.counted[None][: self.budget is not None], A[equal]])
+        e = np.r_[self.low[fixed], [self.budget] if self.budget is not None else [], upper[equal]]
+        A, lower, upper = A[~equal], lower[~equal], upper[~equal]
+        A, E = (np.pad(M, ((0, 0), (0, n * lifted))) for M in (A, E))
+        if lifted:
+            one, total = np.eye(n), np.r_[np.zeros(n), self.counted][None]
+            A = np.concatenate([A, np.hstack([one, -one]), np.hstack([-one, -one]), total])
+            lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
+            upper = np.r_[upper, self.previous, -self.previous, self.max_turnover]
+        found = low, high, A, lower, upper, E, e
+        return with_room(*found, self.size() or 1.0) if self.limited else (found, None)
+
+    def implied(self):
+        """The tighter bounds that follow from bounds and budget. Infinite where neither limits a weight."""
+        if self.budget is None:
+            return self.low, self.high
+        there, (low, high) = self.counted > 0, (self.low.copy(), self.high.copy())
+        least, most, total = low[there], high[there], self.budget
+        if np.isfinite(most).all():
+            low[there] = np.maximum(least, total - most.sum() + most)
+        if np.isfinite(least).all():
+            high[there] = np.minimum(most, total - least.sum() + least)
+        return low, high
 
     def lifted(self, v, size):
         """The point (w / size, |w - previous| / size) for v = w / size."""
@@ -156,13 +169,6 @@ class Limits:
         """The same limits, with some weights fixed."""
         there = np.isfinite(held)
         return replace(self, low=np.where(there, held, self.low), high=np.where(there, held, self.high))
-
-
-def implied(low, high, total):
-    """The tighter bounds that follow from bounds and the sum of all weights."""
-    least = total - high.sum() + high if np.isfinite(high).all() else low
-    most = total - low.sum() + low if np.isfinite(low).all() else high
-    return np.maximum(low, least), np.minimum(high, most)
 
 
 class Limited(Penalty):
@@ -238,7 +244,7 @@ class Limited(Penalty):
         forced = limits.forced()
         if forced is not None:
             return self.nearly(forced)
-        low, high, A, lower, upper, E, e = limits._of_weights
+        low, high, A, lower, upper, E, e = limits.parts[0]
         m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
         target = np.r_[x, np.zeros(m - len(x))]

@@ -329,6 +329,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        # the variance of a constant asset is rounding, so its second moment is used instead
-        scale = np.where(variance <= 1e-12 * second, second, variance)
-        return (1 / np.where(scale > 0, scale, 1.0)).astype(self.returns.dtype)
+        varying = variance > 1e-12 * second  # the variance of a constant asset is rounding: it has the scale of the others
+        typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
+        return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)

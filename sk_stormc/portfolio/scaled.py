@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.portfolio.inequalities import Hinges
 from sk_stormc.portfolio.interior_point import Program
-from sk_stormc.portfolio.limits import Limits, implied
+from sk_stormc.portfolio.limits import Limits
 from sk_stormc.portfolio.linear_bound import AROUND
 from sk_stormc.portfolio.risk_measures import MEASURES
 
@@ -106,12 +106,8 @@ class Scaled:
     def _within(self, x, program):
         """Finite bounds: those that bounds and budget imply, and otherwise twice the largest weight around x."""
         n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, for weights that are all 0
-        low = np.r_[self.limits.low / self.size, program.low[n:]]
-        high = np.r_[self.limits.high / self.size, program.high[n:]]
-        if self.limits.budget is not None:
-            there, total = self.limits.counted > 0, self.limits.budget / self.size
-            low[:n][there], high[:n][there] = implied(low[:n][there], high[:n][there], total)
-        low[n:] = np.minimum(low[n:], 0.0)  # the exact problem allows a level of 0
+        low, high = (bound / self.size for bound in self.limits.implied())
+        low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
     def among(self, there):
