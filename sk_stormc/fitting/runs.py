@@ -124,7 +124,8 @@ class Fit:
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
             if result.n_iter > state.state.t:  # the run was not finished, so later runs must be repeated
                 del self._states[number + 1 :]
-        self.progress.runs.append(result.state)
+        if result.state is not None:  # an exact method is repeated from its start
+            self.progress.runs.append(result.state)
         self._close_task()
         if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter and not number:
             raise KeyboardInterrupt
@@ -134,8 +135,8 @@ class Fit:
         """The progress at the current record, or None if callbacks are not at a record."""
         if self._record is None:
             return None
-        now = copy.copy(self.progress)
-        now.runs = [*self.progress.runs, self._record.snapshot()]
+        now, state = copy.copy(self.progress), self._record.snapshot()
+        now.runs = [*self.progress.runs, *([] if state is None else [state])]
         return now
 
     def end(self):

@@ -1,5 +1,6 @@
 """Constraints and transaction costs of a portfolio as a penalty."""
 
+import functools
 from collections.abc import Mapping, Set
 
 import numpy as np
@@ -10,8 +11,9 @@ from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.risk_measures import is_proportional
 from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word
+from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_size", "held_now", "make_penalty"]
+__all__ = ["check_size", "held_now", "make_penalty", "say_what_limits"]
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
@@ -80,6 +82,24 @@ def held_now(previous, n_assets, columns):
     previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
     Turnover(previous, 0.0).check(n_assets)
     return previous
+
+
+@functools.cache
+def _say_once():
+    """Whether this is the first time."""
+    said = iter([True, False])
+    return lambda: next(said, False)
+
+
+def say_what_limits(weights):
+    """Say once what the weights sum to, where only risk_aversion limits them."""
+    total, largest = float(weights.sum()), float(np.abs(weights).max())
+    if _say_once()():
+        warn(
+            f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest is {largest:.3g} in "
+            "size, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
+            "constraint='long_only', bounds with budget=1.0, or max_risk for an ordinary portfolio. (This is said once.)"
+        )
 
 
 def check_size(risk_measure, risk_aversion, penalty):

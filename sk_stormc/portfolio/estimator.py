@@ -10,27 +10,32 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
-from sk_stormc.fitting.runs import with_fit
+from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
-from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty
+from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty, say_what_limits
 from sk_stormc.portfolio.feasible import limited
-from sk_stormc.portfolio.fit_by_run import fit_at_once, fit_by_run
 from sk_stormc.portfolio.labels import series_of
-from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
+from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.ratio import ratio_at
+from sk_stormc.portfolio.ratio import Ratio, ratio_at
 from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
+from sk_stormc.portfolio.second_order import ByMoments, SecondOrder, Utility, check_exact, needs_exact, warn_of_exact
 from sk_stormc.portfolio.semideviation import check_order
+from sk_stormc.portfolio.steps import run_steps, warn_of_steps
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
+from sk_stormc.portfolio.within_risk import WithinRisk
+from sk_stormc.solvers import get_solver
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 
 __all__ = ["CompositionalPortfolio"]
+
+TOL = 1e-4  # default of the exact methods, the same as for the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -144,19 +149,20 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
-    own_solvers: tuple[str, ...] = ("newton", "moments")
+    own_solvers: tuple[str, ...] = ("auto", "newton", "moments")
     weights_: FloatArray
     dual_gap_: float
 
     def __init__(
         self,
-        solver: str | CompositionalSolver = "storm-c",
+        solver: str | CompositionalSolver = "auto",
         *,
         risk_measure: str = "variance",
         risk_aversion: float = 1.0,
         confidence: float = 0.95,
         order: float = 2.0,
         objective: str = "utility",
+        max_risk: float | None = None,
         constraint: Any = None,
         budget: float | None = None,
         l1: float = 0.0,
@@ -179,6 +185,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.confidence = confidence
         self.order = order
         self.objective = objective
+        self.max_risk = max_risk
         self.constraint = constraint
         self.budget = budget
         self.l1 = l1
@@ -232,19 +239,65 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
-        penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
+        n_assets, dtype = returns.shape[1], returns.dtype
+        penalty = self._penalty(n_assets, columns_of(X))
         warn_of_prices(returns)
         returns = self._active(returns, X)
-        if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
+        if isinstance(returns, np.ndarray) and is_proportional(self.risk_measure):
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
-        at_once = self.objective == "ratio" or problem.ordered or isinstance(penalty, Limited)
-        if at_once or solver in self.own_solvers:
-            fit_at_once(self, solver, problem, penalty, X, n_assets, dtype)
-            return self
-        fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
+        solver = self._chosen(solver, problem, penalty)
+        method = solver if isinstance(solver, CompositionalSolver) else self._exact(solver, problem, penalty)
+
+        fit = Fit(self, method, X, y, sample_weight=sample_weight)
+        if method is solver:
+            solver.accept(problem)
+            result, gap = run_steps(self, solver, problem, penalty, fit)
+        else:
+            result = fit.run(
+                method,
+                problem,
+                verbose=self.verbose,
+                attributes=lambda x: {"weights_": problem.weights_of(x)[:n_assets], "n_features_in_": n_assets},
+            )
+            gap = result.gap
+        validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
+        self.weights_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False)
+        self.dual_gap_ = gap
+        self._keep(solver, result, fit)
+        fit.end()
+        if method is solver:
+            warn_of_steps(self, solver, problem, result)
+        else:
+            warn_of_exact(result, method.tol, problem)
+        if penalty is None and self.max_risk is None:
+            say_what_limits(self.weights_)
         return self
+
+    def _chosen(self, solver, problem, penalty):
+        """The solver to run, for "auto" and for what only the second-order method supports."""
+        needs = needs_exact(self, problem, penalty)
+        if needs:
+            check_exact(problem, penalty, needs, solver)
+            return "newton"
+        if solver == "newton":
+            check_exact(problem, penalty, "solver='newton'", solver)
+        if solver != "auto":
+            return solver
+        if can_solve(problem.returns, penalty):
+            return "newton"
+        own = {"max_iter": self.max_iter, "tol": self.tol}
+        return get_solver("storm-c").set_params(**{name: value for name, value in own.items() if value is not None})
+
+    def _exact(self, name, problem, penalty):
+        """The exact method of a name, as a solver."""
+        if self.max_risk is not None:
+            program = WithinRisk(problem, penalty, float(self.max_risk))
+        else:
+            kind = Ratio if self.objective == "ratio" else ByMoments if name == "moments" else Utility
+            program = kind(problem, penalty)
+        return SecondOrder(name, program, TOL if self.tol is None else self.tol, self.max_iter)
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

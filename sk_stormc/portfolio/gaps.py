@@ -12,7 +12,8 @@ from sk_stormc.portfolio.scaled import Scaled
 __all__ = ["dual_gap", "slope_gap"]
 
 ITERATIONS = 10  # of Newton's method, after which the bound is usually within a tenth of the gap
-LARGEST = 2**22  # number of returns above which a Hessian costs too much
+ENDLESS = 30  # of them where a weight has no bound, so that every error of a multiplier counts
+CHEAP = 2**30  # largest number of products of a Hessian
 
 
 def slope_gap(problem, penalty, w):
@@ -27,29 +28,16 @@ def slope_gap(problem, penalty, w):
 
 
 def dual_gap(problem, penalty, w, gap):
-    """A better bound of the gap by the multipliers of a few iterations of Newton's method, if these are cheap.
+    """A better bound of the gap, by the multipliers of a few iterations of Newton's method, where these are cheap.
 
     The multipliers give a lower bound of the minimum after any number of iterations. It is nearly always tighter than
     the bound by the gradient at w.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-    w : ndarray of shape (n_assets,)
-    gap : float
-        The bound known so far.
-
-    Returns
-    -------
-    float
-        At most ``gap``. It is ``gap`` itself if the returns are many or in a file, or if a weight has no bound.
     """
     limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
-    endless = np.isinf(limits.implied()).any()
-    if endless or problem.returns.size > LARGEST or not can_solve(problem.returns, penalty) or not np.isfinite(w).all():
+    cheap = problem.returns.size * problem.returns.shape[1] <= CHEAP and can_solve(problem.returns, penalty)
+    if not cheap or not np.isfinite(w).all():
         return gap
     scaled = Scaled.of(problem, limits)
     program, x = scaled.program(w, MEASURES[problem.risk_measure])
-    found = interior_point(program, x, ITERATIONS)
+    found = interior_point(program, x, ENDLESS if np.isinf(limits.implied()).any() else ITERATIONS)
     return float(np.fmin(gap, scaled.gap(program, found, w, problem.value_at(w))))

@@ -33,6 +33,8 @@ class Program:
         Linear inequalities.
     E, e : ndarray of shape (k, n_variables) and (k,)
         Linear equations. The rows of E are independent.
+    n_risk_rows : int
+        Number of the first rows of A that define the risk, with the limit 0.
     """
 
     smooth: object
@@ -44,6 +46,7 @@ class Program:
     upper: np.ndarray
     E: np.ndarray
     e: np.ndarray
+    n_risk_rows: int = 0
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Solution:
     done: bool = False
 
 
-def interior_point(program, x, most=ITERATIONS):
+def interior_point(program, x, most=ITERATIONS, watch=None):
     """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
 
     This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
@@ -90,6 +93,8 @@ def interior_point(program, x, most=ITERATIONS):
     x : ndarray of shape (n_variables,)
     most : int
         Maximum number of iterations.
+    watch : callable, default=None
+        Called with x after each iteration. What it raises ends the iterations.
 
     Returns
     -------
@@ -170,6 +175,8 @@ def interior_point(program, x, most=ITERATIONS):
             break
         x = x + a_p * step.x
         f, g, H0 = f_new, g_new, H_new
+        if watch is not None:
+            watch(x)
         nu = nu + a_d * step.nu
         for side, s in zip(sides, step.sides, strict=True):
             side.slack, side.dual = side.slack + a_p * s[0], side.dual + a_d * s[1]

@@ -13,6 +13,7 @@ from sk_stormc.portfolio.turnover import Turnover
 __all__ = ["KEPT", "Limited", "Limits"]
 
 KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
+BISECTIONS = 50
 
 
 @dataclass
@@ -220,6 +221,15 @@ class Limited(Penalty):
         over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
         trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
         return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
+
+    def toward(self, x, inside):
+        """The last point that meets all constraints on the way from a feasible point to x."""
+        x, part, step = self.nearly(x), 0.0, 0.5
+        if self.missed(x) <= KEPT or not np.isfinite(x).all():
+            return x if np.isfinite(x).all() else inside
+        for _ in range(BISECTIONS):
+            part, step = part + step * (self.missed(inside + (part + step) * (x - inside)) <= KEPT), step / 2
+        return inside + part * (x - inside)
 
     @cached_property
     def _limits(self):

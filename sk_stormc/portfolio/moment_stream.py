@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.portfolio.limits import Limits
-from sk_stormc.portfolio.newton import LARGEST, NewtonFit, solve_portfolio
+from sk_stormc.portfolio.newton import NewtonFit, solve_portfolio
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.sums import Sums
@@ -21,6 +21,7 @@ __all__ = ["MomentStream"]
 OPENING, BLOCK = 4096, 1024  # rows kept before the first are added to the moments, and rows added at a time later
 ENOUGH = 20  # effective rows per asset that must be kept before the first are added to the moments
 MEMORY = 2**21  # but at most so many numbers are kept
+LARGEST = 500  # number of assets above which the problem itself is not solved again and again
 FIRST, GROWTH = 64, 1.5  # row of the first update of the weights, and the growth of the row number until the next
 FREE = 5  # rows per asset before unbounded weights are updated, for measures that moments only approximate
 THIN = 5  # effective rows per asset below which moments are not reliable

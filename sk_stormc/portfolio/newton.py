@@ -12,16 +12,17 @@ import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.interior_point import Program, Solution, interior_point
-from sk_stormc.portfolio.limits import KEPT, Limited, Limits
+from sk_stormc.portfolio.limits import Limited, Limits
 from sk_stormc.portfolio.linear_program import solve_linear_program
 from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss, nothing_lost, shrunk
 from sk_stormc.portfolio.scaled import Scaled
 from sk_stormc.portfolio.turnover import Turnover
 
-__all__ = ["NewtonFit", "can_solve", "solve_portfolio"]
+__all__ = ["NewtonFit", "can_solve", "feasible", "nearly", "solve_portfolio", "solve_scaled"]
 
-LARGEST = 500  # number of assets above which Hessians cost too much
+LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
+COST = 2**36  # largest number of products of a Hessian, some seconds
 ROUNDS = 5  # of the active-set strategy, which adds assets to a subset of them
 ENOUGH = 1e-9  # largest contribution of a left-out asset to the gap, relative to the objective's size
 
@@ -39,21 +40,26 @@ class NewtonFit:
         An upper bound of the objective minus its minimum. If bounds and budget do not limit the weights, the minimum
         is over weights of at most three times the largest.
     n_iter : int
+    unit : float
+        A typical size of the objective, for which rounding is negligible.
     """
 
     weights: np.ndarray
     value: float
     gap: float
     n_iter: int
+    unit: float = 0.0
 
 
 def can_solve(returns, penalty):
-    """Whether the assets are few, the returns are in memory, and the penalty is one of this package."""
+    """Whether Hessians are affordable, the returns are in memory, and the penalty is one of this package."""
     known = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover, Limited))
-    return known and type(returns) is np.ndarray and returns.shape[1] <= LARGEST and returns.size <= MEMORY
+    n_assets = returns.shape[1]
+    affordable = n_assets <= LARGEST and returns.size <= MEMORY and returns.size * n_assets <= COST
+    return known and type(returns) is np.ndarray and affordable
 
 
-def solve_portfolio(problem, penalty, start):
+def solve_portfolio(problem, penalty, start, watch=None):
     """Minimise a portfolio's objective.
 
     Parameters
@@ -64,6 +70,8 @@ def solve_portfolio(problem, penalty, start):
         Penalty of the weights.
     start : ndarray of shape (n_assets,)
         Feasible weights. They are returned if nothing better is found.
+    watch : callable, default=None
+        Called with the weights after each iteration. They may miss linear constraints.
 
     Returns
     -------
@@ -72,13 +80,14 @@ def solve_portfolio(problem, penalty, start):
     limits = Limits.of(penalty, problem.returns.shape[1])
     forced = limits.forced()
     if forced is not None:
+        forced = nearly(penalty, forced)
         return NewtonFit(forced.astype(start.dtype), problem.value_at(forced), 0.0, 0)
     scaled = Scaled.of(problem, limits)
     there, n_iter = _held(limits, start), 0
     for round in range(ROUNDS):
-        some = _solved_with(there, problem, scaled, start)
+        some = _solved_with(there, problem, scaled, start, watch)
         if some is None:
-            return NewtonFit(start, problem.value_at(start), np.inf, 0)
+            return NewtonFit(start, problem.value_at(start), np.inf, 0, scaled.unit_of_value)
         n_iter += some.found.n_iter
         if not some.missing.any():
             break
@@ -86,14 +95,18 @@ def solve_portfolio(problem, penalty, start):
         there = there if 2 * there.sum() <= limits.n and round < ROUNDS - 2 else np.ones(limits.n, dtype=bool)
     at_bounds, inside, more = _exact(some, problem)
     # the start is kept where nothing is better but for rounding: what it has at 0 stays there
-    candidates = [start, nearly(penalty, at_bounds), nearly(penalty, inside)]
-    missed = [penalty.missed(v) if isinstance(penalty, Limited) else 0.0 for v in candidates]
-    kept = [miss <= max(KEPT, missed[-1]) for miss in missed]
-    values = [problem.value_at(v) if allowed else np.nan for v, allowed in zip(candidates, kept, strict=True)]
+    candidates = [start, *(feasible(penalty, w, start) for w in (at_bounds, inside))]
+    values = [problem.value_at(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
-    return NewtonFit(w, value, scaled.gap(some.program_of_all, some.found_of_all, w, value), n_iter + more)
+    gap = scaled.gap(some.program_of_all, some.found_of_all, w, value)
+    return NewtonFit(w, value, gap, n_iter + more, scaled.unit_of_value)
+
+
+def feasible(penalty, w, start):
+    """The last feasible portfolio on the way from the start to w."""
+    return penalty.toward(w, start) if isinstance(penalty, Limited) else nearly(penalty, w)
 
 
 def _held(limits, start):
@@ -133,11 +146,18 @@ class _WithSome:
     missing: np.ndarray
 
 
-def _solved_with(there, problem, scaled, start):
+def _solved_with(there, problem, scaled, start, watch):
     """The solution with some of the assets; None if none was found."""
     few = there.sum()
     of = scaled if there.all() else scaled.among(there)
-    program, found, measure = _solved(problem, of, start[there], lambda w: problem.value_at(_of_all(there, w)))
+
+    def see(x):
+        watch(_of_all(there, x[:few] * scaled.size))
+
+    def value_at(w):
+        return problem.value_at(_of_all(there, w))
+
+    program, found, measure = solve_scaled(problem, of, start[there], value_at, watch and see)
     if found is None:
         return None
     if there.all():
@@ -174,23 +194,26 @@ def _of_all(there, v):
     return w
 
 
-def _solved(problem, scaled, start, value_at):
+def solve_scaled(problem, scaled, start, value_at, watch=None):
     """The program of a problem, its solution, and the function of `measures` that formulated it."""
     measure = MEASURES[problem.risk_measure]
     if problem.ordered:
         program, _ = scaled.program(start, measure)
-        return program, solve_linear_program(program), measure
+        found = solve_linear_program(program)
+        if watch is not None and found is not None:
+            watch(found.x)
+        return program, found, measure
     if problem.risk_measure == "evar" and not _spreads(scaled.p, len(start), problem.allowed):
         program, x = scaled.program(start, largest_loss)
-        found = interior_point(program, x)
+        found = interior_point(program, x, watch=watch)
         if is_allowed(found.of_A[: len(scaled.p)], scaled.p, problem.allowed):
             return program, found, largest_loss
     program, x = scaled.program(start, measure)
-    found = interior_point(program, x)
+    found = interior_point(program, x, watch=watch)
     if found.done or problem.parameters().get("order", 1) == 1:
         return program, found, measure
     other, x = scaled.program(start, nothing_lost)  # a root is not smooth where the risk is 0
-    again = interior_point(other, x)
+    again = interior_point(other, x, watch=watch)
     again.slope[0], again.n_iter = shrunk(again.slope[0], scaled), again.n_iter + found.n_iter
 
     def gap(program, found):

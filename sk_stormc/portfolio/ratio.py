@@ -1,165 +1,263 @@
 """The portfolio of the largest ratio of mean return to risk, by the transformation of Charnes and Cooper (1962).
 
 The ratio does not change if all weights are multiplied by a number k > 0. So one minimises the risk of v = k w subject
-to a fixed mean return. The constraints on w become constraints on v and the additional variable k: w <= high becomes
-v <= high k. This is a minimum-risk portfolio with linear constraints, in which k is an asset whose return is 0, or
-minus that of the benchmark. Transaction costs and the turnover limit are those of |v - previous k|.
+to a mean return of 1, less costs. The constraints on w become constraints on v and the additional variable k: w <= high
+becomes v <= high k. Transaction costs and the turnover limit are those of |v - previous k|.
 """
-
-from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.core.penalties import Box
-from sk_stormc.engine.results import changed
-from sk_stormc.portfolio.feasible import check_feasible
-from sk_stormc.portfolio.handover import in_memory, solved
 from sk_stormc.portfolio.limits import Limited, Limits
-from sk_stormc.portfolio.linear import Linear
+from sk_stormc.portfolio.linear_bound import AROUND, bounds_around, lowest
+from sk_stormc.portfolio.newton import NewtonFit, nearly, solve_scaled
+from sk_stormc.portfolio.presolve import with_room
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.risk_measures import MEASURES
+from sk_stormc.portfolio.scaled import Scaled
 
-__all__ = ["by_ratio", "ratio_at"]
+__all__ = ["Ratio", "ratio_at"]
 
 TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
+FAR = 1e4  # weights that replace missing bounds where the largest mean return is looked for
+LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
+ROUNDS = 20  # of the bound's search, which usually needs three
+SOLVES = 4  # of the interior-point method, which usually is needed once
+BETTER, NEAR = 1e-7, 1e-3  # relative gain of a vertex that has it solve again, and how near to the vertex it then begins
 
 
-def of_risk(problem, returns, penalty=None):
-    """The minimum-risk problem of these returns."""
-    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
-    return PortfolioProblem(returns, np.inf, **options, **problem.parameters())
-
-
-def ratio_of(mean, risk, risk_measure):
-    """Mean over risk. The risk of the variance and the semivariance is their square root."""
-    return mean / risk ** (1 / MEASURES[risk_measure].power)
+def of_risk(problem):
+    """The minimum-risk problem of the same returns."""
+    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights}
+    return PortfolioProblem(problem.returns, np.inf, **options, **problem.parameters())
 
 
 def ratio_at(problem, weights):
-    """The ratio of given weights, on the returns of a problem."""
-    risk = of_risk(problem, problem.returns).value_at(weights)
-    return float(ratio_of(float(problem._mean @ weights), risk, problem.risk_measure))
+    """The ratio of given weights, on the returns of a problem. Variance and semivariance enter by their square root."""
+    risk = of_risk(problem).value_at(weights)
+    return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
 
 
-def check_ratio(risk_measure):
-    """Raise a ValueError for entropic risk, which contains the mean return."""
-    if risk_measure == "entropic":
-        raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
+class Cone(Limits):
+    """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
 
-
-def lifted(limits, n, reward):
-    """The constraints on w as linear constraints on (v, k, |v - previous k|, |v|), with a mean return after costs of 1.
-
-    The variables |v - previous k| exist only with transaction costs or a turnover limit, and |v| only with an l1 norm.
-    They are relaxed to upper bounds of these absolute values, which leaves the optimum unchanged.
-
-    Parameters
-    ----------
-    limits : Limits
-    n : int
-        Number of assets, without the benchmark.
-    reward : ndarray of shape (n + 1,)
-        Mean returns of v and k.
-
-    Returns
-    -------
-    Limited
+    The rest are |v - previous k| where turnover is limited, and one variable |v - at k| for each cost or norm. They are
+    relaxed to upper bounds of these absolute values, which leaves the optimum unchanged.
     """
-    traded, normed = bool(limits.cost.any() or limits.max_turnover is not None), bool(limits.l1)
-    m, one, previous = n + 1 + n * (traded + normed), np.eye(n), limits.previous[:n]
-    of_trades, of_norm = (slice(n + 1 + n * k, n + 1 + n * (k + 1)) for k in (0, traded))
-    rows, limit = [], []
 
-    def add(of_v, of_k, low=-np.inf, high=0.0, **parts):
-        block = np.zeros((len(of_v), m))
-        block[:, :n], block[:, n] = of_v, of_k
-        for place, part in parts.values():
-            block[:, place] = part
-        rows.append(block)
-        limit.extend([[low, high]] * len(block))
+    @classmethod
+    def of(cls, limits, mean):
+        """The cone of some limits, with a point of it in its interior."""
+        n, none = limits.n, np.zeros((0, limits.n))
+        parts, centre = limits.parts
+        if centre is None:
+            parts, centre = with_room(*parts, limits.size() or 1.0)
+        inside = _between(limits, mean, centre[:n])
+        zero, (low, high) = np.zeros(n), (bound[:n] for bound in parts[:2])
+        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
+        cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
+        cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, limits
+        return cone
 
-    costs = {"trades": (of_trades, -limits.cost[:n])} if traded else {}
-    costs |= {"norm": (of_norm, -limits.l1)} if normed else {}
-    add(reward[None, :n], reward[n], 1.0, 1.0, **costs)
-    for bound, sign in ((limits.low[:n], -1.0), (limits.high[:n], 1.0)):
-        there = np.flatnonzero(np.isfinite(bound) & (bound != 0))
-        add(sign * one[there], -sign * bound[there])
-    if limits.budget is not None:
-        add(np.ones((1, n)), -limits.budget, 0.0)
-    for row, least, most in zip(limits.A[:, :n], limits.lower, limits.upper, strict=True):
-        if least == most:
-            add(row[None], -most, 0.0)
-            continue
-        for bound, sign in ((least, -1.0), (most, 1.0)):
-            if np.isfinite(bound):
-                add(sign * row[None], -sign * bound)
-    for sign in (-1.0, 1.0):
-        if traded:
-            add(sign * one, -sign * previous, trades=(of_trades, -one))
-        if normed:
-            add(sign * one, 0.0, norm=(of_norm, -one))
-    if limits.max_turnover is not None:
-        add(np.zeros((1, n)), -limits.max_turnover, trades=(of_trades, 1.0))
-    A, (lower, upper) = np.concatenate(rows), np.array(limit).T
-    low = np.append(np.where(limits.low[:n] == 0, 0.0, -np.inf), np.zeros(m - n))
-    high = np.append(np.where(limits.high[:n] == 0, 0.0, np.inf), np.full(m - n, np.inf))
-    return Limited(Box(low, high), Linear(A, lower, upper, [""] * len(A)), np.zeros(m), None, False)
+    def size(self):
+        """The largest entry of v inside."""
+        return float(np.abs(self.inside).max()) / self._earned(self.inside)
+
+    def _earned(self, w):
+        """The mean return after costs."""
+        return float(self.mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in self.of_weights.costs()))
+
+    def lifted(self, v, size):
+        """The point (v, rest, k) inside, in units of ``size``."""
+        n, w = self.n, self.inside
+        rest = [np.abs(w[there] - at[there]) for there, _, at in self.of_weights.costs()]
+        if len(self.given[0]) > n:
+            rest.insert(0, np.abs(w - self.of_weights.previous))
+        return np.r_[w, *rest, 1.0] / (self._earned(w) * size)
+
+    def constraints(self, size, n_levels):
+        """The parts of a `Program` in (v, levels, rest, k) / size."""
+        low, high, A, lower, upper, E, e = self.given
+        n, m, costs = self.n, len(low), self.of_weights.costs()
+        count = sum(len(there) for there, _, _ in costs)
+        end = m + count  # the place of k
+        rows, limits, equations = [], [], [np.column_stack([E, np.zeros((len(E), count)), -e])]
+
+        def add(of_z, of_k, lower, upper, of_cost=None):
+            """Rows of coefficients of z = (v, trades), of k and of the variables of costs."""
+            middle = np.zeros((len(of_z), count)) if of_cost is None else of_cost
+            rows.append(np.column_stack([of_z, middle, np.broadcast_to(of_k, len(of_z))]))
+            limits.append((np.full(len(of_z), lower), np.full(len(of_z), upper)))
+
+        for bound, sign in ((low, 1.0), (high, -1.0)):
+            there = np.flatnonzero(np.isfinite(bound) & (bound != 0))
+            add(sign * np.eye(m)[there], -sign * bound[there], 0.0, np.inf)
+        for bound, sign in ((lower, 1.0), (upper, -1.0)):
+            there = np.isfinite(bound)
+            add(sign * A[there], -sign * bound[there], 0.0, np.inf)
+        paid, at_cost = np.zeros(count), 0
+        for there, cost, at in costs:
+            place = np.zeros((len(there), count))
+            place[:, at_cost : at_cost + len(there)] = np.eye(len(there))
+            for sign in (1.0, -1.0):
+                add(sign * np.eye(m)[there], -sign * at[there], -np.inf, 0.0, -place)
+            paid[at_cost : at_cost + len(there)] = cost[there]
+            at_cost += len(there)
+        equations.append(np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size)
+        A, E = (np.insert(np.concatenate(of), [n] * n_levels, 0.0, axis=1) for of in (rows, equations))
+        lower, upper = (np.concatenate(side) for side in zip(*limits, strict=True))
+        e = np.r_[np.zeros(len(E) - 1), 1.0]
+        positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
+        low, high = (np.where(bound == 0, 0.0, all) for bound, all in ((low, -np.inf), (high, np.inf)))
+        low, high = np.insert(np.r_[low, positive], n, -free), np.insert(np.r_[high, positive + np.inf], n, free)
+        assert len(low) == end + 1 + n_levels
+        return low, high, A, lower, upper, E, e
 
 
-def by_ratio(problem, penalty, tol, solver="newton"):
-    """Fit with ``objective="ratio"``. Return the result, whose objective is minus the ratio, and the gap.
+def _between(limits, mean, centre):
+    """Feasible weights with at least half of the largest mean return after costs, as far inside as that allows."""
+
+    def earned(w):
+        return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in limits.costs()))
+
+    far = FAR * (limits.size() or 1.0)
+    most, value = lowest(limits, -mean, *bounds_around(limits, centre, far))
+    if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
+        raise ValueError(
+            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
+            "has it"
+        )
+    least, best = earned(centre), earned(most)
+    part = 0.0 if least >= 0.5 * best else (0.5 * best - least) / (best - least)
+    return centre + part * (most - centre)
+
+
+class Ratio:
+    """The problem of the largest ratio. Its objective is minus the ratio.
 
     Parameters
     ----------
     problem : PortfolioProblem
         Its last asset is the benchmark, if there is one.
-    penalty : object of `sk_stormc.penalties` or Limited
-    tol : float
-    solver : str or CompositionalSolver
-
-    Returns
-    -------
-    result : SolverResult
-    gap : float
+    penalty : object of `sk_stormc.penalties`, Turnover, Limited or None
 
     Raises
     ------
     ValueError
-        If no feasible portfolio has a positive mean return, or some portfolio has no risk.
+        If no feasible portfolio has a positive mean return, or for entropic risk, which contains the mean return.
     """
-    in_memory(problem, penalty, solver, "objective='ratio'")
-    returns, risk_measure, mean = problem.returns, problem.risk_measure, problem._mean
-    active = isinstance(penalty, Limited) and penalty.active
-    n = returns.shape[1] - active
-    limits = Limits.of(penalty, returns.shape[1])
-    check_ratio(risk_measure)
-    reward = np.append(mean[:n], -mean[n] if active else 0.0)
-    unit = float(np.abs(reward).max()) or 1.0
-    program = lifted(replace(limits, cost=limits.cost / unit, l1=limits.l1 / unit), n, reward / unit)
-    scale = np.zeros((len(returns), program.n_assets))
-    scale[:, :n] = returns[:, :n]
-    if active:
-        scale[:, n] = -returns[:, n]
-    try:
-        check_feasible(program)
-    except ValueError:
-        raise ValueError(
-            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
-            "has it"
-        ) from None
-    result, gap = solved(of_risk(problem, scale, program), program, tol)
-    v, risk = np.asarray(result.x, float), result.fun
-    v = v[: n + 1]
-    floor = TINY * float(scale.std(axis=0).max())
-    least = floor ** MEASURES[risk_measure].power
-    if risk <= least or v[-1] <= TINY:
-        found = "a portfolio has no risk" if risk <= least else "ever larger weights are better"
-        raise ValueError(f"objective='ratio' has no maximum: {found}. Add bounds, or drop assets that are riskless")
-    w = v[:n] / v[-1]
-    w = np.append(w, -1.0) if active else w
-    w = penalty.nearly(w) if isinstance(penalty, Limited) else penalty.project(w)
-    best = ratio_of(unit, max(risk - gap, least), risk_measure)
-    found = ratio_of(unit, risk, risk_measure)
-    first = ratio_of(unit, max(result.loss_curve[0], least), risk_measure)
-    w = problem.start_at(w)
-    return changed(result, x=w, fun=-found, loss_curve=np.array([-first, -found])), best - found
+
+    def __init__(self, problem, penalty):
+        if problem.risk_measure == "entropic":
+            raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
+        self.problem, self.penalty, self.risk = problem, penalty, of_risk(problem)
+        self.limits = Limits.of(penalty, problem.returns.shape[1])
+        self.power = MEASURES[problem.risk_measure].power
+        self.cone = Cone.of(self.limits, problem._mean)
+        self.start = self.feasible(self.cone.inside)
+
+    def value_at(self, weights):
+        """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
+        risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
+        return -self._earned(weights) / risk if risk > self._floor else np.inf
+
+    @property
+    def _floor(self):
+        return TINY * float(self.problem.returns.std(axis=0).max())
+
+    def _earned(self, weights):
+        costs = 0.0 if self.penalty is None else self.penalty.value(weights)
+        return float(self.problem._mean @ weights) - costs
+
+    def feasible(self, weights):
+        """The last feasible portfolio on the way from the inside of the set to some weights."""
+        if isinstance(self.penalty, Limited):
+            return self.penalty.toward(weights, self.cone.inside)
+        return nearly(self.penalty, np.asarray(weights, float))
+
+    def spread(self, weights):
+        """The scale of the gap: the ratio."""
+        return abs(self.value_at(weights))
+
+    def gap_at(self, weights):
+        """Infinity: nothing is known of weights at which a fit was ended early."""
+        return np.inf
+
+    def minimise(self, watch):
+        """Find the largest ratio.
+
+        Parameters
+        ----------
+        watch : callable
+            Called with the weights after each iteration.
+
+        Returns
+        -------
+        NewtonFit
+        """
+        w = self.start
+        for _ in range(SOLVES):
+            found = self._solved(watch)
+            w = min(w, found, key=self.value_at)
+            w, best, better = self._bounded(w)
+            value = self.value_at(w)
+            if not better:
+                break
+            # a vertex is better, so that v is of another size there: begin near it
+            self.cone.inside = w + NEAR * (self.cone.inside - w)
+        return NewtonFit(w, value, best + value, 0, abs(value))
+
+    def _solved(self, watch):
+        """The weights that the interior-point method finds. Keeps its multipliers."""
+        n, limits = self.limits.n, self.limits
+        self.scaled = Scaled.of(self.risk, self.cone)
+        start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
+
+        def see(x):
+            watch(x[:n] / max(x[-1], 1e-300))
+
+        self.program, self.found, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, see)
+        if self.found is None:
+            return self.start
+        w = self.feasible(self.found.x[:n] / max(self.found.x[-1], 1e-300))
+        endless = np.isinf(limits.implied()).any()
+        if endless and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
+            raise _no_maximum("ever larger weights are better")
+        return w
+
+    def _bounded(self, w):
+        """The weights or a better vertex, an upper bound of the ratio, and whether a vertex was better.
+
+        The multipliers give coefficients c with c @ w <= risk(w). So the ratio is at most the largest quotient of mean
+        return to c @ w, which Dinkelbach's iterations find by linear programs.
+        """
+        if self.found is None:
+            return w, np.inf, False
+        scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
+        constant, c = scaled.risk_bound(self.program, self.found)
+        c = c[: len(w)] * scaled.unit_of_value / scaled.size
+        if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
+            c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
+        if not 0 < ratio < np.inf:
+            raise _no_maximum("a portfolio has no risk")
+        low, high = bounds_around(self.limits, w, AROUND * np.abs(w).max())
+        nu, best, left = 1 / ratio, w, 0.0
+        for _ in range(ROUNDS):
+            s, left = lowest(self.limits, c - nu * mean, low, high, nu)
+            if not np.isfinite(s).all():
+                return w, np.inf, False
+            s = self.feasible(s)
+            earned, value = self._earned(s), self.value_at(s)
+            if earned > 0 and value == np.inf:
+                raise _no_maximum("a portfolio has no risk")
+            best = s if earned > 0 and value < self.value_at(best) else best
+            if left >= -1e-10 * float(np.abs(c) @ np.abs(w)) or not 0 < float(c @ s) < nu * earned:
+                break
+            nu = float(c @ s) / earned
+        better = self.value_at(best) < -ratio * (1 + BETTER)
+        if earned > 0 and float(c @ s) <= 0:
+            return best, np.inf, better
+        return best, (1 + max(-left, 0.0) * ratio / self._earned(w)) / nu, better
+
+
+def _no_maximum(why):
+    return ValueError(f"objective='ratio' has no maximum: {why}. Add bounds, or drop assets that are riskless")

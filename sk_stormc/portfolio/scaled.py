@@ -59,7 +59,7 @@ class Scaled:
         size = limits.size() or np.inf
         # if only the risk limits the weights, they may be far below the bounds
         around_zero = not limits.budget and ((limits.low <= 0) & (limits.high >= 0)).all()
-        if around_zero and traits.power != 1:
+        if around_zero and traits.power != 1 and problem._gain:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * price))
         size = size if np.isfinite(size) else 1.0
@@ -101,7 +101,7 @@ class Scaled:
             g, H = (np.r_[g, np.zeros(rest)], np.pad(H, (0, rest))) if rest else (g, H)
             return f + slope @ x, g + slope, H
 
-        return Program(whole, hinges + kinks, low, high, A, lower, upper, E, e), x
+        return Program(whole, hinges + kinks, low, high, A, lower, upper, E, e, 0 if rows is None else len(rows)), x
 
     def _within(self, x, program):
         """Finite bounds: those that bounds and budget imply, and otherwise twice the largest weight around x."""
@@ -122,16 +122,24 @@ class Scaled:
         constant = float(self.limits.cost @ self.limits.previous)
         return value - (bound * self.unit_of_value + constant + self.offset)
 
-    def bound(self, program, found):
-        """A lower bound of the minimum in the program's unit: a constant, and the contribution of each variable."""
+    def risk_bound(self, program, found):
+        """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
         x = found.x
         f, g, _ = program.smooth(x)
-        bound, c = f - g @ x, g + program.E.T @ found.of_E
-        c = c + program.A.T @ found.of_A
-        at = np.where(found.of_A > 0, program.upper, np.where(found.of_A < 0, program.lower, 0.0))
-        bound -= found.of_E @ program.e + found.of_A @ at
+        constant, c = f - g @ x, g
+        rows = program.n_risk_rows  # constraints that belong to the risk
+        c = c + program.A[:rows].T @ found.of_A[:rows]
         for hinge, slope in zip(program.hinges, found.slope, strict=True):
-            constant, linear = hinge.bound(slope, len(x))
-            bound, c = bound + constant, c + linear
-        low, high = self._within(x, program)
-        return bound, np.minimum(c * low, c * high)
+            of_hinge, linear = hinge.bound(slope, len(x))
+            constant, c = constant + of_hinge, c + linear
+        return constant, c
+
+    def bound(self, program, found):
+        """A lower bound of the minimum in the program's unit: a constant, and the contribution of each variable."""
+        constant, c = self.risk_bound(program, found)
+        of_A = np.where(np.arange(len(found.of_A)) < program.n_risk_rows, 0.0, found.of_A)
+        c = c + program.E.T @ found.of_E + program.A.T @ of_A
+        at = np.where(of_A > 0, program.upper, np.where(of_A < 0, program.lower, 0.0))
+        constant -= found.of_E @ program.e + of_A @ at
+        low, high = self._within(found.x, program)
+        return constant, np.minimum(c * low, c * high)

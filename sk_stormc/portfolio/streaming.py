@@ -9,10 +9,8 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.feasible import refuse_limits
-from sk_stormc.portfolio.handover import is_free
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
-from sk_stormc.portfolio.newton import LARGEST
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
@@ -26,7 +24,7 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["faded", "go_on", "streams_returns"]
 
-MOST = 2000  # largest number of assets for solver="moments"
+MOST = 2000  # largest number of assets whose moments are kept
 # squared distance from the weights around which rows were added, relative to the moments' size, that causes a warning
 SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.02, "cvar": 0.75, "evar": 0.1}
 FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that causes a warning
@@ -50,7 +48,7 @@ def streams_returns(portfolio):
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
     if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='storm-c' and 'moments' only, which "
+            f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='auto' and 'moments' only, which "
             f"keep moments: batches of a stream have too few periods of the tail. Got solver={portfolio.solver!r}"
         )
     return streams(portfolio)
@@ -130,29 +128,28 @@ def _by_steps(portfolio, returns, weights, problem):
 
 def _sets_its_rate(portfolio):
     """Whether the solver's learning rate is automatic."""
-    return isinstance(getattr(portfolio._make_solver(), "learning_rate", None), str)
+    return isinstance(getattr(portfolio._stepping_solver(), "learning_rate", None), str)
 
 
 # by moments
 
 
 def _automatic(solver):
-    """Whether a solver allows moments: "moments", "storm-c", or a "storm-c" with automatic steps and batches."""
-    return solver in ("storm-c", "moments") if isinstance(solver, str) else is_free(solver)
+    """Whether a stream of this solver is kept as moments, if the assets are not too many."""
+    return is_word(solver, "auto", "moments")
 
 
 def _goes_by_moments(portfolio, n_assets):
     """Whether this stream uses moments. A ValueError if it needs them but there are too many assets."""
-    asked = is_word(portfolio.solver, "moments")
-    if _automatic(portfolio.solver) and n_assets <= (MOST if asked else LARGEST):
+    if _automatic(portfolio.solver) and n_assets <= MOST:
         return True
     needs = [f"risk_measure={portfolio.risk_measure!r}"] * is_proportional(portfolio.risk_measure)
     needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
-    needs += ["solver='moments'"] * asked
+    needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
-            f"{needs[0]} on a stream keeps moments of the assets, with solver='moments' of at most {MOST} and with "
-            f"'storm-c' of at most {LARGEST}; got solver={portfolio.solver!r} and {n_assets} assets"
+            f"{needs[0]} on a stream keeps moments of at most {MOST} assets, with solver='auto' or 'moments'; got "
+            f"solver={portfolio.solver!r} and {n_assets} assets"
         )
     return False
 

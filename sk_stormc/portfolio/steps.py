@@ -1,0 +1,65 @@
+"""`CompositionalPortfolio.fit` by runs of a stochastic solver."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.portfolio.gaps import dual_gap, slope_gap
+from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["start_of", "run_steps", "warn_of_steps"]
+
+NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective, that is worth a warning
+
+
+def start_of(portfolio, problem, fit):
+    """The starting point of a warm start, and the residual to which its tol is relative."""
+    if not (portfolio.warm_start and hasattr(portfolio, "weights_")):
+        return None, None
+    n_assets = problem.returns.shape[1]
+    if len(portfolio.weights_) != n_assets:
+        raise ValueError(
+            f"warm_start=True needs returns of the {len(portfolio.weights_)} assets fitted before, got {n_assets}"
+        )
+    before = vars(portfolio).get("_tol_is_of")
+    same = before is not None and before[0].parameters == fit.progress.parameters
+    return problem.start_at(portfolio.weights_), before[1] if same else None
+
+
+def run_steps(portfolio, solver, problem, penalty, fit):
+    """Run the solver. Return the result and a bound of its gap."""
+    x0, first_residual = start_of(portfolio, problem, fit)
+    n_assets = problem.returns.shape[1]
+    run = partial(
+        fit.run,
+        verbose=portfolio.verbose,
+        attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": n_assets},
+    )
+    if isinstance(problem, LevelProblem):
+        result, gap = run_in_stages(run, solver, problem, x0)
+    else:
+        result = run(solver, problem, x0, first_residual=first_residual)
+        gap = slope_gap(problem, penalty, result.x)
+    portfolio._tol_is_of = fit.progress, result.state.first_residual
+    return result, dual_gap(problem, penalty, problem.weights_of(result.x), gap) if gap > 0 else gap
+
+
+def warn_of_steps(portfolio, solver, problem, result):
+    """Warn if the run has not converged, or if it has and its gap is notable all the same."""
+    gap, tol = portfolio.dual_gap_, solver.tol
+    if isinstance(problem, LevelProblem) and result.stop_reason != StopReason.INTERRUPTED:
+        warn_of_a_gap(result, gap, tol)
+        return
+    portfolio._conclude(solver, result)
+    notable = np.isfinite(gap) and gap > max(NOTABLE, 10 * tol) * abs(result.fun)
+    if result.stop_reason == StopReason.CONVERGED and notable:
+        warn(
+            f"CompositionalPortfolio has converged to tol={tol:g}, but its objective {result.fun:.6g} may be above its "
+            f"minimum by up to {gap:.2g}. Small gradients say little where some assets are nearly combinations of "
+            "others. Take solver='auto', or add bounds or an l1 norm.",
+            ConvergenceWarning,
+        )

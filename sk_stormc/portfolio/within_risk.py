@@ -1,0 +1,117 @@
+"""The most return within a risk: a search for the risk aversion whose portfolio has just this risk."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from scipy.optimize import brentq
+
+from sk_stormc.portfolio.newton import solve_portfolio
+from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk_measures import MEASURES
+from sk_stormc.portfolio.second_order import Utility
+
+__all__ = ["WithinRisk"]
+
+ROUNDS = 60  # of the search
+NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
+UNBOUNDED = 1e-3  # gap, relative to a typical objective, above which there is no minimum for a risk aversion
+GROWTH = 10.0  # of the risk aversion while the limit is not yet enclosed
+
+
+def _same(watch, weights, _):
+    """Call ``watch`` with these weights, whatever those of the iteration are, which may exceed the limit."""
+    watch(weights)
+
+
+class WithinRisk(Utility):
+    """The problem of the largest mean return after costs with risk(w) <= max_risk.
+
+    The risk falls as the risk aversion lambda grows. Where it jumps, as with linear programs, a mixture of the
+    portfolios on both sides has just this risk. Each lambda gives a lower bound of the objective (Lagrange).
+
+    Parameters
+    ----------
+    problem : PortfolioProblem
+    penalty : object of `sk_stormc.penalties`, Turnover, Limited or None
+    max_risk : float
+        Upper bound of the risk. For variance and semivariance it is the bound of their square root.
+
+    Raises
+    ------
+    ValueError
+        If no portfolio has a risk so small, or for entropic risk, which contains the mean return.
+    """
+
+    def __init__(self, problem, penalty, max_risk):
+        if problem.risk_measure == "entropic":
+            raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
+        super().__init__(problem, penalty)
+        self.max_risk, self.limit = max_risk, max_risk ** MEASURES[problem.risk_measure].power
+        self.of_risk = self._with(np.inf, None)
+        least = solve_portfolio(self._with(np.inf, penalty), penalty, self.start)
+        self.start = np.asarray(least.weights, float)
+        smallest = self.risk_at(self.start)
+        if smallest > self.limit:
+            power = MEASURES[problem.risk_measure].power
+            raise ValueError(
+                f"max_risk must be at least {max(smallest, 0.0) ** (1 / power):.6g}, the least risk of a portfolio "
+                f"that meets the constraints, got {max_risk!r}"
+            )
+
+    def _with(self, risk_aversion, penalty):
+        problem = self.problem
+        options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
+        return PortfolioProblem(problem.returns, risk_aversion, **options, **problem.parameters())
+
+    def risk_at(self, weights):
+        """The risk; variance and semivariance as they are."""
+        return self.of_risk.value_at(weights)
+
+    def value_at(self, weights):
+        """Minus the mean return after costs."""
+        costs = 0.0 if self.penalty is None else self.penalty.value(weights)
+        return costs - float(self.problem._mean @ weights)
+
+    def gap_at(self, weights):
+        """Infinity: nothing is known of weights at which a fit was ended early."""
+        return np.inf
+
+    def minimise(self, watch):
+        """Search for the risk aversion. ``watch`` is called with the best weights so far after each iteration."""
+        calm, bold, bound, unit = self.start, None, -np.inf, 0.0
+        lam, low, high = self._first(), 0.0, np.inf
+        for _ in range(ROUNDS):
+            see = partial(_same, watch, calm)
+            found = solve_portfolio(self._with(lam, self.penalty), self.penalty, self.start, see)
+            w, unit = np.asarray(found.weights, float), found.unit
+            bound = max(bound, found.value - found.gap - lam * self.limit)
+            if not found.gap <= UNBOUNDED * unit:  # without bounds return and risk may grow alike
+                low = lam
+            elif self.risk_at(w) > self.limit:
+                bold, low = w, lam
+            else:
+                calm, high = min(calm, w, key=self.value_at), lam
+            best = calm if bold is None else self._mixed(calm, bold)
+            if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
+                break
+            if not low and lam * self.limit <= 1e-9 * abs(self.value_at(calm)):
+                break  # the limit does not bind
+            lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
+        return replace(found, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
+
+    def _first(self):
+        """A risk aversion at which risk and return have a similar weight."""
+        mean = float(np.abs(self.problem._mean).max()) * max(float(np.abs(self.start).sum()), 1e-300)
+        return max(mean, 1e-300) / max(self.limit, 1e-300)
+
+    def _mixed(self, calm, bold):
+        """The mixture of a portfolio within the limit and one beyond it whose risk is the limit."""
+
+        def over(part):
+            return self.risk_at(calm + part * (bold - calm)) - self.limit
+
+        part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
+        while over(part) > 0:
+            part *= 1 - 1e-9
+        return calm + part * (bold - calm)
