@@ -117,7 +117,7 @@ class TimeLimit(_PerFit):
     >>> from sk_stormc.callbacks import TimeLimit
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(5000, 20, mean=0.1, random_state=0)
-    >>> portfolio = CompositionalPortfolio(max_iter=10**9, tol=0, random_state=0)
+    >>> portfolio = CompositionalPortfolio("storm-c", max_iter=10**9, tol=0, random_state=0)
     >>> portfolio.set_callbacks(TimeLimit(0.1)).fit(returns).stop_reason_
     'callback'
     """
@@ -163,11 +163,11 @@ class Checkpoint(_PerFit, KeepsFits):
     >>> from sk_stormc.callbacks import Checkpoint
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(5000, 20, mean=0.1, random_state=0)
-    >>> whole = CompositionalPortfolio(max_iter=60, tol=0, random_state=0).fit(returns)
+    >>> whole = CompositionalPortfolio("storm-c", max_iter=60, tol=0, random_state=0).fit(returns)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = Checkpoint(Path(folder) / "run.npz")
-    ...     _ = CompositionalPortfolio(max_iter=40, tol=0, random_state=0).set_callbacks(saved).fit(returns)
-    ...     portfolio = CompositionalPortfolio(max_iter=60, tol=0, random_state=0).set_callbacks(saved)
+    ...     _ = CompositionalPortfolio("storm-c", max_iter=40, tol=0, random_state=0).set_callbacks(saved).fit(returns)
+    ...     portfolio = CompositionalPortfolio("storm-c", max_iter=60, tol=0, random_state=0).set_callbacks(saved)
     ...     portfolio = portfolio.resume(returns)  # in another process, say
     >>> bool((portfolio.weights_ == whole.weights_).all())
     True

@@ -96,34 +96,42 @@ def say_what_limits(weights):
     total, largest = float(weights.sum()), float(np.abs(weights).max())
     if _say_once()():
         warn(
-            f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest is {largest:.3g} in "
-            "size, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
-            "constraint='long_only', bounds with budget=1.0, or max_risk for an ordinary portfolio. (This is said once.)"
+            f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest has the size "
+            f"{largest:.3g}, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
+            "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. This is said once."
         )
 
 
-def check_size(risk_measure, risk_aversion, penalty):
+def check_size(portfolio, penalty):
     """Raise a ValueError if no constraint sets the size of the portfolio, but the objective needs one.
 
-    Minimum-risk portfolios and risks that are proportional to the weights need one: without it the best portfolio is
-    the empty one, or there is none.
+    Without it the best portfolio of least risk is the empty one. Where risk and return both grow in proportion to the
+    weights, it is the empty one or there is none, and all its multiples have the same ratio.
     """
+    ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
+    least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
+    if not (least or ratio or is_proportional(portfolio.risk_measure)):
+        return
+    trades = False
     if isinstance(penalty, Limited):
-        zero = np.zeros(penalty.n_assets)
-        if penalty.active or penalty.max_turnover is not None or penalty.missed(zero) > 0:
+        if penalty.active or penalty.missed(np.zeros(penalty.n_assets)) > 0:
             return
-        penalty = penalty.penalty
-    least = is_real(risk_aversion) and risk_aversion == np.inf
-    if not (least or is_proportional(risk_measure)):
+        trades, penalty = penalty.max_turnover is not None, penalty.penalty
+    if isinstance(penalty, Turnover):  # its costs are in proportion to another distance
         return
     box = as_penalty(penalty).as_box()
-    if box is None:
+    bounds = np.broadcast_arrays(box.low, box.high)
+    empty = (bounds[0] <= 0).all() and (bounds[1] >= 0).all()  # the empty portfolio is feasible
+    endless = all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not trades
+    if box.budget or not (empty if least else endless):
         return
-    bounds = np.concatenate([np.ravel(box.low), np.ravel(box.high)])
-    if not box.budget and (np.isinf(bounds) | (bounds == 0)).all():
-        asked = "risk_aversion=inf" if least else f"risk_measure={risk_measure!r}"
-        best = "is the empty portfolio" + ("" if least else " or there is none, as return and risk grow alike")
-        raise ValueError(
-            f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
-            f"constraint='long_only' or budget=1.0: without one the best portfolio {best}"
-        )
+    asked = f"risk_measure={portfolio.risk_measure!r}"
+    best = "the best portfolio is the empty portfolio or there is none, as return and risk grow alike"
+    if ratio:
+        asked, best = "objective='ratio'", "all multiples of a portfolio have the same ratio"
+    elif least:
+        asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
+    raise ValueError(
+        f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
+        f"constraint='long_only' or budget=1.0: without one {best}"
+    )

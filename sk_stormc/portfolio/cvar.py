@@ -92,6 +92,8 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
         excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
         if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
             return low
+        if excess[1] >= 0:  # rounding
+            return high
         tiny = 1e-13 * max(abs(low), abs(high))
         return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)
 

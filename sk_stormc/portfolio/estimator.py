@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -31,7 +32,7 @@ from sk_stormc.portfolio.within_risk import WithinRisk
 from sk_stormc.solvers import get_solver
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice
+from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 __all__ = ["CompositionalPortfolio"]
 
@@ -46,16 +47,16 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     Parameters
     ----------
-    solver : str or CompositionalSolver, default="storm-c"
-        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs"
-        and "sketchy-storm", or an instance. "storm-c" needs no tuning. "sketchy-storm" needs none either, and takes
-        fewer passes where assets are correlated. ``set_params(solver__learning_rate=...)`` works for names and
-        instances. Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
-        "storm-c-paper" uses unscaled steps, as the paper does. "newton" is an exact second-order method for at most
-        500 assets whose returns are an array in memory. If "storm-c" has not converged and you set no budget, it
-        continues with "newton". "moments" keeps sums of products of returns, for at most 2000 assets, which determine
-        the variance exactly. In `partial_fit` "storm-c" uses these sums too, with at most 500 assets and automatic
-        steps and batches.
+    solver : str or CompositionalSolver, default="auto"
+        "auto" takes the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
+        and "storm-c" otherwise. In `partial_fit` it keeps sums of products of returns, with at most 2000 assets.
+        "newton" is exact: its ``dual_gap_`` is a certificate. It alone supports ratios, `max_risk`, "cdar", linear
+        constraints, limits on turnover and benchmarks. "moments" keeps sums of products of returns, which determine the
+        variance exactly. The others are stochastic: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c",
+        "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too,
+        and ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
+        "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
+        "storm-c-paper" uses unscaled steps, as the paper does.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -63,7 +64,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" from exponential moments.
         "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
         "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
-        drawdowns of the path of returns, in their order. Only "newton" and the default solver support it. All measures
+        drawdowns of the path of returns, in their order. All measures
         from "cvar" on in this list grow in proportion to the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
@@ -78,6 +79,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         for "variance", mean over semideviation for "semivariance", and mean over risk for the others. With "downside"
         this is the Omega ratio minus one for order 1, and the Sortino ratio for order 2. The l1 norm and the
         transaction costs are subtracted from the mean return. `risk_aversion` is not used.
+    max_risk : float, default=None
+        Upper bound of the risk: the objective is then the mean return after costs, and `risk_aversion` is not used. It
+        is a bound of the standard deviation for "variance", of the semideviation for "semivariance", of the tracking
+        error with a `benchmark`, and of the measure itself for the others, per period and in the unit of the returns.
+        None means no bound.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -130,10 +136,6 @@ class CompositionalPortfolio(CompositionalEstimator):
     See Also
     --------
     sharpe_ratio : A scorer that can compare different values of risk_aversion, which `score` cannot.
-
-    Notes
-    -----
-    If the data fit in memory and there are at most 500 assets, `solver="newton"` is the fastest and the most accurate.
 
     References
     ----------
@@ -259,11 +261,12 @@ class CompositionalPortfolio(CompositionalEstimator):
                 method,
                 problem,
                 verbose=self.verbose,
-                attributes=lambda x: {"weights_": problem.weights_of(x)[:n_assets], "n_features_in_": n_assets},
+                attributes=lambda w: {"weights_": w[:n_assets], "n_features_in_": n_assets},
             )
             gap = result.gap
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
-        self.weights_ = problem.weights_of(result.x)[:n_assets].astype(dtype, copy=False)
+        weights = problem.weights_of(result.x) if method is solver else result.x[:n_assets]
+        self.weights_ = weights.astype(dtype, copy=False)
         self.dual_gap_ = gap
         self._keep(solver, result, fit)
         fit.end()
@@ -293,10 +296,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _exact(self, name, problem, penalty):
         """The exact method of a name, as a solver."""
         if self.max_risk is not None:
-            program = WithinRisk(problem, penalty, float(self.max_risk))
+            program = partial(WithinRisk, problem, penalty, float(self.max_risk))
         else:
             kind = Ratio if self.objective == "ratio" else ByMoments if name == "moments" else Utility
-            program = kind(problem, penalty)
+            program = partial(kind, problem, penalty)
         return SecondOrder(name, program, TOL if self.tol is None else self.tol, self.max_iter)
 
     @only_if(streams_returns)
@@ -305,10 +308,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         Periods are used in order, each once. The result does not depend on how they are divided into chunks.
 
-        "moments", and "storm-c" with automatic steps and batches and at most 500 assets, keep sums of products of
-        returns (moments). These determine the variance exactly. For the other measures they give a second-order
+        "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the variance exactly. For the other measures they give a second-order
         approximation of the objective, around the weights held when a period came. At least the first 4096 periods are
-        kept as they are. "storm-c" updates the weights whenever the number of periods has grown by about 1/128,
+        kept as they are. "auto" updates the weights whenever the number of periods has grown by about 1/128,
         "moments" at the end of each chunk.
 
         Other solvers make steps on batches of their own. They start after about 600 periods. The first 512 of these
@@ -381,7 +383,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """The utility on the returns of X: minus the objective without l1 norm and transaction costs.
 
-        Higher is better. With ``objective="ratio"`` the score is the ratio. The score uses the estimator's own
+        Higher is better. With ``objective="ratio"`` the score is the ratio, and with ``max_risk`` it is the mean
+        return. Otherwise it uses the estimator's own
         risk_measure and risk_aversion, so it can compare solvers and constraints, but not values of risk_aversion; use
         `sharpe_ratio` for those. With a benchmark it uses excess returns. The score of a fit that overflowed or
         diverged is -inf, because its weights are still close to the start, which may look good by chance.
@@ -403,6 +406,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         problem = self._problem(returns, sample_weight)
+        if self.max_risk is not None:
+            return float(problem._mean @ weights)
         return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self):
@@ -456,5 +461,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             penalty, previous[place] = without(penalty, place, n_assets), 0.0
         penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
         check_choice("objective", self.objective, ("utility", "ratio"))
-        check_size(self.risk_measure, np.inf if self.objective == "ratio" else self.risk_aversion, penalty)
+        check_number("max_risk", self.max_risk, low=0, inclusive=False, words=(None,))
+        if self.max_risk is not None and self.objective == "ratio":
+            raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
+        check_size(self, penalty)
         return penalty

@@ -7,7 +7,9 @@ from sk_stormc.portfolio.limits import Limits
 from sk_stormc.portfolio.linear_bound import linear_minimum
 from sk_stormc.portfolio.measures import MEASURES
 from sk_stormc.portfolio.newton import can_solve
+from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.scaled import Scaled
+from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["dual_gap", "slope_gap"]
 
@@ -37,6 +39,10 @@ def dual_gap(problem, penalty, w, gap):
     cheap = problem.returns.size * problem.returns.shape[1] <= CHEAP and can_solve(problem.returns, penalty)
     if not cheap or not np.isfinite(w).all():
         return gap
+    if penalty is None and problem.risk_measure == "variance":  # the exact gap, however far the minimum is
+        covariance = Sums.of(problem.returns.astype(float), problem.weights).covariance()
+        best = solve_quadratic(problem._gain * problem._mean, problem._price * covariance, None, w)
+        return float(max(problem.value_at(w) - best.value, 0.0)) + best.gap
     scaled = Scaled.of(problem, limits)
     program, x = scaled.program(w, MEASURES[problem.risk_measure])
     found = interior_point(program, x, ENDLESS if np.isinf(limits.implied()).any() else ITERATIONS)

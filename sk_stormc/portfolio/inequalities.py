@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 __all__ = ["HingeState", "Hinges", "Side", "duals", "sides_of"]
+
+LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is kept as a sparse one
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Side:
         self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
         room = bound - sign * self._product(x)
         self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.dual = np.full(len(bound), price)
+        self.dual = price / np.maximum(self.slack, 1.0)  # far bounds must not matter at first
 
     def _product(self, x):
         return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
@@ -81,6 +84,8 @@ class Side:
         weight = self.dual / self.slack
         if self.rows.ndim == 1:
             K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
+        elif sparse.issparse(self.rows):
+            K += (self.rows.T @ sparse.diags_array(weight) @ self.rows).toarray()
         else:
             K += self.rows.T @ (weight[:, None] * self.rows)
 
@@ -90,7 +95,9 @@ class Side:
 
 def sides_of(program, x, price):
     """The inequalities of a program, without those whose limit is infinite."""
-    found = []
+    found, A = [], program.A
+    if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
+        A = sparse.csr_array(A)
     for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
         there = np.flatnonzero(np.isfinite(limit))
         if there.size:
@@ -98,7 +105,7 @@ def sides_of(program, x, price):
     for name, limit, sign in (("lower", program.lower, -1.0), ("upper", program.upper, 1.0)):
         there = np.flatnonzero(np.isfinite(limit))
         if there.size:
-            found.append(Side(program.A[there], sign, sign * limit[there], x, price, (name, there)))
+            found.append(Side(A[there], sign, sign * limit[there], x, price, (name, there)))
     return found
 
 

@@ -89,7 +89,7 @@ class Limits:
         finite = np.concatenate([bound[np.isfinite(bound)] for bound in (low, high)])
         largest = np.abs(finite).max(initial=0.0)
         if self.budget:
-            bounded = largest and np.isfinite(low + high).all()
+            bounded = largest and np.isfinite(low).all() and np.isfinite(high).all()
             return min(abs(self.budget), largest) if bounded else abs(self.budget)
         return largest or None
 

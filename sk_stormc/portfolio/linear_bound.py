@@ -1,4 +1,4 @@
-"""The exact minimum of a linear function plus costs over the portfolios of a set, which bounds the gap of an objective."""
+"""The exact minimum of a linear function plus costs over a set of portfolios, which bounds the gap of an objective."""
 
 import numpy as np
 from scipy import sparse
@@ -54,7 +54,7 @@ def lowest(limits, c, low, high, weight=1.0):
 
 
 def _by_sorting(limits, c, low, high, weight):
-    """Each coordinate is piecewise linear between its bounds and kinks: take the pieces in the order of their slopes."""
+    """Cut each coordinate at its bounds and kinks, and take the pieces in the order of their slopes."""
     kinks = [np.clip(at, low, high) for _, _, at in limits.costs()]
     points = np.sort(np.array([low, *kinks, high]), axis=0)
     length, middle = np.diff(points, axis=0), (points[1:] + points[:-1]) / 2

@@ -24,6 +24,8 @@ LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products of a Hessian, some seconds
 ROUNDS = 5  # of the active-set strategy, which adds assets to a subset of them
+GROWTH = 4.0  # of the exponent of entropic risk from one solution to the next
+FAR = 1e8  # weights, relative to a typical one, that count as infinite
 ENOUGH = 1e-9  # largest contribution of a left-out asset to the gap, relative to the objective's size
 
 
@@ -100,6 +102,8 @@ def solve_portfolio(problem, penalty, start, watch=None):
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
+    if np.abs(w).max() > FAR * scaled.size and np.isinf(limits.implied()).any():  # it falls for ever
+        return NewtonFit(start, values[0], np.inf, n_iter + more, scaled.unit_of_value)
     gap = scaled.gap(some.program_of_all, some.found_of_all, w, value)
     return NewtonFit(w, value, gap, n_iter + more, scaled.unit_of_value)
 
@@ -210,6 +214,8 @@ def solve_scaled(problem, scaled, start, value_at, watch=None):
             return program, found, largest_loss
     program, x = scaled.program(start, measure)
     found = interior_point(program, x, watch=watch)
+    if not found.done and problem.risk_measure == "entropic":
+        found = _by_continuation(scaled, start, measure, found, watch)
     if found.done or problem.parameters().get("order", 1) == 1:
         return program, found, measure
     other, x = scaled.program(start, nothing_lost)  # a root is not smooth where the risk is 0
@@ -221,6 +227,17 @@ def solve_scaled(problem, scaled, start, value_at, watch=None):
         return scaled.gap(program, found, w, value_at(w))
 
     return (other, again, nothing_lost) if gap(other, again) < gap(program, found) else (program, found, measure)
+
+
+def _by_continuation(scaled, start, measure, found, watch):
+    """The solution for a large exponent, from those for smaller ones: at first few periods would make up the risk."""
+    n_iter, deviation, (_, x) = found.n_iter, np.std(scaled.Q @ (start / scaled.size)), scaled.program(start, measure)
+    steps = np.ceil(np.log(max(scaled.rate * deviation, 1.0)) / np.log(GROWTH))
+    for k in range(int(steps), -1, -1):
+        program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, measure)
+        found = interior_point(program, x, watch=watch)
+        x, n_iter = found.x, n_iter + found.n_iter
+    return replace(found, n_iter=n_iter)
 
 
 def _spreads(p, n_assets, allowed):

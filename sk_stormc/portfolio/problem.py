@@ -329,6 +329,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        varying = variance > 1e-12 * second  # the variance of a constant asset is rounding: it has the scale of the others
+        varying = variance > 1e-12 * second  # rounding is all the variance of a constant asset
         typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
         return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)

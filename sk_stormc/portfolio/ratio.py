@@ -22,7 +22,8 @@ FAR = 1e4  # weights that replace missing bounds where the largest mean return i
 LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
 ROUNDS = 20  # of the bound's search, which usually needs three
 SOLVES = 4  # of the interior-point method, which usually is needed once
-BETTER, NEAR = 1e-7, 1e-3  # relative gain of a vertex that has it solve again, and how near to the vertex it then begins
+BETTER = 1e-7  # relative gain of a vertex that has it solve again
+NEAR = 1e-3  # distance of its next start from the vertex
 
 
 def of_risk(problem):
@@ -219,6 +220,8 @@ class Ratio:
         if self.found is None:
             return self.start
         w = self.feasible(self.found.x[:n] / max(self.found.x[-1], 1e-300))
+        if self._earned(w) > 0 and self.value_at(w) == np.inf:
+            raise _no_maximum("a portfolio has no risk")
         endless = np.isinf(limits.implied()).any()
         if endless and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
             raise _no_maximum("ever larger weights are better")

@@ -7,7 +7,7 @@ from sk_stormc.engine.records import Report
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.gaps import dual_gap
 from sk_stormc.portfolio.limits import Limited
-from sk_stormc.portfolio.newton import can_solve, feasible, solve_portfolio
+from sk_stormc.portfolio.newton import can_solve, feasible, nearly, solve_portfolio
 from sk_stormc.portfolio.problem import deviation_of
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.risk_measures import MEASURES
@@ -29,7 +29,8 @@ def needs_exact(portfolio, problem, penalty):
     needs += [
         "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples,"
     ] * problem.ordered
-    needs += penalty.parameters() if isinstance(penalty, Limited) else []
+    if isinstance(penalty, Limited) and portfolio.solver != "moments":  # which keep to all limits too
+        needs += penalty.parameters()
     return " and ".join(needs)
 
 
@@ -60,7 +61,11 @@ class Utility:
     def __init__(self, problem, penalty):
         n = problem.returns.shape[1]
         self.problem, self.penalty = problem, penalty
-        self.start = np.zeros(n) if penalty is None else penalty.project(np.full(n, 1 / n))
+        empty = nearly(penalty, np.zeros(n))
+        limited = isinstance(penalty, Limited)
+        allowed = not empty[: n - (limited and penalty.active)].any() and not (limited and penalty.missed(empty))
+        starts = [] if penalty is None else [penalty.project(np.full(n, 1 / n))]
+        self.start = min([empty] * allowed + starts, key=problem.value_at)
 
     def value_at(self, weights):
         """The objective, exact."""
@@ -125,16 +130,14 @@ class SecondOrder:
     Parameters
     ----------
     name : {"newton", "moments"}
-    program : Utility, ByMoments, Ratio or WithinRisk
+    program : callable
+        Makes a `Utility`, `ByMoments`, `Ratio` or `WithinRisk`.
     tol : float
     max_iter : int or None
     """
 
     def __init__(self, name, program, tol, max_iter):
-        self.name, self.program, self.tol, self.max_iter = name, program, tol, max_iter or np.inf
-        times, problem = (1, 2)[name == "newton"], program.problem  # gradient and Hessian
-        m, n = times * problem.n_inner, times * problem.n_outer
-        self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # of an iteration
+        self.name, self.program_of, self.tol, self.max_iter = name, program, tol, max_iter or np.inf
 
     def get_params(self, deep=True):
         """The method, which a resumed fit must have in common."""
@@ -142,8 +145,11 @@ class SecondOrder:
 
     def solve(self, problem, x0=None, *, random_state=None, on_record=None, verbose=0):
         """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible weights so far."""
-        program, self.n_iter, self.records = self.program, 0, []
-        self.problem, self.on_record = problem, on_record
+        times = 2 if self.name == "newton" else 1  # gradient and Hessian
+        m, n = times * problem.n_inner, times * problem.n_outer
+        self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # of an iteration
+        self.program = program = self.program_of()
+        self.on_record, self.n_iter, self.records = on_record, 0, []
         self.report = Report(2 * problem.n_inner + problem.n_outer) if verbose else None
         self.best, self.value = program.start, program.value_at(program.start)
         gap = np.inf
@@ -164,7 +170,7 @@ class SecondOrder:
             self.records.append(last)
         iterations, ifo, curve = map(np.array, zip(*self.records, strict=True))
         return SolverResult(
-            x=problem.start_at(self.best),
+            x=self.best,
             fun=self.value,
             loss_curve=curve,
             ifo=ifo,
@@ -198,8 +204,7 @@ class SecondOrder:
             self.report.line(n, ifo, value, np.nan)
         if self.on_record is None:
             return
-        x = np.array(self.problem.start_at(self.best))
-        if self.on_record(Record(n, ifo, value, x, lambda: None, lambda: np.inf)):
+        if self.on_record(Record(n, ifo, value, self.best.copy(), lambda: None, lambda: np.inf)):
             raise _Ended(StopReason.CALLBACK)
 
 
@@ -207,11 +212,13 @@ def warn_of_exact(result, tol, problem):
     """Warn if an exact fit has ended with a gap above tol."""
     if result.stop_reason != StopReason.MAX_ITER:
         return
-    why = f"may be above its minimum by up to {result.gap:.2g}, where tol={tol:g} of its spread was asked for."
+    why = f"may be above its minimum by up to {result.gap:.2g}, where tol={tol:g} of its spread was asked for"
     if problem.unbounded_below():
-        why = "has no minimum: some combination of assets has a mean return and no risk."
+        why = "has no minimum, since some combination of assets has a mean return and no risk"
+    elif result.gap == np.inf:
+        why = "may be far above its minimum, if there is one"
     warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
-        f"{why} Add bounds or a budget, or raise max_iter or tol.",
+        f"{why}. Add bounds or a budget, or raise max_iter or tol.",
         ConvergenceWarning,
     )

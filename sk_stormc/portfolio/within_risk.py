@@ -98,6 +98,9 @@ class WithinRisk(Utility):
             if not low and lam * self.limit <= 1e-9 * abs(self.value_at(calm)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
+            if bold is not None and np.isfinite(high):  # at the slope of the chord both portfolios are as good
+                rise = self.risk_at(bold) - self.risk_at(calm)
+                lam = np.clip((self.value_at(calm) - self.value_at(bold)) / rise, low, high)
         return replace(found, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
     def _first(self):

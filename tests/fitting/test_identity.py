@@ -246,7 +246,7 @@ def refused(model, message, *data, **fit_params):
 
 def test_data_that_were_changed_in_place_are_refused():
     returns, weights = RETURNS.copy(), np.ones(len(RETURNS))
-    model = CompositionalPortfolio(max_iter=20, tol=0, random_state=0).fit(returns, sample_weight=weights)
+    model = CompositionalPortfolio("storm-c", max_iter=20, tol=0, random_state=0).fit(returns, sample_weight=weights)
     model.set_params(max_iter=40)
     weights[1234] = 1.0000001
     refused(model, "^sample_weight must be the data of the fit", returns, sample_weight=weights)
@@ -258,7 +258,7 @@ def test_data_that_were_changed_in_place_are_refused():
 
 def test_nearly_all_rows_changed_are_refused():
     returns = RETURNS.copy()
-    model = CompositionalPortfolio(max_iter=20, tol=0, random_state=0).fit(returns)
+    model = CompositionalPortfolio("storm-c", max_iter=20, tol=0, random_state=0).fit(returns)
     other = returns.copy()
     other[np.arange(len(other)) % 100 > 0] *= 1.5
     refused(model.set_params(max_iter=40), "^X must be the data of the fit", other)
@@ -278,7 +278,7 @@ def test_every_part_of_logged_transitions_counts(name):
 
 def test_a_fit_goes_on_with_the_same_data_in_another_order_of_memory():
     for first, then in ((RETURNS, np.asfortranarray(RETURNS)), (np.asfortranarray(RETURNS), RETURNS)):
-        model = CompositionalPortfolio(max_iter=20, tol=0, random_state=0).fit(first).set_params(max_iter=30)
+        model = CompositionalPortfolio("storm-c", max_iter=20, tol=0, random_state=0).fit(first).set_params(max_iter=30)
         changed = then.copy(order="K")
         changed[-1, -1] += 1e-12
         refused(model, "^X must be the data of the fit", changed)
@@ -287,14 +287,14 @@ def test_a_fit_goes_on_with_the_same_data_in_another_order_of_memory():
 
 def test_names_of_columns_count_where_both_have_them():
     frame = pd.DataFrame(RETURNS, columns=list("abcdef"))
-    model = CompositionalPortfolio(max_iter=20, tol=0, random_state=0).fit(frame).set_params(max_iter=30)
+    model = CompositionalPortfolio("storm-c", max_iter=20, tol=0, random_state=0).fit(frame).set_params(max_iter=30)
     refused(model, "^names of X must be the data of the fit", frame.rename(columns={"a": "b", "b": "a"}))
     assert model.resume(RETURNS).n_iter_ == 30
 
 
 def test_arrays_among_the_parameters_that_were_changed_in_place_are_refused():
     most = np.full(6, 0.5)
-    model = CompositionalPortfolio(constraint=(0, most), max_iter=5, tol=0, random_state=0).fit(RETURNS)
+    model = CompositionalPortfolio("storm-c", constraint=(0, most), max_iter=5, tol=0, random_state=0).fit(RETURNS)
     most[0] = 0.1
     refused(model.set_params(max_iter=9), "^constraint must stay", RETURNS)
 

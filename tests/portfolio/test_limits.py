@@ -267,8 +267,8 @@ def test_streams_and_large_returns_are_refused(tmp_path):
     assert limited.set_params(solver="moments").partial_fit(frame()).named_weights()["oil"] <= 0.2 + 1e-8
     with pytest.raises(ValueError, match="benchmark cannot be used with partial_fit"):
         CompositionalPortfolio(constraint="long_only", benchmark=HELD).partial_fit(frame())
-    with pytest.raises(ValueError, match="max_turnover takes at most 500 assets"):
-        fit(np.random.default_rng(0).normal(size=(3, 501)), max_turnover=2.0)
+    with pytest.raises(ValueError, match="max_turnover needs returns .* at most 4096 assets"):
+        fit(np.random.default_rng(0).normal(size=(3, 4097)), max_turnover=2.0)
     held = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(50, 6))
     held[:] = returns(50)
     with pytest.raises(ValueError, match="benchmark needs returns that are an array in memory"):

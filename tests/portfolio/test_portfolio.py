@@ -613,6 +613,7 @@ def test_init_stores_and_does_nothing_else():
         "transaction_cost": "high",
         "max_turnover": "low",
         "objective": "gain",
+        "max_risk": "little",
         "half_life": "long",
         "linear_constraints": "none",
         "groups": object(),
@@ -793,7 +794,7 @@ def test_random_state_as_scikit_learn_has_it():
     R = make_returns(LARGE, 4)
 
     def run(random_state):
-        return CompositionalPortfolio(random_state=random_state, max_iter=50).fit(R).weights_
+        return CompositionalPortfolio("storm-c", random_state=random_state, max_iter=50).fit(R).weights_
 
     same_bits(run(0), run(np.random.RandomState(0)))
     same_bits(run(0), run(np.int64(0)))

@@ -334,10 +334,10 @@ def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measu
     asked = {"risk_measure": risk_measure, "confidence": 0.99, "constraint": (0.0, 0.4), "budget": 1.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        whole = fit(R, max_iter=5000, **asked)
+        whole = fit(R, solver="storm-c", max_iter=5000, **asked)
         assert whole.n_iter_ > 40
         for budget in (7, whole.n_iter_ - 1):
-            broken = pickle.loads(pickle.dumps(fit(R, max_iter=budget, **asked)))
+            broken = pickle.loads(pickle.dumps(fit(R, solver="storm-c", max_iter=budget, **asked)))
             assert broken.n_iter_ <= budget
             broken.set_params(max_iter=5000).resume(R)
             np.testing.assert_array_equal(broken.weights_, whole.weights_)
