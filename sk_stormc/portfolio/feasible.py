@@ -14,27 +14,7 @@ MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relati
 
 
 def limited(penalty, linear, previous, max_turnover, active):
-    """Add further limits to a penalty. Without any, return the penalty itself.
-
-    Parameters
-    ----------
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-    linear : Linear or None
-    previous : ndarray of shape (n_assets,)
-        The weights held at present.
-    max_turnover : float or None
-    active : bool
-        Whether there is a benchmark: a last coordinate fixed at -1.
-
-    Returns
-    -------
-    penalty or None
-
-    Raises
-    ------
-    ValueError
-        If no portfolio meets all constraints. The message names those that contradict each other.
-    """
+    """Add further limits to a penalty. Without any, return the penalty itself."""
     check_number("max_turnover", max_turnover, low=0, words=(None,))
     if linear is None and max_turnover is None and not active:
         return penalty
@@ -58,10 +38,6 @@ def check_feasible(limited):
 
     Bounds and budget are hard constraints. Violations of the others are minimised. Constraints with a nonzero
     multiplier in the solution contradict each other.
-
-    Parameters
-    ----------
-    limited : Limited
     """
     n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
     limits, m = Limits.of(limited.penalty, n), len(linear.A)

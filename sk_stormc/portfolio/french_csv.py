@@ -32,44 +32,7 @@ class FrenchTable(NamedTuple):
 
 
 def parse_french_csv(text):
-    """Parse a CSV file of the Kenneth R. French data library.
-
-    Parameters
-    ----------
-    text : str
-        The content of the file: free text, then tables, each a title line, a line of column names that
-        begins with a comma, and rows that begin with a date.
-
-    Returns
-    -------
-    header : str
-        The text above the first line of column names.
-    tables : list of FrenchTable
-        The tables in the file's order, empty if there is none.
-
-    Raises
-    ------
-    ValueError
-        If a row does not have one number per column, or a date does not exist.
-
-    Examples
-    --------
-    >>> from sk_stormc.portfolio.french_csv import parse_french_csv
-    >>> header, tables = parse_french_csv('''Made from the 202405 database.
-    ...
-    ...   Average Value Weighted Returns -- Daily
-    ... ,SMALL LoOP,BIG HiOP
-    ... 19900702,   0.54,  -0.12
-    ... 19900703, -99.99,   0.30
-    ...
-    ... Copyright 2024 Kenneth R. French
-    ... ''')
-    >>> tables[0].title, tables[0].names
-    ('Average Value Weighted Returns -- Daily', ['SMALL LoOP', 'BIG HiOP'])
-    >>> tables[0].values
-    array([[ 0.54, -0.12],
-           [  nan,  0.3 ]])
-    """
+    """Parse a CSV file of the Kenneth R. French data library."""
     lines = text.splitlines()
     header, title, sections = [], "", []
     rows = None  # rows of the current table; None between tables

@@ -24,30 +24,6 @@ def rows_of(text, known, n_assets):
 
     A constraint is two or more sums that are compared by <=, >= or ==. A term of a sum is a number, a name, or a
     number times a name. Names that contain signs are put in quotes.
-
-    Parameters
-    ----------
-    text : str
-    known : dict
-        The coefficients of each name, an ndarray of shape (n_assets,): a group's name stands for a sum of assets.
-    n_assets : int
-
-    Returns
-    -------
-    list of (row, lower, upper)
-        lower <= row @ w <= upper.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a constraint, or contains an unknown name.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.portfolio.grammar import rows_of
-    >>> rows_of("tech <= 2 * bonds + 0.1", {"tech": np.array([1.0, 1, 0]), "bonds": np.array([0.0, 0, 1])}, 3)
-    [(array([ 1.,  1., -2.]), -inf, 0.1)]
     """
     tokens = _tokens(text)
     places = [k for k, (kind, _) in enumerate(tokens) if kind == "compare"]

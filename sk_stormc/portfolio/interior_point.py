@@ -86,19 +86,6 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
     This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
     feasible start is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
     closed form.
-
-    Parameters
-    ----------
-    program : Program
-    x : ndarray of shape (n_variables,)
-    most : int
-        Maximum number of iterations.
-    watch : callable, default=None
-        Called with x after each iteration. What it raises ends the iterations.
-
-    Returns
-    -------
-    Solution
     """
     n, E = len(x), program.E
     f, g, H0 = program.smooth(x)

@@ -173,18 +173,7 @@ class Limits:
 
 
 class Limited(Penalty):
-    """A penalty on weights w with lower <= A w <= upper, sum_j |w_j - previous_j| <= max_turnover and a benchmark.
-
-    Parameters
-    ----------
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-        Bounds, budget, l1 norm and transaction costs.
-    linear : Linear
-    previous : ndarray of shape (n_assets,)
-    max_turnover : float or None
-    active : bool
-        Whether points have a last coordinate of -1, the weight of the benchmark.
-    """
+    """A penalty on weights w with lower <= A w <= upper, sum_j |w_j - previous_j| <= max_turnover and a benchmark."""
 
     def __init__(self, penalty, linear, previous, max_turnover, active):
         self.penalty, self.linear, self.active = penalty, linear, active

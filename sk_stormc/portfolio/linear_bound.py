@@ -32,20 +32,7 @@ def linear_minimum(penalty, c, w):
 
 
 def lowest(limits, c, low, high, weight=1.0):
-    """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds.
-
-    Parameters
-    ----------
-    limits : Limits
-    c, low, high : ndarray of shape (n_assets,)
-    weight : float
-        Weight of the l1 norm and the transaction costs.
-
-    Returns
-    -------
-    s : ndarray of shape (n_assets,)
-    value : float
-    """
+    """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds."""
     if len(limits.A) or limits.max_turnover is not None:
         s = _by_linear_program(limits, c, low, high, weight)
     else:

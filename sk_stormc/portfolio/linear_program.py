@@ -52,16 +52,6 @@ def solve_linear_program(program):
     """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, by HiGHS.
 
     The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
-
-    Parameters
-    ----------
-    program : Program
-        Its first hinges are `Drawdowns`.
-
-    Returns
-    -------
-    Solution or None
-        None if HiGHS finds no solution.
     """
     path, *kinks = program.hinges
     n, (T, d) = len(program.low), path.Q.shape

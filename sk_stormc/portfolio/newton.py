@@ -62,23 +62,7 @@ def can_solve(returns, penalty):
 
 
 def solve_portfolio(problem, penalty, start, watch=None):
-    """Minimise a portfolio's objective.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-        A problem of any risk measure.
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-        Penalty of the weights.
-    start : ndarray of shape (n_assets,)
-        Feasible weights. They are returned if nothing better is found.
-    watch : callable, default=None
-        Called with the weights after each iteration. They may miss linear constraints.
-
-    Returns
-    -------
-    NewtonFit
-    """
+    """Minimise a portfolio's objective."""
     limits = Limits.of(penalty, problem.returns.shape[1])
     forced = limits.forced()
     if forced is not None:

@@ -16,20 +16,6 @@ def with_room(low, high, A, lower, upper, E, e, size):
 
     A linear program maximises the smallest slack. If it is 0, the inequalities with a nonzero multiplier are tight in
     the whole set.
-
-    Parameters
-    ----------
-    low, high, A, lower, upper, E, e : ndarray
-        The parts of a `Program`.
-    size : float
-        A typical size of the variables.
-
-    Returns
-    -------
-    parts : tuple
-        The same seven parts. The rows of E are independent.
-    centre : ndarray of shape (n_variables,)
-        A feasible point whose smallest slack is the largest, but at most ``size``.
     """
     m, centre = len(low), np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(len(low))
     low, high, lower, upper, e = (limit / size for limit in (low, high, lower, upper, e))

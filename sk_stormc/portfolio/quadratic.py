@@ -21,19 +21,6 @@ def solve_quadratic(drift, B, penalty, start):
 
     The general case is solved by ``solver="newton"``, on 2 n artificial rows whose mean is the drift and whose
     covariance is B. This supports the same penalties and gives the same bound of the gap.
-
-    Parameters
-    ----------
-    drift : ndarray of shape (n_assets,)
-    B : ndarray of shape (n_assets, n_assets)
-        Positive semidefinite.
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-    start : ndarray of shape (n_assets,)
-        Feasible weights.
-
-    Returns
-    -------
-    NewtonFit
     """
     if penalty is None:
         return _free(drift, B)

@@ -22,6 +22,7 @@ FAR = 1e4  # weights that replace missing bounds where the largest mean return i
 LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
 ROUNDS = 20  # of the bound's search, which usually needs three
 SOLVES = 4  # of the interior-point method, which usually is needed once
+EXACT = 1e-9  # what the bound may be off by, relative to the risk
 BETTER = 1e-7  # relative gain of a vertex that has it solve again
 NEAR = 1e-3  # distance of its next start from the vertex
 
@@ -57,6 +58,7 @@ class Cone(Limits):
         low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
         cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
         cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, limits
+        cone.n_variables = len(parts[0]) + sum(len(there) for there, _, _ in limits.costs()) + 1
         return cone
 
     def size(self):
@@ -80,7 +82,6 @@ class Cone(Limits):
         low, high, A, lower, upper, E, e = self.given
         n, m, costs = self.n, len(low), self.of_weights.costs()
         count = sum(len(there) for there, _, _ in costs)
-        end = m + count  # the place of k
         rows, limits, equations = [], [], [np.column_stack([E, np.zeros((len(E), count)), -e])]
 
         def add(of_z, of_k, lower, upper, of_cost=None):
@@ -110,7 +111,6 @@ class Cone(Limits):
         positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
         low, high = (np.where(bound == 0, 0.0, all) for bound, all in ((low, -np.inf), (high, np.inf)))
         low, high = np.insert(np.r_[low, positive], n, -free), np.insert(np.r_[high, positive + np.inf], n, free)
-        assert len(low) == end + 1 + n_levels
         return low, high, A, lower, upper, E, e
 
 
@@ -133,19 +133,7 @@ def _between(limits, mean, centre):
 
 
 class Ratio:
-    """The problem of the largest ratio. Its objective is minus the ratio.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-        Its last asset is the benchmark, if there is one.
-    penalty : object of `sk_stormc.penalties`, Turnover, Limited or None
-
-    Raises
-    ------
-    ValueError
-        If no feasible portfolio has a positive mean return, or for entropic risk, which contains the mean return.
-    """
+    """The problem of the largest ratio. Its objective is minus the ratio."""
 
     def __init__(self, problem, penalty):
         if problem.risk_measure == "entropic":
@@ -184,17 +172,7 @@ class Ratio:
         return np.inf
 
     def minimise(self, watch):
-        """Find the largest ratio.
-
-        Parameters
-        ----------
-        watch : callable
-            Called with the weights after each iteration.
-
-        Returns
-        -------
-        NewtonFit
-        """
+        """Find the largest ratio."""
         w = self.start
         for _ in range(SOLVES):
             found = self._solved(watch)
@@ -237,7 +215,11 @@ class Ratio:
             return w, np.inf, False
         scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
         constant, c = scaled.risk_bound(self.program, self.found)
-        c = c[: len(w)] * scaled.unit_of_value / scaled.size
+        c, x, n = c * scaled.unit_of_value / scaled.size, self.found.x, len(w)
+        n_levels = len(x) - self.cone.n_variables
+        # multipliers are exact up to rounding: a level may be so much better at other weights
+        rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
+        c = c[:n]
         if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
@@ -246,6 +228,7 @@ class Ratio:
         nu, best, left = 1 / ratio, w, 0.0
         for _ in range(ROUNDS):
             s, left = lowest(self.limits, c - nu * mean, low, high, nu)
+            left -= rounding
             if not np.isfinite(s).all():
                 return w, np.inf, False
             s = self.feasible(s)
@@ -253,7 +236,7 @@ class Ratio:
             if earned > 0 and value == np.inf:
                 raise _no_maximum("a portfolio has no risk")
             best = s if earned > 0 and value < self.value_at(best) else best
-            if left >= -1e-10 * float(np.abs(c) @ np.abs(w)) or not 0 < float(c @ s) < nu * earned:
+            if left >= -EXACT * float(c @ w) or not 0 < float(c @ s) < nu * earned:
                 break
             nu = float(c @ s) / earned
         better = self.value_at(best) < -ratio * (1 + BETTER)

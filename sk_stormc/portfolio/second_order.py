@@ -50,13 +50,7 @@ def check_exact(problem, penalty, needs, solver):
 
 
 class Utility:
-    """The problem of the largest utility, for Newton's method.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-    penalty : object of `sk_stormc.penalties`, Turnover, Limited or None
-    """
+    """The problem of the largest utility, for Newton's method."""
 
     def __init__(self, problem, penalty):
         n = problem.returns.shape[1]
@@ -125,16 +119,7 @@ class _Ended(Exception):
 
 
 class SecondOrder:
-    """An exact method, as `Fit.run` expects a solver.
-
-    Parameters
-    ----------
-    name : {"newton", "moments"}
-    program : callable
-        Makes a `Utility`, `ByMoments`, `Ratio` or `WithinRisk`.
-    tol : float
-    max_iter : int or None
-    """
+    """An exact method, as `Fit.run` expects a solver."""
 
     def __init__(self, name, program, tol, max_iter):
         self.name, self.program_of, self.tol, self.max_iter = name, program, tol, max_iter or np.inf

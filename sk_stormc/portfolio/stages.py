@@ -20,25 +20,7 @@ OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
 def run_in_stages(run, solver, problem, x0):
-    """Minimise a tail risk in stages. Each stage starts where the last one ended, with a quarter of its width.
-
-    Parameters
-    ----------
-    run : callable
-        ``run(solver, problem, x)`` makes a run; see `Fit.run`.
-    solver : CompositionalSolver
-        Its budgets are for all stages together.
-    problem : LevelProblem
-    x0 : ndarray of shape (n_variables,) or None
-
-    Returns
-    -------
-    result : SolverResult
-        The result of all stages. Its x is the best of the stages' final points.
-    gap : float
-        An upper bound of the objective minus its minimum. It is compared with tol times the size of the objective, or
-        times the risk of equal weights if the best portfolio is the empty one.
-    """
+    """Minimise a tail risk in stages. Each stage starts where the last one ended, with a quarter of its width."""
     done, lowest, width = None, -np.inf, np.inf
     x = problem.initial_point(None) if x0 is None else x0
     unit = problem.typical_risk()

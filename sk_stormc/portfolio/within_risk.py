@@ -29,18 +29,6 @@ class WithinRisk(Utility):
 
     The risk falls as the risk aversion lambda grows. Where it jumps, as with linear programs, a mixture of the
     portfolios on both sides has just this risk. Each lambda gives a lower bound of the objective (Lagrange).
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-    penalty : object of `sk_stormc.penalties`, Turnover, Limited or None
-    max_risk : float
-        Upper bound of the risk. For variance and semivariance it is the bound of their square root.
-
-    Raises
-    ------
-    ValueError
-        If no portfolio has a risk so small, or for entropic risk, which contains the mean return.
     """
 
     def __init__(self, problem, penalty, max_risk):
