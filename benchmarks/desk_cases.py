@@ -212,7 +212,8 @@ def judge(params, R, weights):
     measure = params["risk_measure"]
     own = {PARAMETER[measure]: params[PARAMETER[measure]]} if measure in PARAMETER else {}
     fixed = "budget" in params or params.get("constraint") == "long_only"
-    centre = float(np.median(R)) if fixed and measure not in ("downside", "cdar") else 0.0
+    shifts = fixed and measure not in ("downside", "cdar") and params.get("objective") != "ratio"
+    centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
     if against:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
     problem = PortfolioProblem(

@@ -23,7 +23,7 @@ from sk_stormc.portfolio.ratio import Ratio, ratio_at
 from sk_stormc.portfolio.returns import check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
-from sk_stormc.portfolio.second_order import ByMoments, SecondOrder, Utility, check_exact, needs_exact, warn_of_exact
+from sk_stormc.portfolio.second_order import ByMoments, SecondOrder, Utility, check_exact, conclude_exact, needs_exact
 from sk_stormc.portfolio.semideviation import check_order
 from sk_stormc.portfolio.steps import run_steps, warn_of_steps
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
@@ -273,7 +273,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         if method is solver:
             warn_of_steps(self, solver, problem, result)
         else:
-            warn_of_exact(result, method.tol, problem)
+            conclude_exact(result, method.tol, problem)
         if penalty is None and self.max_risk is None:
             say_what_limits(self.weights_)
         return self
@@ -282,10 +282,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         """The solver to run, for "auto" and for what only the second-order method supports."""
         needs = needs_exact(self, problem, penalty)
         if needs:
-            check_exact(problem, penalty, needs, solver)
+            check_exact(problem, penalty, needs, self.solver)
             return "newton"
         if solver == "newton":
-            check_exact(problem, penalty, "solver='newton'", solver)
+            check_exact(problem, penalty, "solver='newton'", self.solver)
         if solver != "auto":
             return solver
         if can_solve(problem.returns, penalty):
@@ -308,8 +308,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         Periods are used in order, each once. The result does not depend on how they are divided into chunks.
 
-        "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the variance exactly. For the other measures they give a second-order
-        approximation of the objective, around the weights held when a period came. At least the first 4096 periods are
+        "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the
+        variance exactly. For the other measures they give a second-order approximation of the objective, around the
+        weights held when a period came. At least the first 4096 periods are
         kept as they are. "auto" updates the weights whenever the number of periods has grown by about 1/128,
         "moments" at the end of each chunk.
 

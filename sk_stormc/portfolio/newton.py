@@ -215,9 +215,8 @@ def solve_scaled(problem, scaled, start, value_at, watch=None):
 
 def _by_continuation(scaled, start, measure, found, watch):
     """The solution for a large exponent, from those for smaller ones: at first few periods would make up the risk."""
-    n_iter, deviation, (_, x) = found.n_iter, np.std(scaled.Q @ (start / scaled.size)), scaled.program(start, measure)
-    steps = np.ceil(np.log(max(scaled.rate * deviation, 1.0)) / np.log(GROWTH))
-    for k in range(int(steps), -1, -1):
+    n_iter, (_, x) = found.n_iter, scaled.program(start, measure)
+    for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
         program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, measure)
         found = interior_point(program, x, watch=watch)
         x, n_iter = found.x, n_iter + found.n_iter

@@ -5,6 +5,8 @@ to a mean return of 1, less costs. The constraints on w become constraints on v 
 becomes v <= high k. Transaction costs and the turnover limit are those of |v - previous k|.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from sk_stormc.portfolio.limits import Limited, Limits
@@ -188,8 +190,10 @@ class Ratio:
     def _solved(self, watch):
         """The weights that the interior-point method finds. Keeps its multipliers."""
         n, limits = self.limits.n, self.limits
-        self.scaled = Scaled.of(self.risk, self.cone)
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
+        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
+        times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
+        self.scaled = replace(scaled, price=scaled.price * times, unit_of_value=scaled.unit_of_value / times)
 
         def see(x):
             watch(x[:n] / max(x[-1], 1e-300))
@@ -217,8 +221,9 @@ class Ratio:
         constant, c = scaled.risk_bound(self.program, self.found)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.found.x, len(w)
         n_levels = len(x) - self.cone.n_variables
-        # multipliers are exact up to rounding: a level may be so much better at other weights
+        # multipliers are exact up to the tolerance: a level may be so much better at other weights
         rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
+        rounding += EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
         c = c[:n]
         if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))

@@ -12,9 +12,10 @@ from sk_stormc.portfolio.problem import deviation_of
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.risk_measures import MEASURES
 from sk_stormc.portfolio.sums import Sums
+from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["ByMoments", "SecondOrder", "Utility", "check_exact", "needs_exact", "warn_of_exact"]
+__all__ = ["ByMoments", "SecondOrder", "Utility", "check_exact", "conclude_exact", "needs_exact"]
 
 TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
 ROUNDING = 1e-12  # rounding error of the objective, relative to its size
@@ -36,7 +37,7 @@ def needs_exact(portfolio, problem, penalty):
 
 def check_exact(problem, penalty, needs, solver):
     """Raise a ValueError if the second-order method is needed but does not fit the data, the penalty or the solver."""
-    if solver not in ("auto", "newton"):
+    if not is_word(solver, "auto", "newton"):
         raise ValueError(
             f"solver={solver!r} cannot be used with {needs}, which only the second-order method supports: take "
             "solver='auto' or 'newton'"
@@ -193,8 +194,10 @@ class SecondOrder:
             raise _Ended(StopReason.CALLBACK)
 
 
-def warn_of_exact(result, tol, problem):
-    """Warn if an exact fit has ended with a gap above tol."""
+def conclude_exact(result, tol, problem):
+    """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
+    if result.stop_reason == StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
     if result.stop_reason != StopReason.MAX_ITER:
         return
     why = f"may be above its minimum by up to {result.gap:.2g}, where tol={tol:g} of its spread was asked for"

@@ -5,9 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from helpers import few_of
+from scipy.optimize import linprog
 
 from sk_stormc import CompositionalPortfolio
+from sk_stormc.penalties import Box, Simplex
 from sk_stormc.portfolio.limits import KEPT
+from sk_stormc.portfolio.linear_bound import linear_minimum
+from sk_stormc.portfolio.turnover import Turnover
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside")
 
@@ -53,3 +57,45 @@ def test_the_gap_of_an_exact_minimum_is_not_negative(seed):
     costs = {"constraint": (-1.0, 1.0), "previous_weights": np.array([0.5]), "transaction_cost": 1e-4}
     portfolio = CompositionalPortfolio(risk_measure="entropic", risk_aversion=3.0, random_state=0, **costs).fit(R)
     assert 0 <= portfolio.dual_gap_ < 1e-9 and portfolio.stop_reason_ == "converged"
+
+
+@pytest.mark.parametrize("solver", ["auto", "storm-c"])
+@pytest.mark.parametrize("scale", [1e-6, 1e-4, 1.0, 1e4])
+def test_a_column_of_cash_beside_returns_of_any_scale(solver, scale):
+    """A gap of 0 was stated where the objective was far above its minimum."""
+    rng = np.random.default_rng(0)
+    R = rng.normal(0.03, 1, (250, 12)) * scale
+    R[:, -1] = 0.0
+    given = {"risk_aversion": 0.5 / scale, "constraint": "long_only", "random_state": 0}
+    portfolio = CompositionalPortfolio(solver, **given).fit(R)
+
+    def objective(w):
+        return -(R @ w).mean() + 0.5 / scale * (R @ w).var()
+
+    best = CompositionalPortfolio("newton", **given).fit(R).weights_
+    true = objective(portfolio.weights_) - objective(best)
+    assert true <= 1e-3 * abs(objective(best)) and portfolio.stop_reason_ == "converged"
+    assert portfolio.dual_gap_ >= true - 1e-12 * scale
+
+
+def test_the_minimum_of_a_linear_function_is_exact_for_every_set():
+    """By scipy's linear programs; it was found by a long proximal step."""
+    rng = np.random.default_rng(0)
+    for k in range(60):
+        n = int(rng.integers(1, 9))
+        low, high, c = -rng.random(n), rng.random(n) + 0.1, rng.normal(size=n)
+        budget = [None, float(low.sum() + rng.random() * (high - low).sum())][k % 2]
+        cost, previous = rng.random(n) * (k % 3 == 0), 0.3 * rng.normal(size=n)
+        penalty = Turnover(previous, cost, Box(low, high, budget=budget, alpha=float(k % 5 == 0)))
+        if k % 7 == 0:
+            penalty, low, high, budget, cost = Simplex(2.0), np.zeros(n), np.full(n, 2.0), 2.0, np.zeros(n)
+        alpha = 0.0 if k % 7 == 0 else float(k % 5 == 0)
+        # variables: s, |s - previous|, |s|
+        one, none = np.eye(n), np.zeros((n, n))
+        A = np.block([[one, -one, none], [-one, -one, none], [one, none, -one], [-one, none, -one]])
+        b = np.r_[previous, -previous, np.zeros(2 * n)]
+        bounds = [*zip(low, high, strict=True), *[(0, None)] * (2 * n)]
+        total = {} if budget is None else {"A_eq": np.r_[np.ones(n), np.zeros(2 * n)][None], "b_eq": [budget]}
+        best = linprog(np.r_[c, cost, np.full(n, alpha)], A, b, **total, bounds=bounds).fun
+        w = penalty.project(np.zeros(n))
+        assert linear_minimum(penalty, c, w) == pytest.approx(best, abs=1e-9)
