@@ -193,7 +193,8 @@ class Ratio:
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
         scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
         times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
-        self.scaled = replace(scaled, price=scaled.price * times, unit_of_value=scaled.unit_of_value / times)
+        parts = {"price": scaled.price * times, "drift": scaled.drift * times}
+        self.scaled = replace(scaled, **parts, unit_of_value=scaled.unit_of_value / times)
 
         def see(x):
             watch(x[:n] / max(x[-1], 1e-300))
