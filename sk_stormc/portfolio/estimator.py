@@ -20,13 +20,13 @@ from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.ratio import ratio_at
-from sk_stormc.portfolio.returns import check_returns, warn_of_prices
+from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.semideviation import check_order
 from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice
 
@@ -233,6 +233,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         penalty, dtype, n_assets = self._penalty(returns.shape[1], columns_of(X)), returns.dtype, returns.shape[1]
+        check_ascending(X, counts=self.half_life is not None or self.risk_measure == "cdar")
         warn_of_prices(returns)
         returns = self._active(returns, X)
         if is_proportional(self.risk_measure) and isinstance(returns, np.ndarray):
@@ -242,8 +243,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         at_once = self.objective == "ratio" or problem.ordered or isinstance(penalty, Limited)
         if at_once or solver in self.own_solvers:
             fit_at_once(self, solver, problem, penalty, X, n_assets, dtype)
-            return self
-        fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
+        else:
+            fit_by_run(self, solver, problem, penalty, X, y, sample_weight, dtype)
+        self._labels = columns_of(X)
         return self
 
     @only_if(streams_returns)
@@ -346,6 +348,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
+        if self.risk_measure == "cdar":
+            check_ascending(X, counts=True)
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
@@ -391,7 +395,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _active(self, returns, X):
         """The returns, with the benchmark's returns as a last column if there is a benchmark."""
-        return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
+        if self.benchmark is None:
+            return returns
+        return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
 
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost

@@ -14,7 +14,7 @@ from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.newton import LARGEST
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.returns import check_returns, warn_of_prices
+from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
@@ -68,6 +68,7 @@ def faded(sample_weight, n_periods, half_life):
 def go_on(portfolio, X, sample_weight):
     """`partial_fit` on a copy of the estimator, which is discarded if anything is raised."""
     returns = check_returns(X)
+    check_ascending(X, counts=True)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
     check_confidence(portfolio.confidence)
@@ -96,6 +97,7 @@ def go_on(portfolio, X, sample_weight):
     else:
         refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
+    portfolio._labels = columns_of(X)
 
 
 def _refuse_another(portfolio):
