@@ -49,6 +49,12 @@ def _of_texts(texts, groups, labels):
     if both:
         raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
     found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
+    empty = [name for row, low, high, name in found if not row.any() and not low <= 0 <= high]
+    if empty:
+        raise ValueError(f"linear_constraints cannot be met: X has none of the assets that {empty[0]!r} is about")
+    found = [(row, *rest) for row, *rest in found if row.any()]
+    if not found:
+        return None
     A, lower, upper, names = zip(*found, strict=True)
     return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
 

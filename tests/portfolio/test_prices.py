@@ -29,7 +29,7 @@ def test_prices_are_told_from_returns(n):
         assert not warned(returns) and not warned(1 + returns) and not warned(100 + returns)
         cash = np.full((n, 1), 1e-4)
         assert not warned(np.hstack([cash, cash, cash, cash, returns[:, :1]]))
-    assert not warned(np.full((n, 3), 1e-4)) and not warned(prices[:59])
+    assert not warned(np.full((n, 3), 1e-4)) and not warned(prices[:14])
 
 
 def test_fits_and_streams_warn_once():
