@@ -76,7 +76,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
-        labels. An array is taken by position.
+        labels. Labels that X does not have are ignored if others match. Each column needs one, except for a
+        ``collections.defaultdict``, whose default is the value of the others. An array is taken by position.
     budget : float, default=None
         Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
         replaces the sum 1. None means no constraint on the sum.
@@ -97,11 +98,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     groups : mapping, Series, DataFrame or array-like, default=None
         The groups that each asset belongs to: a mapping or a Series from columns of X to a name or a list of names, a
         frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
-        (n_assets,) or (n_kinds, n_assets).
+        (n_assets,) or (n_kinds, n_assets). Labels may name more assets than X has, or fewer, which then belong to no
+        group.
     benchmark : str or array-like, default=None
         The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the name of a
-        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). If
-        n_assets equals n_periods, weights must have labels.
+        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). A
+        Series of returns is aligned with the index of X, and may have more periods than X. A Series that is labelled by
+        the columns has weights. If n_assets equals n_periods, weights must have labels.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
         ``sample_weight``, where age is the number of periods since. The effective sample size is about 2.9 half-lives.
@@ -202,8 +205,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns in any unit, for at least two periods. A C-contiguous memmap of native float32 or float64 is never
-            loaded whole.
+            Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
+            native float32 or float64 is never loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods. A weight of k is the same as k copies of the period. With "cdar" the weights count
@@ -217,7 +220,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ------
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero.
-            The attributes of an earlier fit are then unchanged.
+            Also if the dates or numbers in the index of X descend, or are in no order although order counts: with
+            `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes have the best result so far, if at least one iteration was made.
 
@@ -226,7 +230,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ConvergenceWarning
             If the budget ended before tol was met, and in the cases that `minimize` lists.
         UserWarning
-            If X looks like prices.
+            If X looks like prices, or logarithms of prices.
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
@@ -283,8 +287,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, and after a run that ended as "non_finite", or as "diverged" with a learning rate that you
-            set.
+            As for `fit`, if the index of X is in no order, and after a run that ended as "non_finite", or as "diverged"
+            with a learning rate that you set.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
             again.
@@ -357,7 +361,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self):
-        """``weights_`` with the names of the columns.
+        """``weights_`` with the labels of the columns.
 
         Returns
         -------
@@ -366,7 +370,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            If the returns had no column names.
+            If the columns of the returns had no labels.
         ImportError
             If pandas is not installed.
         """

@@ -11,49 +11,20 @@ _MISSING = (-99.99, -999.0)
 
 
 class FrenchTable(NamedTuple):
-    """One table of a file of the library.
+    """One table of a file of the library."""
 
-    Attributes
-    ----------
-    title : str
-        The line above the table, such as "Average Value Weighted Returns -- Daily".
-    dates : ndarray of shape (n_rows,)
-        The dates as datetime64, of unit D, M or Y as the file gives days, months or years.
-    names : list of str of length n_columns
-        The column names, stripped.
-    values : ndarray of shape (n_rows, n_columns)
-        The numbers in the file's own unit (percent for returns), NaN where missing.
-    """
-
-    title: str
-    dates: np.ndarray
+    title: str  # the line above the table, such as "Average Value Weighted Returns -- Daily"
+    dates: np.ndarray  # datetime64, of unit D, M or Y as the file gives days, months or years
     names: list
-    values: np.ndarray
+    values: np.ndarray  # in the file's own unit (percent for returns), NaN where missing
 
 
 def parse_french_csv(text):
-    """Parse a CSV file of the Kenneth R. French data library.
+    """The header and the tables, perhaps none, of a CSV file of the Kenneth R. French data library.
 
-    Parameters
-    ----------
-    text : str
-        The content of the file: free text, then tables, each a title line, a line of column names that
-        begins with a comma, and rows that begin with a date.
+    The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
+    that begin with a date.
 
-    Returns
-    -------
-    header : str
-        The text above the first line of column names.
-    tables : list of FrenchTable
-        The tables in the file's order, empty if there is none.
-
-    Raises
-    ------
-    ValueError
-        If a row does not have one number per column, or a date does not exist.
-
-    Examples
-    --------
     >>> from sk_stormc.portfolio.french_csv import parse_french_csv
     >>> header, tables = parse_french_csv('''Made from the 202405 database.
     ...

@@ -33,10 +33,7 @@ FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that 
 
 
 def streams_returns(portfolio):
-    """Whether the parameters support `partial_fit`; an AttributeError says why not.
-
-    This extends `streams`: "newton" and ratios need all periods at once, and tail risks need moments.
-    """
+    """Whether the parameters support `partial_fit`, in addition to `streams`; an AttributeError says why not."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
