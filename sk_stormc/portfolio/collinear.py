@@ -18,23 +18,8 @@ def flat_direction(problem, x, fun, tol):
 
     At weights x the objective is F^T S^+ F / (4 lambda) above its minimum, where F is its gradient and S the
     covariance. If one asset is nearly a copy of another, the variance of their difference is tiny. The gradient along
-    it is then tiny too, however far away the minimum is.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-        Without constraints.
-    x : ndarray of shape (n_assets,)
-    fun : float
-        Phi(x), which is 0 for the empty portfolio.
-    tol : float
-        Tolerance of the solver.
-
-    Returns
-    -------
-    (float, float) or None
-        The possible decrease, and the condition number of the correlation matrix. None if the decrease is not notable
-        or is too expensive to compute.
+    it is then tiny too, however far away the minimum is. Returns the possible decrease, and the condition number of the
+    correlation matrix, or None.
     """
     returns = problem.returns
     if not isinstance(returns, np.ndarray) or returns.shape[1] > LARGEST or len(returns) <= returns.shape[1]:
