@@ -21,7 +21,7 @@ from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.estimator import BellmanValueEstimator
 from sk_stormc.values.off_policy import PolicyValue, off_policy_value
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 __all__ = [
     "ASCPG",

@@ -10,32 +10,14 @@ from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.risk_measures import is_proportional
 from sk_stormc.portfolio.turnover import Turnover
-from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word
+from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_size", "held_now", "make_penalty", "say_what_limits"]
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
-    """The penalty for given parameters of `CompositionalPortfolio`.
-
-    Parameters
-    ----------
-    constraint, budget, l1, previous_weights, transaction_cost : object
-        As in `CompositionalPortfolio`.
-    n_assets : int
-    columns : list or None
-        Labels of the assets.
-
-    Returns
-    -------
-    penalty or None
-
-    Raises
-    ------
-    ValueError
-        If a value is out of its range, or labels or lengths do not fit.
-    """
+    """The penalty for these parameters of `CompositionalPortfolio`, or None; columns are the labels of the assets."""
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -56,16 +38,34 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
 
 
 def _bounds(constraint, n_assets, columns):
+    """The two bounds, each a number or an array in the order of the columns."""
     if constraint is None:
         return -np.inf, np.inf
     no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(constraint, "__len__")
-    if no_pair or len(constraint) != 2:
-        raise ValueError(f"constraint must be None, 'long_only' or (low, high), got {constraint!r}")
+    by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
+    if no_pair or by_asset or len(constraint) != 2:
+        found = short(constraint) + ", which may be a pair for each asset" * by_asset
+        raise ValueError(
+            f"constraint must be None, 'long_only' or (low, high), got {found}. Each of low and high is one number for "
+            "all assets, or an array, a dict or a Series with a number for each asset"
+        )
     low, high = constraint
     return (
         aligned("the lower bound of constraint", low, columns, n_assets),
         aligned("the upper bound of constraint", high, columns, n_assets),
     )
+
+
+def _pairs_by_asset(constraint, n_assets):
+    """Whether bounds may be meant as a pair (low, high) for each asset, as SciPy takes them.
+
+    Two arrays or labelled values are not. Two lists for two assets may be, unless their entries would then be equal.
+    """
+    kinds = (tuple, list) if isinstance(constraint, (tuple, list)) else (tuple, list, np.ndarray)
+    if len(constraint) != n_assets or not all(isinstance(pair, kinds) and len(pair) == 2 for pair in constraint):
+        return False
+    low, high = as_numbers("constraint", [list(pair) for pair in constraint]).T
+    return n_assets != 2 or bool((low <= high).all() and (low < high).any())
 
 
 def _turnover(previous, cost, n_assets, columns):

@@ -100,35 +100,13 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
 
 
 def drawdowns(returns):
-    """Drawdowns: the distance of the cumulative return below its running maximum, which starts at 0.
-
-    Parameters
-    ----------
-    returns : ndarray of shape (n_periods,)
-
-    Returns
-    -------
-    ndarray of shape (n_periods,)
-    """
+    """Drawdowns: the distance of the cumulative return below its running maximum, which starts at 0."""
     total = np.cumsum(returns)
     return np.maximum(np.maximum.accumulate(total), 0.0) - total
 
 
 def worst_mean(losses, tail, weights=None):
-    """The mean of the worst fraction ``tail`` of the losses, which is their CVaR.
-
-    Parameters
-    ----------
-    losses : ndarray of shape (n,)
-    tail : float
-        Fraction of the losses, or of their weight, that counts.
-    weights : ndarray of shape (n,), default=None
-        Probabilities of the losses. None means equal ones.
-
-    Returns
-    -------
-    float
-    """
+    """The mean of the worst fraction ``tail`` of the losses, or of their weight, which is their CVaR."""
     order = np.argsort(losses)[::-1]
     p = np.full(len(losses), 1 / len(losses)) if weights is None else weights[order]
     taken = np.diff(np.minimum(np.cumsum(p), tail), prepend=0.0)

@@ -20,7 +20,7 @@ from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.ratio import Ratio, ratio_at
-from sk_stormc.portfolio.returns import check_returns, warn_of_prices
+from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
 from sk_stormc.portfolio.second_order import ByMoments, SecondOrder, Utility, check_exact, conclude_exact, needs_exact
@@ -30,7 +30,7 @@ from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.portfolio.within_risk import WithinRisk
 from sk_stormc.solvers import get_solver
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
@@ -87,7 +87,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     constraint : None, "long_only" or (low, high), default=None
         "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
-        labels. An array is taken by position.
+        labels. Labels that X does not have are ignored if others match. Each column needs one, except for a
+        ``collections.defaultdict``, whose default is the value of the others. An array is taken by position.
     budget : float, default=None
         Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
         replaces the sum 1. None means no constraint on the sum.
@@ -108,11 +109,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     groups : mapping, Series, DataFrame or array-like, default=None
         The groups that each asset belongs to: a mapping or a Series from columns of X to a name or a list of names, a
         frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
-        (n_assets,) or (n_kinds, n_assets).
+        (n_assets,) or (n_kinds, n_assets). Labels may name more assets than X has, or fewer, which then belong to no
+        group.
     benchmark : str or array-like, default=None
         The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the name of a
-        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). If
-        n_assets equals n_periods, weights must have labels.
+        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). A
+        Series of returns is aligned with the index of X, and may have more periods than X. A Series that is labelled by
+        the columns has weights. If n_assets equals n_periods, weights must have labels.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
         ``sample_weight``, where age is the number of periods since. The effective sample size is about 2.9 half-lives.
@@ -211,8 +214,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns in any unit, for at least two periods. A C-contiguous memmap of native float32 or float64 is never
-            loaded whole.
+            Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
+            native float32 or float64 is never loaded whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods. A weight of k is the same as k copies of the period. With "cdar" the weights count
@@ -226,7 +229,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ------
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero.
-            The attributes of an earlier fit are then unchanged.
+            Also if the dates or numbers in the index of X descend, or are in no order although order counts: with
+            `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes have the best result so far, if at least one iteration was made.
 
@@ -235,7 +239,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         ConvergenceWarning
             If the budget ended before tol was met, and in the cases that `minimize` lists.
         UserWarning
-            If X looks like prices.
+            If X looks like prices, or logarithms of prices.
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
@@ -243,6 +247,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = self._penalty(n_assets, columns_of(X))
+        check_ascending(X, counts=self.half_life is not None or self.risk_measure == "cdar")
         warn_of_prices(returns)
         returns = self._active(returns, X)
         if isinstance(returns, np.ndarray) and is_proportional(self.risk_measure):
@@ -267,7 +272,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         weights = problem.weights_of(result.x) if method is solver else result.x[:n_assets]
         self.weights_ = weights.astype(dtype, copy=False)
-        self.dual_gap_ = gap
+        self.dual_gap_, self._labels = gap, columns_of(X)
         self._keep(solver, result, fit)
         fit.end()
         if method is solver:
@@ -337,8 +342,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, and after a run that ended as "non_finite", or as "diverged" with a learning rate that you
-            set.
+            As for `fit`, if the index of X is in no order, and after a run that ended as "non_finite", or as "diverged"
+            with a learning rate that you set.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
             again.
@@ -403,6 +408,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
+        if self.risk_measure == "cdar":
+            check_ascending(X, counts=True)
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
@@ -412,7 +419,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self):
-        """``weights_`` with the names of the columns.
+        """``weights_`` with the labels of the columns.
 
         Returns
         -------
@@ -421,7 +428,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            If the returns had no column names.
+            If the columns of the returns had no labels.
         ImportError
             If pandas is not installed.
         """
@@ -450,7 +457,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _active(self, returns, X):
         """The returns, with the benchmark's returns as a last column if there is a benchmark."""
-        return returns if self.benchmark is None else with_benchmark(returns, self.benchmark, columns_of(X))
+        if self.benchmark is None:
+            return returns
+        return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
 
     def _penalty(self, n_assets, columns=None):
         given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost

@@ -131,10 +131,7 @@ class EVaRPortfolioProblem(LogMeanExpProblem, TailRiskProblem, risk_measure="eva
         return q / q.sum()
 
     def _temperature(self, losses, least):
-        """The t at which the divergence of the tilted weights is `allowed`, but at least ``least``.
-
-        The divergence decreases in t.
-        """
+        """The t >= least at which the divergence of the tilted weights, which decreases in t, is `allowed`."""
 
         def excess(log_t):
             q = self._tilted(losses, np.exp(log_t))

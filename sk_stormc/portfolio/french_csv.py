@@ -11,28 +11,36 @@ _MISSING = (-99.99, -999.0)
 
 
 class FrenchTable(NamedTuple):
-    """One table of a file of the library.
+    """One table of a file of the library."""
 
-    Attributes
-    ----------
-    title : str
-        The line above the table, such as "Average Value Weighted Returns -- Daily".
-    dates : ndarray of shape (n_rows,)
-        The dates as datetime64, of unit D, M or Y as the file gives days, months or years.
-    names : list of str of length n_columns
-        The column names, stripped.
-    values : ndarray of shape (n_rows, n_columns)
-        The numbers in the file's own unit (percent for returns), NaN where missing.
-    """
-
-    title: str
-    dates: np.ndarray
+    title: str  # the line above the table, such as "Average Value Weighted Returns -- Daily"
+    dates: np.ndarray  # datetime64, of unit D, M or Y as the file gives days, months or years
     names: list
-    values: np.ndarray
+    values: np.ndarray  # in the file's own unit (percent for returns), NaN where missing
 
 
 def parse_french_csv(text):
-    """Parse a CSV file of the Kenneth R. French data library."""
+    """The header and the tables, perhaps none, of a CSV file of the Kenneth R. French data library.
+
+    The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
+    that begin with a date.
+
+    >>> from sk_stormc.portfolio.french_csv import parse_french_csv
+    >>> header, tables = parse_french_csv('''Made from the 202405 database.
+    ...
+    ...   Average Value Weighted Returns -- Daily
+    ... ,SMALL LoOP,BIG HiOP
+    ... 19900702,   0.54,  -0.12
+    ... 19900703, -99.99,   0.30
+    ...
+    ... Copyright 2024 Kenneth R. French
+    ... ''')
+    >>> tables[0].title, tables[0].names
+    ('Average Value Weighted Returns -- Daily', ['SMALL LoOP', 'BIG HiOP'])
+    >>> tables[0].values
+    array([[ 0.54, -0.12],
+           [  nan,  0.3 ]])
+    """
     lines = text.splitlines()
     header, title, sections = [], "", []
     rows = None  # rows of the current table; None between tables

@@ -20,22 +20,28 @@ _RULE = (
 
 
 def rows_of(text, known, n_assets):
-    """Parse a constraint into rows of a linear system.
+    """The rows (row, lower, upper) of a constraint in text form: two or more sums, compared by <=, >= or ==.
 
-    A constraint is two or more sums that are compared by <=, >= or ==. A term of a sum is a number, a name, or a
-    number times a name. Names that contain signs are put in quotes.
+    A term of a sum is a number, a name, or a number times a name. ``known`` has the coefficients of each name: a
+    group's name stands for a sum of assets.
+
+    >>> import numpy as np
+    >>> from sk_stormc.portfolio.grammar import rows_of
+    >>> rows_of("tech <= 2 * bonds + 0.1", {"tech": np.array([1.0, 1, 0]), "bonds": np.array([0.0, 0, 1])}, 3)
+    [(array([ 1.,  1., -2.]), -inf, 0.1)]
     """
     tokens = _tokens(text)
     places = [k for k, (kind, _) in enumerate(tokens) if kind == "compare"]
     if not places:
         raise _wrong(text, "no comparison")
     starts, ends = [-1, *places], [*places, len(tokens)]
-    sums = [_sum(text, tokens[a + 1 : b], known, n_assets) for a, b in zip(starts, ends, strict=True)]
+    sides = [tokens[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
+    if not all(any(kind == "name" for kind, _ in pair) for pair in map(list.__add__, sides[:-1], sides[1:])):
+        raise _wrong(text, "a comparison without a name")
+    sums = [_sum(text, side, known, n_assets) for side in sides]
     found = []
     for (left, constant), (right, other), place in zip(sums[:-1], sums[1:], places, strict=True):
         row, limit, sign = left - right, other - constant, tokens[place][1]
-        if not row.any():
-            raise _wrong(text, "a comparison without a name")
         found.append((row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit))
     return found
 

@@ -1,4 +1,4 @@
-"""Alignment of labelled values, one for each asset, with the columns of the returns."""
+"""Alignment of labelled values with the columns and the rows of the returns."""
 
 from collections.abc import Mapping
 
@@ -6,60 +6,84 @@ import numpy as np
 
 from sk_stormc.utils.frames import is_series, is_table
 
-__all__ = ["aligned", "is_labelled", "series_of"]
+__all__ = ["aligned", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
 
 SHOWN = 10  # labels that an error message lists
 
 
-def is_labelled(value, columns):
-    """Whether a value has labels, at least one of which is the label of a column."""
-    found = _labels_and_values(value)
-    return found is not None and any(label in set(columns) for label in found[0])
-
-
-def aligned(name, value, columns, n_assets):
-    """Align a labelled value with the columns.
-
-    Parameters
-    ----------
-    name : str
-        Name of the value in error messages.
-    value : object
-        A pandas Series, a mapping, or a frame of one row has labels, and is put in the order of the columns. Anything
-        else is returned unchanged.
-    columns : list or None
-        Labels of the columns. None means 0, 1, and so on.
-    n_assets : int
-
-    Returns
-    -------
-    object
-        An ndarray of shape (n_assets,) for a value with labels.
-
-    Raises
-    ------
-    ValueError
-        If the labels are not exactly those of the columns, or a label occurs twice.
-    """
-    found = _labels_and_values(value)
-    if found is None:
+def aligned(name, value, columns, n_assets, extra=True):
+    """A Series, mapping or frame of one row as an array in the order of the columns; anything else is unchanged."""
+    labels, values = _labels_and_values(value)
+    if labels is None:
         return value
-    labels, values = found
     columns = list(range(n_assets)) if columns is None else columns
-    twice = [label for among in (columns, labels) for label in dict.fromkeys(among) if among.count(label) > 1]
-    if twice:
-        raise ValueError(f"{name} has labels, so that no label or column of X may be there twice, got {_some(twice)}")
-    missing = [column for column in columns if column not in set(labels)]
-    unknown = [label for label in labels if label not in set(columns)]
-    if missing or unknown:
+    _refuse_twice(name, "label or column of X", columns, labels)
+    found, known, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
+    missing = [] if default else [column for column in columns if column not in found]
+    unknown = [label for label in labels if label not in known]
+    if missing or (unknown and not extra):
         wrong = [f"has nothing for {_some(missing)}"] * bool(missing)
         wrong += [f"is labelled {_some(unknown)}, which X does not have"] * bool(unknown)
         raise ValueError(
             f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
             "An array without labels is taken by position"
         )
+    refuse_no_match(name, labels, known)
+    return np.array([found[column] if column in found else default() for column in columns])
+
+
+def refuse_no_match(name, labels, known):
+    """Raise a ValueError if there are labels, and none is that of a column: they are misspelt then, not superfluous."""
+    if labels and not any(label in known for label in labels):
+        raise ValueError(
+            f"{name} must be labelled by columns of X, but is labelled {_some(labels)}, which X does not have"
+        )
+
+
+def default_of(value):
+    """The function that makes the value of a missing label, for a `collections.defaultdict`, or None."""
+    return getattr(value, "default_factory", None) if isinstance(value, Mapping) else None
+
+
+def rows_of_series(name, series, columns, n_assets, rows, n_rows):
+    """The values of a Series at the rows of X, or None if its labels are those of the columns."""
+    labels = list(series.index)
+    by_column = set(labels) == set(range(n_assets) if columns is None else columns)
+    by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
+    if by_column and by_row:
+        raise ValueError(
+            f"{name} has labels that can be read as rows and as columns of X, here {_some(labels)}: use names for the "
+            "columns, or dates for the rows"
+        )
+    if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
+        return None
+    if rows is None and not by_row:
+        raise ValueError(
+            f"{name} is a Series of length {len(labels)}, which cannot be aligned with X, whose {n_rows} rows have no "
+            "labels: give X as a DataFrame with the same index"
+        )
+    if rows is None:
+        return series.to_numpy()
+    _refuse_twice(name, "label", labels)
     place = {label: k for k, label in enumerate(labels)}
-    return np.array([values[place[column]] for column in columns])
+    if not by_row:
+        missing = [label for label in dict.fromkeys(rows) if label not in place]
+        raise ValueError(
+            f"{name} is a Series, which is aligned with the index of X, but has nothing for the rows {_some(missing)}. "
+            "An array without labels is taken by position"
+        )
+    return series.to_numpy()[[place[label] for label in rows]]
+
+
+def _refuse_twice(name, what, *several):
+    twice = [label for labels in several for label in _repeated(labels)]
+    if twice:
+        raise ValueError(f"{name} has labels, so that no {what} may be there twice, got {_some(twice)}")
+
+
+def _repeated(labels):
+    seen = set()
+    return [label for label in labels if label in seen or seen.add(label)]
 
 
 def _labels_and_values(value):
@@ -69,23 +93,29 @@ def _labels_and_values(value):
         return list(value.columns), list(np.asarray(value)[0])
     if is_series(value):
         return list(value.index), list(value.to_numpy())
-    return None
+    return None, None
 
 
 def _some(labels):
     more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
-    return ", ".join(map(repr, labels[:SHOWN])) + more
+    return ", ".join(map(_plain, labels[:SHOWN])) + more
+
+
+def _plain(label):
+    """A label in a message: dates as text, without the name of their class."""
+    return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 
 def series_of(portfolio):
-    """The weights of a fitted portfolio as a pandas Series with the names of the columns."""
-    if not hasattr(portfolio, "feature_names_in_"):
+    """The weights of a fitted portfolio as a pandas Series with the labels of the columns."""
+    labels = getattr(portfolio, "feature_names_in_", vars(portfolio).get("_labels"))
+    if labels is None or len(labels) != len(portfolio.weights_):
         raise ValueError(
-            "named_weights needs returns whose columns have names (strings), such as a pandas DataFrame; those "
-            "of the last fit had none. weights_ has the weights in the order of the columns"
+            "named_weights needs returns whose columns have names, such as a pandas DataFrame; those of the last fit "
+            "had none. weights_ has the weights in the order of the columns"
         )
     try:
         from pandas import Series
     except ImportError as error:
         raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
-    return Series(portfolio.weights_, index=portfolio.feature_names_in_, name="weight")
+    return Series(portfolio.weights_, index=labels, name="weight")

@@ -32,13 +32,6 @@ class LevelProblem(PortfolioProblem):
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
         Scale of the steps, as for `PortfolioProblem`. The last entry is that of the level.
-
-    Attributes
-    ----------
-    width : float
-        Width of the smoothing, in the unit of the returns. The smoothed objective exceeds the exact one by at most
-        about lambda times the width. `with_width` returns the same problem with another width.
-    n_assets : int
     """
 
     # both widths are in standard deviations of the portfolio's return
@@ -135,19 +128,10 @@ class LevelProblem(PortfolioProblem):
         return self._price * (self.risk(losses) - self._mean_of(losses))
 
     def bounds(self, x):
-        """The exact objective of the weights in x, and a lower bound of the objective over all portfolios.
+        """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
 
         With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Weights without a bound are
         limited to twice the largest weight of x around x.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        value, bound : float
-            The bound is NaN for a penalty that is not of this package.
         """
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w))

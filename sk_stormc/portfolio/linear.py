@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.portfolio.grammar import rows_of
-from sk_stormc.portfolio.labels import aligned
+from sk_stormc.portfolio.labels import aligned, default_of, refuse_no_match
 from sk_stormc.utils.frames import has_row_labels, is_series
 from sk_stormc.utils.validation import as_numbers, short
 
@@ -19,16 +19,7 @@ EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a l
 
 @dataclass
 class Linear:
-    """Linear constraints lower <= A @ w <= upper.
-
-    Attributes
-    ----------
-    A : ndarray of shape (n_constraints, n_assets)
-    lower, upper : ndarray of shape (n_constraints,)
-        Limits, infinite if there is none.
-    names : list of str
-        Names of the constraints in error messages.
-    """
+    """Linear constraints lower <= A @ w <= upper, with names for error messages; a limit may be infinite."""
 
     A: np.ndarray
     lower: np.ndarray
@@ -37,25 +28,7 @@ class Linear:
 
 
 def linear_of(value, groups, columns, n_assets):
-    """The constraints for the parameters ``linear_constraints`` and ``groups``.
-
-    Parameters
-    ----------
-    value : None, str, list of str, (A, lower, upper) or Linear
-    groups : None, mapping, Series, DataFrame or array-like
-    columns : list or None
-        Labels of the assets.
-    n_assets : int
-
-    Returns
-    -------
-    Linear or None
-
-    Raises
-    ------
-    ValueError
-        If the value has another form, a name is unknown, or a lower limit exceeds its upper limit.
-    """
+    """The constraints for the parameters ``linear_constraints`` and ``groups``, or None."""
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
     if value is None or isinstance(value, Linear):
@@ -76,6 +49,12 @@ def _of_texts(texts, groups, labels):
     if both:
         raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
     found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
+    empty = [name for row, low, high, name in found if not row.any() and not low <= 0 <= high]
+    if empty:
+        raise ValueError(f"linear_constraints cannot be met: X has none of the assets that {empty[0]!r} is about")
+    found = [(row, *rest) for row, *rest in found if row.any()]
+    if not found:
+        return None
     A, lower, upper, names = zip(*found, strict=True)
     return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
 
@@ -116,16 +95,18 @@ def _limit(side, value, n):
 
 
 def _groups(groups, labels):
-    """The indicator vector of each group, of shape (n_assets,): 1 for the assets that belong to it."""
+    """The indicator vector of each group: 1 for the assets that belong to it, which may be none of those in X."""
     rows = {}
-    for kind in _levels(groups, labels):
+    for kind in _kinds(groups, labels):
         new = {}
-        for j, name in enumerate(kind):
+        for j, name in kind:
             if name is None or (isinstance(name, Real) and np.isnan(name)):
                 continue  # the asset belongs to no group of this kind
             if not isinstance(name, (str, Integral)):
                 raise ValueError(f"groups must have texts or integers for names, got {short(name)}")
-            new.setdefault(str(name), np.zeros(len(labels)))[j] = 1.0
+            members = new.setdefault(str(name), np.zeros(len(labels)))
+            if j is not None:
+                members[j] = 1.0
         twice = [name for name in new if name in rows]
         if twice:
             raise ValueError(f"groups must have different names in different rows, got {twice[0]!r} in two of them")
@@ -133,8 +114,8 @@ def _groups(groups, labels):
     return rows
 
 
-def _levels(groups, labels):
-    """For each kind of group, a list with one name (or None) for each asset."""
+def _kinds(groups, labels):
+    """For each kind of group, pairs of an asset's number (None for assets that X does not have) and its group."""
     if groups is None:
         return []
     if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
@@ -142,16 +123,20 @@ def _levels(groups, labels):
         turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
         table = groups.T if turned else groups
         kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
-        return [row for kind in kinds for row in _levels(kind, labels)]
+        return [row for kind in kinds for row in _kinds(kind, labels)]
     if is_series(groups):
         groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
     if isinstance(groups, Mapping):
-        unknown = [asset for asset in groups if asset not in set(labels)]
-        if unknown:
-            raise ValueError(f"groups must be labelled by columns of X, got {unknown[0]!r}, which X does not have")
-        names = [groups.get(label) for label in labels]
+        known, default = set(labels), default_of(groups)
+        refuse_no_match("groups", list(groups), known)
+        others = [groups[label] for label in groups if label not in known]
+        names = [groups[label] if label in groups else default and default() for label in labels] + others
         several = [list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names]
-        return [[n[k] if k < len(n) else None for n in several] for k in range(max(map(len, several)))]
+        numbers = [*range(len(labels)), *[None] * len(others)]
+        return [
+            [(j, n[k]) for j, n in zip(numbers, several, strict=True) if k < len(n)]
+            for k in range(max(map(len, several)))
+        ]
     table = np.asarray(groups, dtype=object)
     table = table[None] if table.ndim == 1 else table
     if isinstance(groups, str) or table.ndim != 2 or table.shape[1] != len(labels):
@@ -159,4 +144,4 @@ def _levels(groups, labels):
             f"groups must have a name for each of the {len(labels)} assets: a mapping or Series by asset, a frame, or "
             f"an array of shape (n_assets,) or (n_kinds, n_assets), got {short(groups)}"
         )
-    return [list(row) for row in table]
+    return [list(enumerate(row)) for row in table]

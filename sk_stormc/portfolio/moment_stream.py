@@ -37,86 +37,32 @@ class MomentStream:
 
     The division of rows into chunks makes no difference. When rows are added to the moments, and when weights are
     updated, depends only on the row's index in the stream.
-
-    Attributes
-    ----------
-    moments : object of `sk_stormc.portfolio.moments`
-        Moments of the rows that were dropped.
-    penalty : object of `sk_stormc.penalties`, Turnover or None
-    weights : ndarray of shape (n_assets,)
-        The weights of the last scheduled update. Rows are added to the moments around them.
-    start : ndarray of shape (n_assets,)
-        The weights at the start of the stream.
-    half_life : float
-        Number of rows after which the weight of a row halves; infinite for equal weights.
-    each : bool
-        Whether the weights reported at the end of a chunk use all of its rows, or those up to the last scheduled row.
-    origin : ndarray of shape (n_assets,) or None
-        The first row, which is subtracted from all rows.
-    rows : ndarray of shape (n_kept, n_assets)
-        The rows that are still kept.
-    p : ndarray of shape (n_kept,)
-        Their weights.
-    opening : int
-        Number of rows that are kept before the first are added to the moments.
-    n : int
-        Number of rows so far.
-    counted : int
-        Number of the dropped rows that had a weight above 0.
-    thin : bool
-        Whether few rows determined the risk when the first were added to the moments.
-    renewed : int
-        Row of the last scheduled update.
-    fit : NewtonFit or None
-        The last reported solution.
-    at : int
-        Row of ``fit``.
-    gained : float
-        The objective of equal weights minus that of ``fit``, or the risk of ``fit`` if that is larger.
-    shift : float
-        Mean squared distance between ``fit`` and the weights around which rows were added, relative to the moments'
-        ``size``.
-    records : tuple of (int, float)
-        Row and objective of each scheduled update.
-    around : Sums or None
-        Sums of the weights around which rows were added to the moments.
-    least : int
-        The value of `enough`, once there is a row.
     """
 
-    moments: object
+    moments: object  # of the rows that were dropped
     penalty: object
-    weights: np.ndarray
+    weights: np.ndarray  # of the last scheduled update; rows are added to the moments around them
     start: np.ndarray
     half_life: float = math.inf
-    each: bool = False
-    origin: np.ndarray | None = None
-    rows: np.ndarray | None = field(default=None, repr=False)
-    p: np.ndarray | None = field(default=None, repr=False)
-    opening: int = OPENING
-    n: int = 0
-    counted: int = 0
-    thin: bool = False
-    renewed: int = 0
-    fit: NewtonFit | None = None
-    at: int = 0
-    gained: float = 0.0
-    shift: float = 0.0
-    records: tuple = ()
-    around: Sums | None = None
-    least: int = 0
+    each: bool = False  # whether the weights reported at the end of a chunk use its rows after the last scheduled one
+    origin: np.ndarray | None = None  # the first row, which is subtracted from all rows
+    rows: np.ndarray | None = field(default=None, repr=False)  # that are still kept
+    p: np.ndarray | None = field(default=None, repr=False)  # their weights
+    opening: int = OPENING  # number of rows that are kept before the first are added to the moments
+    n: int = 0  # number of rows so far
+    counted: int = 0  # number of the dropped rows that had a weight above 0
+    thin: bool = False  # whether few rows determined the risk when the first were added to the moments
+    renewed: int = 0  # row of the last scheduled update
+    fit: NewtonFit | None = None  # the last reported solution
+    at: int = 0  # row of ``fit``
+    gained: float = 0.0  # the objective of equal weights minus that of ``fit``, or the risk of ``fit`` if it is larger
+    shift: float = 0.0  # mean squared distance between ``fit`` and the weights of ``around``, in units of `size`
+    records: tuple = ()  # row and objective of each scheduled update
+    around: Sums | None = None  # sums of the weights around which rows were added to the moments
+    least: int = 0  # the value of `enough`, once there is a row
 
     def plus(self, rows, p=None, end=None):
-        """The stream after these rows, with updated weights.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, n_assets)
-        p : ndarray of shape (n_rows,), default=None
-            Weights of the rows.
-        end : int, default=None
-            Row at which the chunk of these rows ends. None means the last of these rows.
-        """
+        """The stream after rows of weights p, with updated weights. Their chunk ends at row ``end``, or with them."""
         end, stream = self.n + len(rows) if end is None else end, self
         last = end if self.each else self._milestone(end)
         if not len(rows):
@@ -229,10 +175,7 @@ class MomentStream:
         return replace(fit, value=self._value(known, w))
 
     def _is_whole(self):
-        """Whether the problem itself can be solved: all rows are kept, and the risk is a tail risk of bounded weights.
-
-        The quadratic approximations of a tail risk may not converge.
-        """
+        """Whether a tail risk itself can be minimised, as its quadratic approximations may not converge."""
         few = len(self.weights) <= LARGEST and self.enough() == 2
         return few and self.moments.measure is not None and not self._gone()
 

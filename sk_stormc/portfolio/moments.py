@@ -197,17 +197,6 @@ class CVaRMoments(_Moments):
 
     The term of each row is a parabola in z_i: its Taylor expansion around the w and s at which the row was added, with
     the slope q_i and the second derivative k_i there. The width of the smoothing falls with the number of rows.
-
-    Attributes
-    ----------
-    near : Sums
-        Sums of the rows with the weights p_i k_i.
-    pull : float
-        sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s.
-    of_rows : ndarray of shape (n_assets,)
-        sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w.
-    constant : float
-        The constant terms of the parabolas.
     """
 
     gain: float
@@ -216,10 +205,10 @@ class CVaRMoments(_Moments):
     n: float
     weight: float
     mean: np.ndarray
-    near: Sums
-    pull: float
-    of_rows: np.ndarray
-    constant: float
+    near: Sums  # of the rows with the weights p_i k_i
+    pull: float  # sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s
+    of_rows: np.ndarray  # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
+    constant: float  # the constant terms of the parabolas
     exact = False
     measure = "cvar"
 

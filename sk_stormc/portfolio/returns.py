@@ -7,36 +7,18 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.streams.mapped import MappedRows, blocks
-from sk_stormc.utils.frames import column, columns_of, is_table
+from sk_stormc.utils.frames import column, columns_of, direction_of, is_table
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import naming
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_returns", "warn_of_prices"]
+__all__ = ["check_ascending", "check_returns", "looks_like_prices", "warn_of_prices"]
 
-FEWEST, MOST = 60, 1000  # smallest and largest number of periods from which prices are recognised
+FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
 
 def check_returns(X, **kwargs):
-    """Convert returns to a float array. An error names the columns that are not numeric or not finite.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_periods, n_assets)
-        A pandas or polars frame has named columns.
-    **kwargs
-        Further arguments of `sklearn.utils.check_array`.
-
-    Returns
-    -------
-    ndarray or MappedRows of shape (n_periods, n_assets)
-        float32 stays float32. Everything else becomes float64.
-
-    Raises
-    ------
-    ValueError
-        If a column has dates, text or anything else that is not a number, or if there are NaN or infinite entries.
-    """
+    """Returns as a float array (float32 stays), or MappedRows. An error names columns that are no finite numbers."""
     names = np.empty(0, object)
     if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
@@ -65,22 +47,45 @@ def check_returns(X, **kwargs):
     return returns
 
 
-def warn_of_prices(returns):
-    """Warn if X looks like prices: all numbers are positive and, in most columns, close to those of the last period.
+def check_ascending(X, counts):
+    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend."""
+    direction = direction_of(X)
+    if direction == "descending" or (direction == "neither" and counts):
+        found = "descend" if direction == "descending" else "are in no order"
+        raise ValueError(
+            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
+            f"{found}. X.sort_index() sorts them"
+        )
 
-    Returns differ more from one period to the next than from their mean, even if 1 was added to them.
+
+def looks_like_prices(returns):
+    """Whether most columns have one sign, and differ little from one period to the next.
+
+    Returns differ more from one period to the next than from their mean, even if 1 was added to them. Prices and their
+    logarithms mostly have one sign, of which one entry in 50 may be an exception. Fewer than 60 periods tell less: the
+    mean square of steps of independent returns is twice their variance, with a standard deviation of about 2 / sqrt(n).
     """
-    first = np.asarray(returns[:MOST], dtype=float)
-    if len(first) < FEWEST or not (first > 0).all():
-        return
-    largest = first.max(axis=0)  # scaling avoids overflow of the squares
-    first = first / largest  # not in place, because the array may be the caller's
-    steps, spread = np.square(np.diff(first, axis=0)).mean(axis=0), first.var(axis=0)
-    if np.median(np.divide(steps, spread, out=np.full_like(spread, 2.0), where=spread > 0)) < 0.5:
+    X = np.asarray(returns[:MOST], dtype=float)
+    n = len(X)
+    if n < FEWEST:
+        return False
+    largest = np.abs(X).max(axis=0)
+    X = X / np.where(largest > 0, largest, 1.0)  # the squares of very large numbers overflow
+    middle = np.median(X, axis=0)
+    wrong = X * middle <= 0
+    X = np.where(wrong, middle, X)
+    steps, spread = np.square(np.diff(X, axis=0)).mean(axis=0), X.var(axis=0)
+    slow = steps < 0.5 * max(1.0, np.sqrt(60 / n)) * spread
+    return bool((slow & (wrong.sum(axis=0) <= max(1, n // 50))).mean() > 0.5)
+
+
+def warn_of_prices(returns):
+    """Warn if X looks like prices."""
+    if looks_like_prices(returns):
         warn(
-            "X looks like prices, not returns: all numbers are positive, and most differ little from those of the "
-            "period before. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If X "
-            "does hold returns, such as interest rates, you can ignore this warning"
+            "X looks like prices, not returns: most columns have one sign, and differ little from one period to the "
+            "next. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does hold "
+            "returns, such as interest rates, you can ignore this warning"
         )
 
 

@@ -9,24 +9,12 @@ __all__ = ["MEASURES", "ByRiskMeasure", "is_proportional"]
 
 
 class Traits(NamedTuple):
-    """Properties of a risk measure.
+    """Properties of a risk measure."""
 
-    Attributes
-    ----------
-    power : int
-        Degree of homogeneity: the risk of k w is k**power times that of w. 0 means that it is not homogeneous.
-    shift : float or None
-        Change of the risk if the return of each period grows by 1. None if this is not a constant.
-    parameter : str or None
-        Name of the measure's own parameter.
-    streams : bool
-        Whether `partial_fit` supports the measure.
-    """
-
-    power: int
-    shift: float | None
-    parameter: str | None = None
-    streams: bool = True
+    power: int  # degree of homogeneity: the risk of k w is k**power times that of w; 0: it is not homogeneous
+    shift: float | None  # change of the risk if the return of each period grows by 1; None: it is not a constant
+    parameter: str | None = None  # name of the measure's own parameter
+    streams: bool = True  # whether `partial_fit` supports the measure
 
 
 MEASURES = {

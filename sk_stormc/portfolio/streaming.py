@@ -12,7 +12,7 @@ from sk_stormc.portfolio.feasible import refuse_limits
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.returns import check_returns, warn_of_prices
+from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
 from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
 from sk_stormc.portfolio.tail_risk import check_confidence
 from sk_stormc.solvers import StopReason
@@ -31,10 +31,7 @@ FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that 
 
 
 def streams_returns(portfolio):
-    """Whether the parameters support `partial_fit`; an AttributeError says why not.
-
-    This extends `streams`: "newton" and ratios need all periods at once, and tail risks need moments.
-    """
+    """Whether the parameters support `partial_fit`, in addition to `streams`; an AttributeError says why not."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
@@ -66,6 +63,7 @@ def faded(sample_weight, n_periods, half_life):
 def go_on(portfolio, X, sample_weight):
     """`partial_fit` on a copy of the estimator, which is discarded if anything is raised."""
     returns = check_returns(X)
+    check_ascending(X, counts=True)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
     check_confidence(portfolio.confidence)
@@ -94,6 +92,7 @@ def go_on(portfolio, X, sample_weight):
     else:
         refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
+    portfolio._labels = columns_of(X)
 
 
 def _refuse_another(portfolio):

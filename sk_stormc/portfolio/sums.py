@@ -15,20 +15,11 @@ def mean_of(rows, p=None):
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Weight, mean and scatter matrix of rows r_i with weights p_i >= 0.
+    """Weight, mean and scatter matrix of rows r_i with weights p_i >= 0."""
 
-    Attributes
-    ----------
-    weight : float
-        sum p_i.
-    mean : ndarray of shape (n_columns,)
-    scatter : ndarray of shape (n_columns, n_columns)
-        sum p_i (r_i - mean) (r_i - mean)^T.
-    """
-
-    weight: float
+    weight: float  # sum p_i
     mean: np.ndarray
-    scatter: np.ndarray
+    scatter: np.ndarray  # sum p_i (r_i - mean) (r_i - mean)^T
 
     @classmethod
     def none(cls, n):

@@ -25,11 +25,6 @@ class TailRiskProblem(LevelProblem):
         None means the measure of the class, which is the only allowed value.
     confidence : float, default=0.95
         The risk measures the worst fraction 1 - confidence of the losses.
-
-    Attributes
-    ----------
-    confidence : float
-        The risk measures the worst fraction 1 - confidence of the losses.
     """
 
     def __init__(

@@ -17,15 +17,7 @@ def tilts(rows, x):
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """log sum p_i exp(-<r_i, x>) around x: its value, and mean and covariance of the rows with these weights.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n_assets,)
-    log_weight : float
-    mean : ndarray of shape (n_assets,)
-    covariance : ndarray of shape (n_assets, n_assets)
-    """
+    """log sum p_i exp(-<r_i, x>) around x: its value, and mean and covariance of the rows with these weights."""
 
     x: np.ndarray
     log_weight: float

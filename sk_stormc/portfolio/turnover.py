@@ -10,29 +10,7 @@ __all__ = ["Turnover"]
 
 
 class Turnover(Penalty):
-    """Transaction costs sum_j cost_j |x_j - previous_j|, with bounds and an optional budget and l1 norm.
-
-    Parameters
-    ----------
-    previous : array-like of shape (n_variables,)
-        The weights held at present.
-    cost : float or array-like of shape (n_variables,)
-        Cost >= 0 of buying or selling one unit.
-    box : Box, default=Box(-inf, inf)
-        Bounds, budget and l1 norm.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite, a cost is negative, or shapes differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.portfolio.turnover import Turnover
-    >>> Turnover([0.5, 0.3, 0.2], 0.1).prox(np.array([1.0, 0.35, 0.0]), 1.0)
-    array([0.9, 0.3, 0.1])
-    """
+    """Transaction costs sum_j cost_j |x_j - previous_j|, with the bounds, budget and l1 norm of a box."""
 
     def __init__(self, previous, cost, box=None):
         self.previous, self.cost = as_numbers("previous_weights", previous), as_numbers("transaction_cost", cost)

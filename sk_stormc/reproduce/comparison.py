@@ -37,7 +37,7 @@ def add_arguments(parser):
     ----------
     parser : argparse.ArgumentParser
     """
-    add_data_arguments(parser, required=True)
+    add_data_arguments(parser, required=True, unit="guess")
     parser.add_argument(
         "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
     )

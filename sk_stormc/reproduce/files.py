@@ -11,26 +11,7 @@ __all__ = ["describe", "directory", "read_array", "read_arrays", "read_as", "rea
 
 
 def read_as(path, readers):
-    """What the reader for the file's suffix makes of it.
-
-    Parameters
-    ----------
-    path : str or path-like
-    readers : dict of callable
-        By suffix, such as ".npz".
-
-    Returns
-    -------
-    path : Path
-    found : object
-
-    Raises
-    ------
-    ValueError
-        For another suffix.
-    FileNotFoundError
-        Where there is no file.
-    """
+    """The path of a file, and what the reader for its suffix, such as ".npz", makes of it."""
     path = Path(path)
     if path.suffix.lower() not in readers:
         *others, last = readers

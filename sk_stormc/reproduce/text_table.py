@@ -12,6 +12,7 @@ NO_NUMBER = ("", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", ".")
 SEPARATORS = "\t;|,"
 LOOKED_AT = 50  # lines that tell the separator
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][-+]?\d+)?\s*%?")  # 0,5 and 1.234,5
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(\.\d{3})+\s*%?")  # 1.234 beside decimal commas; 31.01.2020 is a date
 _POINT = re.compile(r"[-+]?(\d{1,3}(,\d{3})+|\d*)\.\d*([eE][-+]?\d+)?\s*%?")  # 0.5 and 1,234.5
 
 
@@ -20,19 +21,6 @@ def read_cells(path):
 
     The text is UTF-8, UTF-16 or, where it is neither, of Windows' Western code page. Cells are separated by tabs,
     semicolons, bars, commas or, where there is none of these, blanks.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    list of (int, list of str)
-
-    Raises
-    ------
-    ValueError
-        Where the file is no text.
     """
     text = _decode(path)
     lines = [line for line in text.splitlines() if line.strip()][:LOOKED_AT]
@@ -69,18 +57,7 @@ def _decode(path):
 
 
 class Numbers:
-    """How a file writes its numbers.
-
-    Parameters
-    ----------
-    cells : iterable of str
-        All that may be numbers.
-
-    Attributes
-    ----------
-    comma : bool
-        Whether the decimal sign is a comma.
-    """
+    """How a file writes its numbers; ``comma`` says whether the decimal sign of these cells is a comma."""
 
     def __init__(self, cells):
         comma = point = False
@@ -101,7 +78,8 @@ class Numbers:
         percent = text.endswith("%")
         text = text[:-1].rstrip() if percent else text
         if self.comma:
-            text = text.replace(".", "").replace(",", ".") if "," in text or text.count(".") > 1 else text
+            if _COMMA.fullmatch(text) or (text.count(".") > 1 and _THOUSANDS.fullmatch(text)):
+                text = text.replace(".", "").replace(",", ".")
         elif "," in text and _POINT.fullmatch(text):
             text = text.replace(",", "")
         try:

@@ -30,19 +30,14 @@ def _table(text):
 
 
 def add_arguments(parser):
-    """Add the command's options.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
-    add_data_arguments(parser, required=True)
+    """Add the command's options."""
+    add_data_arguments(parser, required=True, unit="guess")
     parser.add_argument(
         "--risk-measure", choices=RISK_MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
     )
     parser.add_argument(
         "--risk-aversion", type=_number, default=1.0, metavar="L",
-        help="weight of the risk, in the inverse unit of the returns; inf for the least risk (default: %(default)s)",
+        help="weight of the risk of returns in fractions; inf for the least risk (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--confidence", type=_number, default=0.95, metavar="C", help="of cvar, evar and cdar (default: %(default)s)"
@@ -61,19 +56,10 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Fit, print the weights and write them.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        data, drop_missing, unit, risk_measure, risk_aversion, confidence, order, bounds, limit, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `CompositionalPortfolio.fit` and `load_returns`; where the file cannot be written.
-    """
+    """Fit, print the weights and write them."""
     read = load_returns(args.data, args.drop_missing, args.unit)
+    if read.unordered and args.risk_measure == "cdar":
+        raise ValueError(f"{args.data}: expected dates in ascending order, on which --risk-measure cdar depends")
     portfolio = CompositionalPortfolio(
         risk_measure=args.risk_measure,
         risk_aversion=args.risk_aversion,

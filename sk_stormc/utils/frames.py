@@ -3,18 +3,47 @@
 These are the only places that ask a user's object for it.
 """
 
-__all__ = ["column", "columns_of", "has_row_labels", "is_series", "is_table"]
+import re
+
+__all__ = ["column", "columns_of", "direction_of", "has_row_labels", "is_lazy", "is_series", "is_table", "rows_of"]
+
+
+_ORDERED = ("integer", "floating", "mixed-integer-float", "datetime64", "datetime", "date", "period", "timedelta64")
 
 
 def is_table(X):
     """Whether an object is a table whose columns have types of their own."""
     # a delayed object of dask has every attribute, but its shape is not a tuple
-    return hasattr(X, "columns") and hasattr(X, "dtypes") and isinstance(X.shape, tuple)
+    return isinstance(getattr(X, "shape", None), tuple) and hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 def has_row_labels(X):
     """Whether an object is a table with labels for its rows too, as a frame of pandas is."""
     return hasattr(X, "columns") and hasattr(X, "index")
+
+
+def is_lazy(X):
+    """Whether an object is a query that has not run yet, such as a LazyFrame of polars."""
+    return callable(getattr(X, "collect", None)) and not hasattr(X, "shape")
+
+
+def rows_of(X):
+    """The labels of the rows of a table; None if it has none."""
+    return list(X.index) if has_row_labels(X) else None
+
+
+def direction_of(X):
+    """How the labels of the rows run: "ascending", "descending" or "neither"; None if they have no order.
+
+    Dates and numbers have one, and texts that are all dates such as "2020-01-31".
+    """
+    index = X.index if has_row_labels(X) else None
+    kind = getattr(index, "inferred_type", None)
+    if kind not in _ORDERED and not (kind == "string" and all(re.match(r"\d{4}-\d\d", label) for label in index)):
+        return None
+    if index.is_monotonic_increasing:
+        return "ascending"
+    return "descending" if index.is_monotonic_decreasing else "neither"
 
 
 def is_series(value):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sk_stormc.utils.frames import column, columns_of, is_table
+from sk_stormc.utils.frames import column, columns_of, is_lazy, is_table
 from sk_stormc.utils.validation import short
 
 __all__ = ["refuse_no_numbers"]
@@ -24,6 +24,8 @@ def refuse_no_numbers(name, data):
     ------
     ValueError
     """
+    if is_lazy(data):
+        raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
     if np.ma.is_masked(data):  # NumPy and scikit-learn would take what the mask hides
         raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute

@@ -247,7 +247,7 @@ def test_matrices_come_in_many_forms():
         ({"benchmark": "index"}, ["benchmark", "'index'"]),
         ({"benchmark": np.ones(7)}, ["benchmark", "\\(120,\\)", "\\(6,\\)", "\\(7,\\)"]),
         ({"max_turnover": -1}, ["max_turnover", "-1"]),
-        ({"solver": "lbfgs", "max_turnover": 1.0}, ["LBFGS", "max_turnover", "newton"]),
+        ({"solver": "lbfgs", "max_turnover": 1.0}, ["lbfgs", "max_turnover", "newton"]),
         ({"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD}, ["benchmark", "newton"]),
     ],
 )  # fmt: skip

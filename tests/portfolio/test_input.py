@@ -1,0 +1,302 @@
+"""What a portfolio is given: rows in order, labels that fit in part, and forms of input that could be misread."""
+
+import collections
+import datetime
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+
+from sk_stormc import CompositionalPortfolio
+
+NAMES = ["bonds", "gold", "oil", "shares"]
+DAYS = pd.bdate_range("2020-01-01", periods=120)
+
+
+def returns(n=120, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return 0.01 * rng.normal(size=(n, d)) + 0.0005 * rng.normal(size=d)
+
+
+def frame(index=DAYS, columns=NAMES):
+    return pd.DataFrame(returns(len(index), len(columns)), index=index, columns=columns)
+
+
+def fit(X, **params):
+    return CompositionalPortfolio(
+        **{"constraint": "long_only", "risk_aversion": 30.0, "solver": "newton", "random_state": 0} | params
+    ).fit(X)
+
+
+# --- the order of the rows ------------------------------------------------------------------------------
+
+ORDERED = {
+    "dates": DAYS,
+    "zones": DAYS.tz_localize("Europe/Paris"),
+    "periods": pd.period_range("2010-01", periods=120, freq="M"),
+    "days": [day.date() for day in DAYS],
+    "times": [datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=h) for h in range(120)],
+    "ISO": DAYS.strftime("%Y-%m-%d"),
+    "integers": np.arange(120) * 10,
+    "range": pd.RangeIndex(120),
+    "years": np.arange(120.0) / 12 + 1990,
+}
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+def test_rows_in_descending_order_are_refused(kind):
+    X = frame(pd.Index(ORDERED[kind]))
+    expected = fit(X, half_life=20).weights_
+    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+    for run in (portfolio.fit, portfolio.partial_fit):
+        with pytest.raises(ValueError, match=r"X must have its periods in ascending order.*descend.*X.sort_index\(\)"):
+            run(X[::-1])
+    assert not hasattr(portfolio, "weights_")
+    np.testing.assert_array_equal(fit(X[::-1].sort_index(), half_life=20).weights_, expected)
+
+
+def test_rows_without_order_are_refused_where_order_counts():
+    X = frame().sample(frac=1, random_state=0)
+    fit(X)
+    for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
+        with pytest.raises(ValueError, match="ascending order.*no order"):
+            fit(X, **params)
+    with pytest.raises(ValueError, match="ascending order.*no order"):
+        CompositionalPortfolio(constraint="long_only").partial_fit(X)
+    drawdowns = fit(frame(), risk_measure="cdar")
+    for wrong in (X, frame()[::-1]):
+        drawdowns.predict(wrong)
+        with pytest.raises(ValueError, match="ascending order"):
+            drawdowns.score(wrong)
+
+
+def test_labels_that_have_no_order():
+    """Texts and arrays are taken as they come, and equal labels ascend."""
+    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
+    X = returns()
+    expected = fit(X, half_life=20).weights_
+    for index in (words, sorted(words, reverse=True), DAYS[np.arange(120) // 2], [7] * 120):
+        np.testing.assert_array_equal(fit(pd.DataFrame(X, index=index), half_life=20).weights_, expected)
+    np.testing.assert_array_equal(fit(pl.DataFrame(X), half_life=20).weights_, expected)
+    CompositionalPortfolio(constraint="long_only").partial_fit(pd.DataFrame(X, index=words))
+
+
+# --- a benchmark as a Series ----------------------------------------------------------------------------
+
+
+def market(days=None):
+    """Returns of a benchmark, from before the first period to after the last."""
+    days = pd.bdate_range("2019-10-01", periods=250) if days is None else days
+    return pd.Series(0.01 * np.random.default_rng(9).normal(size=len(days)), index=days)
+
+
+@pytest.mark.parametrize("index", [DAYS, pd.RangeIndex(50, 170), [f"day {k}" for k in range(120)]])
+def test_a_benchmark_goes_to_the_rows_of_its_labels(index):
+    X, series = frame(pd.Index(index)), market(pd.Index(index))
+    expected = fit(X, benchmark=series.to_numpy())
+    for given in (series, series.sample(frac=1, random_state=0)):
+        portfolio = fit(X, benchmark=given)
+        np.testing.assert_array_equal(portfolio.weights_, expected.weights_)
+        assert portfolio.score(X) == expected.score(X)
+    part = X.iloc[30:80]
+    inside = fit(part, benchmark=series)
+    np.testing.assert_array_equal(inside.weights_, fit(part, benchmark=series.iloc[30:80].to_numpy()).weights_)
+    resampled = X.iloc[[0, 0, *range(60)]]
+    np.testing.assert_array_equal(
+        fit(resampled, benchmark=series).weights_,
+        fit(resampled, benchmark=series.iloc[[0, 0, *range(60)]].to_numpy()).weights_,
+    )
+
+
+def test_one_benchmark_for_all_folds():
+    X, series = frame(), market()
+    portfolio = CompositionalPortfolio("newton", constraint="long_only", risk_aversion=30.0, benchmark=series)
+    folds = list(TimeSeriesSplit(3).split(X))
+    by_hand = []
+    for train, test in folds:
+        each = fit(X.iloc[train], benchmark=series.reindex(X.index[train]).to_numpy())
+        by_hand.append(each.set_params(benchmark=series.reindex(X.index[test]).to_numpy()).score(X.iloc[test]))
+    np.testing.assert_allclose(cross_val_score(portfolio, X, cv=TimeSeriesSplit(3)), by_hand, rtol=1e-12)
+    search = GridSearchCV(portfolio, {"risk_aversion": [30.0, 300.0]}, cv=TimeSeriesSplit(3)).fit(X)
+    assert search.cv_results_["mean_test_score"][0] == pytest.approx(np.mean(by_hand))
+    assert np.isfinite(search.score(X))
+
+
+def test_a_benchmark_labelled_by_columns_is_one_of_weights():
+    held = pd.Series([0.4, 0.3, 0.2, 0.1], index=NAMES[::-1])
+    expected = fit(returns(), benchmark=held.to_numpy()[::-1]).weights_
+    for X in (frame(), pl.DataFrame(returns(), schema=NAMES)):
+        np.testing.assert_array_equal(fit(X, benchmark=held).weights_, expected)
+    by_number = pd.Series([0.1, 0.2, 0.3, 0.4])
+    for X in (returns(), pd.DataFrame(returns()), pd.DataFrame(returns(), index=DAYS)):
+        np.testing.assert_array_equal(fit(X, benchmark=by_number).weights_, expected)
+    np.testing.assert_array_equal(fit(returns(), benchmark=market(DAYS)).weights_,
+                                  fit(frame(), benchmark=market(DAYS)).weights_)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("X", "series", "words"),
+    [
+        (frame(), market().drop(DAYS[[3, 7]]), ["nothing for the rows '2020-01-06", "'2020-01-10"]),
+        (frame(), market().iloc[[*range(250), 100]], ["twice", "'2020-02-18"]),
+        (frame(), pd.Series(np.zeros(120)), ["nothing for the rows '2020-01-01", "and 110 more"]),
+        (frame(), pd.Series([0.5, 0.5], index=["gold", "oil"]), ["nothing for 'bonds', 'shares'"]),
+        (frame(), pd.Series(0.2, index=[*NAMES, "cash"]), ["'cash', which X does not have"]),
+        (returns(), market(), ["Series of length 250", "120 rows have no labels", "DataFrame"]),
+        (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), ["as rows and as columns"]),
+        (frame(), market().where(market().index != DAYS[5]), ["finite returns of shape"]),
+    ],
+)
+def test_a_benchmark_that_does_not_fit(X, series, words):
+    with pytest.raises(ValueError, match="benchmark") as raised:
+        fit(X, benchmark=series)
+    for word in words:
+        assert word in str(raised.value)
+
+
+# --- labels of more or fewer assets ---------------------------------------------------------------------
+
+WIDE = {"shares": 0.4, "land": 0.9, "oil": 0.1, "bonds": 0.3, "cash": 0.7, "gold": 0.35}
+WORDS = {"shares": "equity", "land": "real", "oil": "real", "bonds": "rates", "cash": "rates", "gold": ["real", "coin"]}
+LABELLED = {"dict": dict, "Series": pd.Series, "row": lambda values: pd.DataFrame(values, index=["cap"])}
+
+
+def narrow(values):
+    return np.array([values[name] for name in NAMES])
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_labels_of_assets_that_x_does_not_have(kind):
+    X, labelled = frame(), LABELLED[kind](WIDE)
+    params = {"constraint": (0.0, 0.6), "budget": 1.0}
+    for name, given, plain in (
+        ("constraint", (0.0, labelled), (0.0, narrow(WIDE))),
+        ("previous_weights", labelled, narrow(WIDE)),
+        ("transaction_cost", LABELLED[kind]({k: v / 1e3 for k, v in WIDE.items()}), narrow(WIDE) / 1e3),
+    ):
+        both = params | {"transaction_cost": 1e-3}
+        np.testing.assert_array_equal(
+            fit(X, **both | {name: given}).weights_, fit(X, **both | {name: plain}).weights_
+        )
+
+
+@pytest.mark.parametrize("kind", [dict, pd.Series])
+def test_groups_of_assets_that_x_does_not_have(kind):
+    limits = ["real <= 0.3", "rates <= 0.2"]
+    expected = fit(frame(), linear_constraints=["gold + oil <= 0.3", "bonds <= 0.2"]).weights_
+    grouped = fit(frame(), groups=kind(WORDS), linear_constraints=limits)
+    np.testing.assert_allclose(grouped.weights_, expected, atol=1e-9)
+    table = pd.DataFrame({"sector": pd.Series(WORDS).drop("gold")}).reindex([*WORDS])
+    limited = fit(frame(), groups=table, linear_constraints=["equity <= 0.1"]).named_weights()
+    assert limited["shares"] <= 0.1 + 1e-9
+    # a group may have lost all its assets
+    left = frame()[["gold", "shares"]]
+    np.testing.assert_allclose(fit(left, groups=WORDS, linear_constraints="rates <= 0.2").weights_, fit(left).weights_,
+                               atol=1e-6)  # fmt: skip
+    with pytest.raises(ValueError, match="none of the assets that 'rates >= 0.2' is about"):
+        fit(left, groups=WORDS, linear_constraints="rates >= 0.2")
+
+
+def test_a_matrix_of_constraints_for_more_assets():
+    A = pd.DataFrame([list(WIDE.values())], columns=list(WIDE), index=["cap"])
+    np.testing.assert_array_equal(
+        fit(frame(), linear_constraints=(A, None, 0.3)).weights_,
+        fit(frame(), linear_constraints=(narrow(WIDE), None, 0.3)).weights_,
+    )
+
+
+def test_a_default_for_assets_without_a_label():
+    caps = collections.defaultdict(lambda: 0.3, gold=0.1, cash=0.9)
+    expected = fit(frame(), constraint=(0.0, [0.3, 0.1, 0.3, 0.3]), budget=1.0).weights_
+    np.testing.assert_array_equal(fit(frame(), constraint=(0.0, caps), budget=1.0).weights_, expected)
+    assert list(caps) == ["gold", "cash"]  # a look-up would have added labels
+    held = collections.defaultdict(float, gold=1.0)
+    params = {"transaction_cost": 0.1, "previous_weights": [0.0, 1.0, 0.0, 0.0]}
+    np.testing.assert_array_equal(
+        fit(frame(), **params | {"previous_weights": held}).weights_, fit(frame(), **params).weights_
+    )
+    sectors = collections.defaultdict(lambda: "other", gold="metal")
+    limited = fit(frame(), groups=sectors, linear_constraints="other <= 0.4").named_weights()
+    assert limited["gold"] >= 0.6 - 1e-9
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"constraint": (0.0, collections.defaultdict(lambda: 0.5, Gold=0.1, Oil=0.2))},
+        {"previous_weights": collections.defaultdict(float, Gold=0.1)},
+        {"transaction_cost": collections.defaultdict(float, Gold=0.1)},
+        {"groups": collections.defaultdict(str, Gold="metal")},
+        {"groups": {"Gold": "metal", "Oil": "energy"}},
+        {"groups": pd.Series({"Gold": "metal"})},
+    ],
+)
+def test_labels_none_of_which_is_a_column_are_refused(params):
+    with pytest.raises(ValueError, match="must be labelled by columns of X, but is labelled 'Gold'"):
+        fit(frame(), **{"constraint": (0.0, 1.0), "budget": 1.0} | params)
+
+
+@pytest.mark.parametrize("name", ["previous_weights", "transaction_cost"])
+def test_labels_without_a_default_must_be_complete(name):
+    with pytest.raises(ValueError, match=f"{name} must have .* but has nothing for 'shares'"):
+        fit(frame(), **{name: {"bonds": 0.1, "gold": 0.1, "oil": 0.1, "share": 0.1}})
+
+
+# --- forms that could be misread ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, lambda pairs: [list(pair) for pair in pairs]])
+def test_a_pair_for_each_asset_is_no_pair_of_bounds(form):
+    for d in (2, 3, 4):
+        pairs = form([(0.2, 0.6), (0.3, 0.9), (0.1, 0.4), (0.0, 0.7)][:d])
+        with pytest.raises(ValueError, match=r"constraint must be .*\(low, high\), got .*a pair for each asset\. Each"):
+            fit(returns(d=d), constraint=pairs, budget=1.0)
+
+
+def test_bounds_of_two_assets():
+    X = returns(d=2)
+    low, high = np.array([0.2, 0.3]), np.array([0.6, 0.9])
+    expected = fit(X, constraint=(low, high), budget=1.0).weights_
+    table = pd.DataFrame(X, columns=["a", "b"])
+    labelled = ({"a": 0.2, "b": 0.3}, {"a": 0.6, "b": 0.9})
+    np.testing.assert_array_equal(fit(table, constraint=labelled, budget=1.0).weights_, expected)
+    assert (low <= expected).all() and (expected <= high).all()
+    fit(X, constraint=([0, 0], [1, 1]), budget=1.0)  # as pairs, these would leave nothing to choose
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    X = pl.DataFrame(returns(), schema=NAMES)
+    portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for run in (portfolio.fit, portfolio.partial_fit, portfolio.predict, portfolio.score):
+            with pytest.raises(ValueError, match=r"X must be in memory, got a LazyFrame.*collect\(\)"):
+                run(X.lazy())
+
+
+COLUMNS = {
+    "integers": [10, 20, 30, 40],
+    "levels": pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]]),
+    "tuples": [("a", 1), ("a", 2), ("b", 1), ("b", 2)],
+    "dates": pd.date_range("2030-01-01", periods=4),
+    "text": NAMES,
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_weights_have_the_labels_of_the_columns(kind):
+    X = frame(columns=COLUMNS[kind])
+    portfolio = fit(X)
+    streamed = CompositionalPortfolio("moments", constraint="long_only").partial_fit(X)
+    for each in (portfolio, streamed, CompositionalPortfolio(constraint="long_only", random_state=0).fit(X)):
+        assert list(each.named_weights().index) == list(X.columns)
+        np.testing.assert_array_equal(each.named_weights().to_numpy(), each.weights_)
+    labels = X.columns[::-1]
+    caps = pd.Series([0.4, 0.3, 0.2, 0.1], index=labels)
+    capped = fit(X, constraint=(0.0, caps), budget=1.0).named_weights()
+    np.testing.assert_allclose(capped[labels], caps, atol=1e-9)
+    with pytest.raises(ValueError, match="columns have names"):
+        portfolio.fit(X.to_numpy()).named_weights()
