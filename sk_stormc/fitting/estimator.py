@@ -217,16 +217,19 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             return self.solver
         if self.own_solvers:
             self._check_solver()
-        solver = get_solver(self.solver)
+        return self._with_budget(get_solver(self.solver))
+
+    def _with_budget(self, solver):
+        """The solver with the estimator's own max_iter and tol."""
         own = {"max_iter": self.max_iter, "tol": self.tol}
         solver.set_params(**{name: value for name, value in own.items() if value is not None})
         solver.validate()
         return solver
 
     def _stepping_solver(self):
-        """The solver of a stream, where "auto" is "storm-c"."""
+        """The solver of a stream or of runs, where "auto" is "storm-c"."""
         solver = self._make_solver()
-        return get_solver("storm-c") if isinstance(solver, str) else solver
+        return self._with_budget(get_solver("storm-c")) if isinstance(solver, str) else solver
 
     def _check_solver(self):
         """Check ``solver`` like `get_solver`, but with the estimator's own names in the error."""

@@ -6,14 +6,33 @@ from collections.abc import Mapping, Set
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
+from sk_stormc.portfolio.benchmark import column_of, without
+from sk_stormc.portfolio.feasible import limited
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.limits import Limited
+from sk_stormc.portfolio.linear import linear_of
 from sk_stormc.portfolio.risk_measures import is_proportional
 from sk_stormc.portfolio.turnover import Turnover
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_size", "held_now", "make_penalty", "say_what_limits"]
+__all__ = ["make_penalty", "penalty_of", "say_what_limits"]
+
+
+def penalty_of(portfolio, n_assets, columns):
+    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None; columns label the assets."""
+    given = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.previous_weights
+    penalty = make_penalty(*given, portfolio.transaction_cost, n_assets, columns)
+    further = portfolio.linear_constraints, portfolio.groups, portfolio.max_turnover, portfolio.benchmark
+    if any(limit is not None for limit in further):
+        linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
+        previous = held_now(portfolio.previous_weights, n_assets, columns)
+        place = column_of(portfolio.benchmark, columns)
+        if place is not None:
+            penalty, previous[place] = without(penalty, place, n_assets), 0.0
+        penalty = limited(penalty, linear, previous, portfolio.max_turnover, portfolio.benchmark is not None)
+    check_size(portfolio, penalty)
+    return penalty
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
@@ -70,6 +89,8 @@ def _pairs_by_asset(constraint, n_assets):
 
 def _turnover(previous, cost, n_assets, columns):
     """Checked previous weights and costs, or None if trades cost nothing."""
+    if previous is None and is_real(cost) and cost == 0:
+        return None
     previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
     Turnover(previous, cost).check(n_assets)

@@ -6,7 +6,7 @@ import numpy as np
 
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.tail_risk import check_confidence
+from sk_stormc.portfolio.risk_measures import check_parameters
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
@@ -70,7 +70,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        check_confidence(confidence)
+        check_parameters(confidence=confidence)
         self.confidence = float(confidence)
         options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
         super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,31 +11,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.benchmark import column_of, with_benchmark, without
-from sk_stormc.portfolio.constraints import check_size, held_now, make_penalty, say_what_limits
-from sk_stormc.portfolio.feasible import limited
+from sk_stormc.portfolio.benchmark import with_benchmark
+from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
 from sk_stormc.portfolio.labels import series_of
-from sk_stormc.portfolio.linear import linear_of
-from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.ratio import Ratio, ratio_at
-from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
+from sk_stormc.portfolio.ratio import ratio_at
+from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices
+from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
 from sk_stormc.portfolio.scorers import has_failed
-from sk_stormc.portfolio.second_order import ByMoments, SecondOrder, Utility, check_exact, conclude_exact, needs_exact
-from sk_stormc.portfolio.semideviation import check_order
-from sk_stormc.portfolio.steps import run_steps, warn_of_steps
-from sk_stormc.portfolio.streaming import faded, go_on, streams_returns
-from sk_stormc.portfolio.tail_risk import check_confidence
-from sk_stormc.portfolio.within_risk import WithinRisk
-from sk_stormc.solvers import get_solver
+from sk_stormc.portfolio.second_order import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.steps import conclude_steps, run_steps
+from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 __all__ = ["CompositionalPortfolio"]
 
-TOL = 1e-4  # default of the exact methods, the same as for the other solvers
 
 
 class CompositionalPortfolio(CompositionalEstimator):
@@ -254,58 +245,22 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = self._problem(returns, weights, penalty, metric="variance")
-        solver = self._chosen(solver, problem, penalty)
-        method = solver if isinstance(solver, CompositionalSolver) else self._exact(solver, problem, penalty)
-
+        method = exact_method(self, solver, problem, penalty)
+        if method is None:
+            method, run, conclude = self._stepping_solver(), run_steps, conclude_steps
+            method.accept(problem)
+        else:
+            run, conclude = run_exact, conclude_exact
         fit = Fit(self, method, X, y, sample_weight=sample_weight)
-        if method is solver:
-            solver.accept(problem)
-            result, gap = run_steps(self, solver, problem, penalty, fit)
-        else:
-            result = fit.run(
-                method,
-                problem,
-                verbose=self.verbose,
-                attributes=lambda w: {"weights_": w[:n_assets], "n_features_in_": n_assets},
-            )
-            gap = result.gap
+        result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
-        weights = problem.weights_of(result.x) if method is solver else result.x[:n_assets]
-        self.weights_ = weights.astype(dtype, copy=False)
-        self.dual_gap_, self._labels = gap, columns_of(X)
-        self._keep(solver, result, fit)
+        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
+        self._keep(getattr(method, "name", method), result, fit)
         fit.end()
-        if method is solver:
-            warn_of_steps(self, solver, problem, result)
-        else:
-            conclude_exact(result, method.tol, problem)
+        conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
             say_what_limits(self.weights_)
         return self
-
-    def _chosen(self, solver, problem, penalty):
-        """The solver to run, for "auto" and for what only the second-order method supports."""
-        needs = needs_exact(self, problem, penalty)
-        if needs:
-            check_exact(problem, penalty, needs, self.solver)
-            return "newton"
-        if solver == "newton":
-            check_exact(problem, penalty, "solver='newton'", self.solver)
-        if solver != "auto":
-            return solver
-        if can_solve(problem.returns, penalty):
-            return "newton"
-        own = {"max_iter": self.max_iter, "tol": self.tol}
-        return get_solver("storm-c").set_params(**{name: value for name, value in own.items() if value is not None})
-
-    def _exact(self, name, problem, penalty):
-        """The exact method of a name, as a solver."""
-        if self.max_risk is not None:
-            program = partial(WithinRisk, problem, penalty, float(self.max_risk))
-        else:
-            kind = Ratio if self.objective == "ratio" else ByMoments if name == "moments" else Utility
-            program = partial(kind, problem, penalty)
-        return SecondOrder(name, program, TOL if self.tol is None else self.tol, self.max_iter)
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -441,8 +396,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
-        check_confidence(self.confidence)  # for every risk measure, so that a search fails at its first fit
-        check_order(self.order)
+        check_parameters(self.confidence, self.order)  # for every measure, so that a search fails at its first fit
         check_choice("risk_measure", self.risk_measure, MEASURES)
         parameter = MEASURES[self.risk_measure].parameter
         return PortfolioProblem(
@@ -462,17 +416,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
 
     def _penalty(self, n_assets, columns=None):
-        given = self.constraint, self.budget, self.l1, self.previous_weights, self.transaction_cost
-        penalty = make_penalty(*given, n_assets, columns)
-        linear = linear_of(self.linear_constraints, self.groups, columns, n_assets)
-        previous = held_now(self.previous_weights, n_assets, columns)
-        place = column_of(self.benchmark, columns)
-        if place is not None:
-            penalty, previous[place] = without(penalty, place, n_assets), 0.0
-        penalty = limited(penalty, linear, previous, self.max_turnover, self.benchmark is not None)
         check_choice("objective", self.objective, ("utility", "ratio"))
         check_number("max_risk", self.max_risk, low=0, inclusive=False, words=(None,))
         if self.max_risk is not None and self.objective == "ratio":
             raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
-        check_size(self, penalty)
-        return penalty
+        return penalty_of(self, n_assets, columns)

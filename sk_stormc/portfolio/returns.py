@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_array
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, direction_of, is_table
 from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import naming
+from sk_stormc.utils.validation import check_number, naming, row_weights
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_ascending", "check_returns", "looks_like_prices", "warn_of_prices"]
+__all__ = ["check_ascending", "check_returns", "faded", "warn_of_prices"]
 
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
@@ -112,3 +112,12 @@ def _is_number(dtype):
 def _counts(kind):
     """Whether objects of this type are numbers or missing values."""
     return issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None))) or kind.__name__ == "NAType"
+
+
+def faded(sample_weight, n_periods, half_life):
+    """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
+    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
+    if half_life is None:
+        return sample_weight
+    weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
+    return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)

@@ -4,8 +4,11 @@ import inspect
 from typing import NamedTuple
 
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.validation import check_number
 
-__all__ = ["MEASURES", "ByRiskMeasure", "is_proportional"]
+__all__ = ["MEASURES", "ByRiskMeasure", "check_parameters", "is_proportional"]
+
+HIGHEST = 10  # largest order; with a higher one only the largest few losses would matter
 
 
 class Traits(NamedTuple):
@@ -32,6 +35,19 @@ MEASURES = {
 def is_proportional(risk_measure):
     """Whether the risk is proportional to the weights: homogeneous of degree 1."""
     return isinstance(risk_measure, str) and risk_measure in MEASURES and MEASURES[risk_measure].power == 1
+
+
+def check_parameters(confidence=0.5, order=1):
+    """Raise a ValueError unless the confidence is between 0 and 1, and the order 1 or from 2 to 10.
+
+    Other powers have no second derivative at 0.
+    """
+    check_number("confidence", confidence, low=0, high=1, inclusive=False)
+    if confidence == 1:
+        raise ValueError(f"confidence must be below 1, got {confidence!r}")
+    check_number("order", order, low=1, high=HIGHEST)
+    if 1 < order < 2:
+        raise ValueError(f"order must be 1 or from 2 to {HIGHEST}, got {order!r}")
 
 
 class ByRiskMeasure:

@@ -1,118 +1,72 @@
 """The exact methods of `CompositionalPortfolio` behind the interface of a solver, with a record for each iteration."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.records import Report
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.gaps import dual_gap
 from sk_stormc.portfolio.limits import Limited
-from sk_stormc.portfolio.newton import can_solve, feasible, nearly, solve_portfolio
-from sk_stormc.portfolio.problem import deviation_of
-from sk_stormc.portfolio.quadratic import solve_quadratic
-from sk_stormc.portfolio.risk_measures import MEASURES
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.newton import can_solve
+from sk_stormc.portfolio.ratio import Ratio
+from sk_stormc.portfolio.utility import ByMoments, Utility
+from sk_stormc.portfolio.within_risk import WithinRisk
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["ByMoments", "SecondOrder", "Utility", "check_exact", "conclude_exact", "needs_exact"]
+__all__ = ["conclude_exact", "exact_method", "run_exact"]
 
-TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
+TOL = 1e-4  # default of the exact methods, the same as for the other solvers
 ROUNDING = 1e-12  # rounding error of the objective, relative to its size
 NEGLIGIBLE = 1e-9  # gap that counts as none, relative to a typical size of the objective
-ROWS = 1024  # rows of a block whose products are summed
 
 
-def needs_exact(portfolio, problem, penalty):
-    """What of a fit only the second-order method supports, in words; empty if nothing does."""
+def exact_method(portfolio, solver, problem, penalty):
+    """The exact method of a fit as a solver; None if it is to be made by steps."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
     needs += [
         "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples,"
     ] * problem.ordered
-    if isinstance(penalty, Limited) and portfolio.solver != "moments":  # which keep to all limits too
+    if isinstance(penalty, Limited) and solver != "moments":  # which keep to all limits too
         needs += penalty.parameters()
-    return " and ".join(needs)
-
-
-def check_exact(problem, penalty, needs, solver):
-    """Raise a ValueError if the second-order method is needed but does not fit the data, the penalty or the solver."""
-    if not is_word(solver, "auto", "newton"):
+    if not (needs or isinstance(solver, str)):
+        return None
+    if needs and not is_word(solver, "auto", "newton"):
         raise ValueError(
-            f"solver={solver!r} cannot be used with {needs}, which only the second-order method supports: take "
-            "solver='auto' or 'newton'"
+            f"solver={portfolio.solver!r} cannot be used with {' and '.join(needs)}, which only the second-order "
+            "method supports: take solver='auto' or 'newton'"
         )
-    if not can_solve(problem.returns, penalty):
+    if solver == "auto" and not (needs or can_solve(problem.returns, penalty)):
+        return None
+    if solver != "moments" and not can_solve(problem.returns, penalty):
         raise ValueError(
-            f"{needs} needs returns that are an array in memory, of at most 4096 assets and 2**26 numbers, got "
-            f"{type(problem.returns).__name__} of shape {problem.returns.shape}: use solver='storm-c'"
-            + " without" * (needs != "solver='newton'")
+            f"{' and '.join(needs) or 'solver=' + repr(solver)} needs returns that are an array in memory, of at most "
+            f"4096 assets and 2**26 numbers, got {type(problem.returns).__name__} of shape {problem.returns.shape}: "
+            "use solver='storm-c'"
+            + " without" * bool(needs)
         )
+    if portfolio.max_risk is not None:
+        program = partial(WithinRisk, problem, penalty, float(portfolio.max_risk))
+    elif portfolio.objective == "ratio":
+        program = partial(Ratio, problem, penalty)
+    else:
+        program = partial(ByMoments if solver == "moments" else Utility, problem, penalty)
+    name = "newton" if solver == "auto" else solver
+    return SecondOrder(name, program, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
 
 
-class Utility:
-    """The problem of the largest utility, for Newton's method."""
-
-    def __init__(self, problem, penalty):
-        n = problem.returns.shape[1]
-        self.problem, self.penalty = problem, penalty
-        empty = nearly(penalty, np.zeros(n))
-        limited = isinstance(penalty, Limited)
-        allowed = not empty[: n - (limited and penalty.active)].any() and not (limited and penalty.missed(empty))
-        starts = [] if penalty is None else [penalty.project(np.full(n, 1 / n))]
-        self.start = min([empty] * allowed + starts, key=problem.value_at)
-
-    def value_at(self, weights):
-        """The objective, exact."""
-        return self.problem.value_at(weights)
-
-    def feasible(self, weights):
-        """The nearest feasible weights, or the last ones on the way from the start."""
-        return feasible(self.penalty, weights, self.start)
-
-    def minimise(self, watch):
-        """Find the weights, and a bound of the gap. ``watch`` is called with the weights after each iteration."""
-        return solve_portfolio(self.problem, self.penalty, self.start, watch)
-
-    def gap_at(self, weights):
-        """A bound of the gap of weights at which a fit was ended early."""
-        return dual_gap(self.problem, self.penalty, weights, np.inf)
-
-    def spread(self, w):
-        """The scale of the gap: the objective of equal weights minus that of w, or the risk of w if that is more.
-
-        A gap relative to it does not depend on the unit of the returns, on a shift of them, or on constant assets.
-        """
-        problem, equal = self.problem, np.full(len(w), 1 / len(w))
-        if self.penalty is not None:
-            equal = self.penalty.project(equal)
-        deviation = deviation_of(np.asarray(problem.returns @ w, float), problem.weights)
-        if isinstance(self.penalty, Limited) and self.penalty.active:  # the benchmark itself may be the best portfolio
-            deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
-        risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
-        return max(problem.value_at(equal) - problem.value_at(w), risk)
-
-
-class ByMoments(Utility):
-    """The problem of the largest utility for the variance, from sums of products of the returns, in one pass."""
-
-    def __init__(self, problem, penalty):
-        if problem.risk_measure != "variance":
-            raise ValueError(
-                "solver='moments' can fit risk_measure='variance' only, which moments determine, and learns the others "
-                f"in partial_fit only, got {problem.risk_measure!r}: use solver='auto' or 'storm-c'"
-            )
-        super().__init__(problem, penalty)
-
-    def minimise(self, watch):
-        """Sum, and solve the quadratic program."""
-        problem, sums = self.problem, Sums.none(self.problem.n_variables)
-        for i in range(0, problem.n_inner, ROWS):
-            p = None if problem.weights is None else problem.weights[i : i + ROWS]
-            sums = sums.plus(Sums.of(problem.returns[i : i + ROWS].astype(float), p))
-        found = solve_quadratic(problem._gain * sums.mean, problem._price * sums.covariance(), self.penalty, self.start)
-        watch(found.weights)
-        return found
+def run_exact(portfolio, method, problem, penalty, fit):
+    """Run an exact method. Return the result, its weights and a bound of its gap."""
+    n_assets = problem.returns.shape[1] - (isinstance(penalty, Limited) and penalty.active)
+    result = fit.run(
+        method,
+        problem,
+        verbose=portfolio.verbose,
+        attributes=lambda w: {"weights_": w[:n_assets], "n_features_in_": n_assets},
+    )
+    return result, result.x, result.gap
 
 
 class _Ended(Exception):
@@ -194,13 +148,13 @@ class SecondOrder:
             raise _Ended(StopReason.CALLBACK)
 
 
-def conclude_exact(result, tol, problem):
+def conclude_exact(portfolio, method, problem, result):
     """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if result.stop_reason != StopReason.MAX_ITER:
         return
-    why = f"may be above its minimum by up to {result.gap:.2g}, where tol={tol:g} of its spread was asked for"
+    why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"
     if problem.unbounded_below():
         why = "has no minimum, since some combination of assets has a mean return and no risk"
     elif result.gap == np.inf:

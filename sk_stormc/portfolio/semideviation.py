@@ -7,21 +7,11 @@ from scipy.special import expit
 
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.problem import combine
+from sk_stormc.portfolio.risk_measures import check_parameters
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_number
 
-__all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem", "check_order"]
-
-HIGHEST = 10  # largest order; with a higher one only the largest few losses would matter
-
-
-def check_order(order):
-    """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no second derivative at 0."""
-    check_number("order", order, low=1, high=HIGHEST)
-    if 1 < order < 2:
-        raise ValueError(f"order must be 1 or from 2 to {HIGHEST}, got {order!r}")
-
+__all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem"]
 
 class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
@@ -81,7 +71,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        check_order(order)
+        check_parameters(order=order)
         self.order = float(order)
         super().__init__(
             returns,

@@ -11,12 +11,12 @@ from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["start_of", "run_steps", "warn_of_steps"]
+__all__ = ["conclude_steps", "run_steps"]
 
 NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective, that is worth a warning
 
 
-def start_of(portfolio, problem, fit):
+def _start_of(portfolio, problem, fit):
     """The starting point of a warm start, and the residual to which its tol is relative."""
     if not (portfolio.warm_start and hasattr(portfolio, "weights_")):
         return None, None
@@ -31,8 +31,8 @@ def start_of(portfolio, problem, fit):
 
 
 def run_steps(portfolio, solver, problem, penalty, fit):
-    """Run the solver. Return the result and a bound of its gap."""
-    x0, first_residual = start_of(portfolio, problem, fit)
+    """Run the solver. Return the result, its weights and a bound of its gap."""
+    x0, first_residual = _start_of(portfolio, problem, fit)
     n_assets = problem.returns.shape[1]
     run = partial(
         fit.run,
@@ -45,10 +45,11 @@ def run_steps(portfolio, solver, problem, penalty, fit):
         result = run(solver, problem, x0, first_residual=first_residual)
         gap = slope_gap(problem, penalty, result.x)
     portfolio._tol_is_of = fit.progress, result.state.first_residual
-    return result, dual_gap(problem, penalty, problem.weights_of(result.x), gap) if gap > 0 else gap
+    weights = problem.weights_of(result.x)
+    return result, weights, dual_gap(problem, penalty, weights, gap) if gap > 0 else gap
 
 
-def warn_of_steps(portfolio, solver, problem, result):
+def conclude_steps(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has and its gap is notable all the same."""
     gap, tol = portfolio.dual_gap_, solver.tol
     if isinstance(problem, LevelProblem) and result.stop_reason != StopReason.INTERRUPTED:

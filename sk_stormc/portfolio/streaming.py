@@ -13,8 +13,7 @@ from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, is_proportional
-from sk_stormc.portfolio.tail_risk import check_confidence
+from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
@@ -22,7 +21,7 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_number, is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["faded", "go_on", "streams_returns"]
+__all__ = ["go_on", "streams_returns"]
 
 MOST = 2000  # largest number of assets whose moments are kept
 # squared distance from the weights around which rows were added, relative to the moments' size, that causes a warning
@@ -51,22 +50,13 @@ def streams_returns(portfolio):
     return streams(portfolio)
 
 
-def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
-    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
-    if half_life is None:
-        return sample_weight
-    weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
-    return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)
-
-
 def go_on(portfolio, X, sample_weight):
     """`partial_fit` on a copy of the estimator, which is discarded if anything is raised."""
     returns = check_returns(X)
     check_ascending(X, counts=True)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
-    check_confidence(portfolio.confidence)
+    check_parameters(confidence=portfolio.confidence)
     check_number("half_life", portfolio.half_life, low=0, inclusive=False, words=(None,))
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")

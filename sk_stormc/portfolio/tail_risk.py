@@ -3,17 +3,10 @@
 from typing import Any
 
 from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.risk_measures import check_parameters
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_number
 
-__all__ = ["TailRiskProblem", "check_confidence"]
-
-
-def check_confidence(confidence):
-    """Raise a ValueError unless the confidence is a number > 0 and < 1."""
-    check_number("confidence", confidence, low=0, high=1, inclusive=False)
-    if confidence == 1:
-        raise ValueError(f"confidence must be below 1, got {confidence!r}")
+__all__ = ["TailRiskProblem"]
 
 
 class TailRiskProblem(LevelProblem):
@@ -39,7 +32,7 @@ class TailRiskProblem(LevelProblem):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        check_confidence(confidence)
+        check_parameters(confidence=confidence)
         self.confidence = float(confidence)
         super().__init__(
             returns,

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from sk_stormc.portfolio.newton import solve_portfolio
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.risk_measures import MEASURES
-from sk_stormc.portfolio.second_order import Utility
+from sk_stormc.portfolio.utility import Utility
 
 __all__ = ["WithinRisk"]
 
