@@ -9,6 +9,7 @@ __all__ = [
     "check_given",
     "effective_size",
     "told",
+    "warn_of_no_information",
     "warn_of_ranges",
     "warn_of_ratios",
     "warn_of_scales",
@@ -24,6 +25,7 @@ QUANTILES = 500  # number of rows from which quantiles are estimated
 LOOKED_AT = 2000  # number of rows that are checked for a different scale of next_X
 GOING_ON = 0.8  # fraction of the values that must agree with linear relations between X and next_X
 SAME = 0.1  # fraction of rows that are the successor of the row before, above which X and next_X have the same scale
+ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
 EQUAL = 1e-4  # difference of equal values, relative to the range of their column
 UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
 FEW = 20  # effective number of rows below which there is a warning
@@ -160,6 +162,19 @@ def warn_of_endless_values():
         "factor of 1 / gamma in each step, so that the sum of discounted rewards diverges, and coef_ has no meaning. "
         "Lower gamma, pass terminal if episodes end, or use features that stay bounded.",
         ConvergenceWarning,
+    )
+
+
+def warn_of_no_information(y, terminal):
+    """Warn if rewards and ends do not depend on what was done, so that no policy is better than another."""
+    reward, same = y[0], np.ptp(y) <= ROUNDING * abs(y).max()
+    if not same or (reward and terminal.any() and not terminal.all()):
+        return
+    ends = "" if not reward else " and no episode ends" if not terminal.any() else " and each row ends an episode"
+    hint = "" if terminal.any() else " If episodes end, pass terminal."
+    warn(
+        f"the log does not tell which action is better: all rewards are {reward:g}{ends}, so that every policy is "
+        f"worth the same. Rounding or alpha decides which one is returned.{hint}"
     )
 
 

@@ -350,13 +350,14 @@ def _check_actions(actions, where=None):
 def _flags(name, values, n, where=None):
     """n booleans, from booleans or from 0 and 1, or None for none."""
     given = _one_each(np.asarray(False if values is None else values))
+    kind = given.dtype
     if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():
         given = given.astype(bool)
     shapes = ((), (n,)) if where or values is None else ((n,),)
     if given.dtype != bool or given.shape not in shapes:
         expected = f"booleans, one or {n} of them" if where else f"{n} booleans, or 0 and 1"
         raise ValueError(
-            f"{name} must be {expected}, got {given.dtype} of shape {given.shape}{f' in {where}' if where else ''}"
+            f"{name} must be {expected}, got {kind} of shape {given.shape}{f' in {where}' if where else ''}"
         )
     ends = np.zeros(n, dtype=bool)
     if given.shape:
