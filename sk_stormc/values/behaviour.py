@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_int, short
+from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.values.action_data import SUM, check_actions
 from sk_stormc.values.episodes import check_episode
 
@@ -86,9 +86,11 @@ def estimated_ratios(
     check_int("cv", cv, low=2)
     if isinstance(classifier, type) or not hasattr(classifier, "fit") or not hasattr(classifier, "predict_proba"):
         raise ValueError(f"classifier must be a classifier with predict_proba, got {short(classifier)}")
-    n = _num_samples(X)
-    if action is None:
-        raise ValueError("action must be one label for each row, got None")
+    with naming("X"):
+        n = _num_samples(X)
+    with naming("action"):
+        if n != _num_samples(action):
+            raise ValueError(f"X and action must have as many rows, got {n} and {_num_samples(action)}")
     taken = check_actions(action, n)
     labels, number, counts = np.unique(taken, return_inverse=True, return_counts=True)
     if len(labels) < 2 or counts.min() < 2:

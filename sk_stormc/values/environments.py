@@ -92,9 +92,10 @@ def collect_transitions(
     ImportError
         If gymnasium is not installed.
     ValueError
-        If env is not an environment or has an unsupported observation space (which is named), the policy does not fit
-        the environment, an action is not of its space, a reward is not finite, n_transitions, seed or one_hot is out of
-        range, or a target does not fit or its ratios are unknown.
+        If env is not an environment or has an unsupported observation space (which is named), its steps do not have
+        Gymnasium's five values, the policy does not fit the environment, an action or observation is not of its space,
+        an observation or reward is not finite, n_transitions, seed or one_hot is out of range, or a target does not fit
+        or its ratios are unknown.
 
     See Also
     --------

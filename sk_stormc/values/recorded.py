@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -169,10 +170,11 @@ def transitions_from_arrays(
     """
     check_bool("one_hot", one_hot)
     rewards = _one_each(_numbers("rewards", rewards))
-    n, seen = len(rewards), _Observations(observation_space)
-    if rewards.ndim != 1 or not n:
+    if rewards.ndim != 1 or not len(rewards):
         raise ValueError(f"rewards must be one for each row, got shape {rewards.shape}")
-    terminal, cut = _flags("terminals", terminals, n), _flags("timeouts", timeouts, n)
+    n, seen = len(rewards), _Observations(observation_space)
+    terminal = _flags("terminals", terminals, n)
+    cut = np.zeros(n, dtype=bool) if timeouts is None else _flags("timeouts", timeouts, n)
     actions = stacked(_steps(actions, n))
     actions = _one_each(actions) if actions.dtype.kind in "iub" else actions
     if actions.shape[:1] != (n,):
@@ -184,7 +186,8 @@ def transitions_from_arrays(
         kept = terminal | (~cut & (rows < n - 1))
         came = left[np.where(terminal, rows, np.minimum(rows + 1, n - 1))]
     else:
-        kept, came = np.ones(n, dtype=bool), _as_many("next_observations", seen.rows(next_observations, PARTS[5]), n)
+        kept = np.ones(n, dtype=bool)
+        came = _as_many("next_observations", seen.rows(next_observations, "next_observations"), n)
         if timeouts is None:
             cut[:-1] = (abs(came[:-1] - left[1:]) > GOES_ON * abs(left).max(axis=0)).any(axis=1)
     if not kept.any():
@@ -248,16 +251,16 @@ def _parts_of(name, observations, where, path=()):
             raise ValueError(f"{name} must have parts of one length, got {short(observations)} in {where or name}")
         return parts
     found = _numbers(name, observations, where)
-    return {path: found.reshape(len(found), -1) if found.ndim else found.reshape(1, 1)}
+    return {path: found.reshape(len(found), math.prod(found.shape[1:])) if found.ndim else found.reshape(1, 1)}
 
 
 def _rows_of_episode(episode, where, seen):
     """States, rewards, successors, terminal flags and actions of the usable steps of an episode."""
     observations, actions, rewards, terminations, truncations, after = _parts_of_episode(episode, where)
     rewards = _numbers("rewards", rewards, where)
-    n = len(rewards) if rewards.ndim else 1
     if rewards.ndim != 1:
         raise ValueError(f"rewards must be one for each step, got shape {rewards.shape} in {where}")
+    n = len(rewards)
     actions = list(_steps(actions, n))
     if len(actions) != n:
         raise ValueError(f"actions must be as many as rewards, {n}, got {len(actions)} in {where}")
@@ -268,7 +271,8 @@ def _rows_of_episode(episode, where, seen):
     if len(states) not in (n, n + 1):
         raise ValueError(f"observations must be {n + 1}, one more than rewards, or {n}, got {len(states)} in {where}")
     if after is not None:
-        return states[:n], rewards, _as_many(PARTS[5], seen.rows(after, PARTS[5], where), n, where), ends, actions
+        came = _as_many("next_observations", seen.rows(after, "next_observations", where), n, where)
+        return states[:n], rewards, came, ends, actions
     kept = n - (len(states) == n and n > 0 and not ends[-1])
     came = states[np.minimum(np.arange(1, kept + 1), len(states) - 1)]
     return states[:kept], rewards[:kept], came, ends[:kept], actions[:kept]
@@ -327,16 +331,17 @@ def _one_each(values):
 
 def _steps(actions, n):
     """One action for each step, from actions that may have several parts."""
-    if isinstance(actions, Mapping):
-        return [{name: part[k] for name, part in actions.items()} for k in range(n)]
-    if isinstance(actions, tuple):
-        return list(zip(*actions, strict=True))
-    return actions
+    try:
+        if isinstance(actions, Mapping):
+            return [{name: part[k] for name, part in actions.items()} for k in range(n)]
+        return list(zip(*actions, strict=True)) if isinstance(actions, tuple) else actions
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"actions must have parts with one entry for each step, got {short(actions)}") from error
 
 
 def _check_actions(actions, where=None):
     """Raise a ValueError if an action, or a part of it, is missing or not finite."""
-    together = np.asarray(actions) if isinstance(actions, np.ndarray) else stacked(actions)
+    together = stacked(actions)
     if together.dtype.kind in "iubUS" or (together.dtype.kind == "f" and np.isfinite(together).all()):
         return
     for k, action in enumerate(actions):
@@ -348,13 +353,12 @@ def _check_actions(actions, where=None):
 
 
 def _flags(name, values, n, where=None):
-    """n booleans, from booleans or from 0 and 1, or None for none."""
-    given = _one_each(np.asarray(False if values is None else values))
+    """n booleans, from booleans or from 0 and 1; of an episode, also from one for its last step or from None."""
+    given = _one_each(np.asarray(False if values is None and where else values))
     kind = given.dtype
     if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():
         given = given.astype(bool)
-    shapes = ((), (n,)) if where or values is None else ((n,),)
-    if given.dtype != bool or given.shape not in shapes:
+    if given.dtype != bool or given.shape not in ([(), (n,)] if where else [(n,)]):
         expected = f"booleans, one or {n} of them" if where else f"{n} booleans, or 0 and 1"
         raise ValueError(
             f"{name} must be {expected}, got {kind} of shape {given.shape}{f' in {where}' if where else ''}"
