@@ -101,9 +101,10 @@ def warn_of_scales(states, follows, terminal):
     if not len(going) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
         return
     off, agreeing, compared = None, 0, 0
+    other = np.random.default_rng(0).permutation(len(going))  # slopes between rows that are far apart
     for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
-        steps, times = np.diff(came[:, j]), np.diff(left[:, j])
+        steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
         if len(rows) < FEWEST or np.count_nonzero(steps) < FEWEST:
             continue
         with np.errstate(over="ignore", invalid="ignore"):
