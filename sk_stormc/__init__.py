@@ -18,6 +18,7 @@ from sk_stormc.solvers import (
     minimize,
 )
 from sk_stormc.values.action_values import ActionValueEstimator
+from sk_stormc.values.behaviour import estimated_ratios
 from sk_stormc.values.estimator import BellmanValueEstimator
 from sk_stormc.values.off_policy import PolicyValue, off_policy_value
 
@@ -40,6 +41,7 @@ __all__ = [
     "STORMCompositional",
     "SketchySTORM",
     "compare_solvers",
+    "estimated_ratios",
     "make_sharpe_scorer",
     "minimize",
     "off_policy_value",

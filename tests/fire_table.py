@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 import sk_stormc as sk
 from sk_stormc import (
@@ -305,6 +306,12 @@ CASES = {
          "cv": 2},
         {"importance_ratio": "None,bool", "next_X": "None", "terminal": "None", "estimator": "None", "time": "None"},
     ),
+    "estimated_ratios": Case(
+        sk.estimated_ratios,
+        {"X": LEFT, "action": np.arange(15) % 2, "target": np.full((15, 2), 0.5), "classifier": LogisticRegression(),
+         "episode": np.repeat(["a", "b", "c"], 5), "cv": 2},
+        {"episode": "None"},
+    ),
     "compare_solvers": Case(
         sk.compare_solvers,
         {"problem_or_estimator": sk.CompositionalPortfolio(), "solvers": ["storm-c"], "X": RETURNS, "n_seeds": 1,
@@ -456,6 +463,12 @@ CASES = {
         {"episodes": [{"observations": LEFT, "actions": np.arange(14) % 2, "rewards": REWARDS[:14]}],
          "observation_space": None, "one_hot": True},
         {"observation_space": "None"},
+    ),
+    "transitions_from_arrays": Case(
+        datasets.transitions_from_arrays,
+        {"observations": LEFT, "actions": np.arange(15) % 2, "rewards": REWARDS, "terminals": np.arange(15) % 5 == 4,
+         "timeouts": np.zeros(15), "next_observations": CAME, "observation_space": None, "one_hot": True},
+        {"timeouts": "None", "next_observations": "None", "observation_space": "None"},
     ),
     "fetch_french_portfolios": Case(
         offline,

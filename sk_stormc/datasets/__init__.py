@@ -5,7 +5,7 @@ from sk_stormc.portfolio.french import fetch_french_portfolios
 from sk_stormc.portfolio.simulated import make_gaussian_returns
 from sk_stormc.values.environments import collect_transitions
 from sk_stormc.values.models import MarkovRewardProcess, make_bellman_problem
-from sk_stormc.values.recorded import transitions_from_episodes
+from sk_stormc.values.recorded import transitions_from_arrays, transitions_from_episodes
 
 __all__ = [
     "MarkovRewardProcess",
@@ -14,5 +14,6 @@ __all__ = [
     "make_augmented_digits",
     "make_bellman_problem",
     "make_gaussian_returns",
+    "transitions_from_arrays",
     "transitions_from_episodes",
 ]

@@ -9,7 +9,7 @@ from sk_stormc.utils.validation import as_numbers, short
 from sk_stormc.values.action_data import policy_chances
 
 __all__ = ["acting", "acting_together", "action_probabilities", "allowed", "check_target",
-           "discrete_sizes", "probabilities", "seeds_of", "stacked"]
+           "discrete_sizes", "first_observation", "probabilities", "reward_of", "seeds_of", "stacked", "step"]
 
 SUM = 1e-6  # tolerance of the sum of a policy's probabilities
 
@@ -17,6 +17,35 @@ SUM = 1e-6  # tolerance of the sum of a policy's probabilities
 def seeds_of(seed):
     """Different seeds for an environment and a policy. With equal seeds, actions would depend on future transitions."""
     return (None, None) if seed is None else np.random.SeedSequence(seed).generate_state(2).tolist()
+
+
+def first_observation(env, **how):
+    """The observation of a reset."""
+    found = env.reset(**how)
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise ValueError(f"env must return (observation, info) from reset, as in Gymnasium 0.26, got {short(found)}")
+    return found[0]
+
+
+def step(env, action):
+    """The five values of a step."""
+    found = env.step(action)
+    if not isinstance(found, tuple) or len(found) != 5:
+        number = len(found) if isinstance(found, tuple) else short(found)
+        raise ValueError(
+            "env must return (observation, reward, terminated, truncated, info) from step, as in Gymnasium 0.26, got "
+            f"{number}{' values' if isinstance(found, tuple) else ''}: the one done of older interfaces does not tell "
+            "whether an episode ended or was cut off"
+        )
+    return found
+
+
+def reward_of(reward):
+    """A reward as a float, from a number or an array of one."""
+    try:
+        return float(np.asarray(reward, dtype=float).item())
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"env must give one number as the reward of a step, got {short(reward)}") from error
 
 
 def acting(policy, env, seed):
@@ -72,25 +101,7 @@ def discrete_sizes(env, what, kind=""):
 
 
 def action_probabilities(policy, n_states, n_actions):
-    """A policy as an array of shape (n_states, n_actions).
-
-    Parameters
-    ----------
-    policy : array-like or None
-        None means uniform probabilities, integers of shape (n_states,) are actions (counted from 0), and numbers of
-        shape (n_states, n_actions) are probabilities.
-    n_states, n_actions : int
-
-    Returns
-    -------
-    ndarray of shape (n_states, n_actions)
-        Rows sum to 1.
-
-    Raises
-    ------
-    ValueError
-        If the policy has another shape, an unknown action, or probabilities that are negative or do not sum to 1.
-    """
+    """A policy as probabilities of shape (n_states, n_actions). None means uniform, integers are actions from 0."""
     if policy is None:
         return np.full((n_states, n_actions), 1 / n_actions)
     given = as_numbers("policy", policy)
@@ -131,27 +142,12 @@ def check_target(policy, target, space):
 
 
 def probabilities(policy, target, log, env, kind=""):
-    """Probabilities of the logged actions under the behaviour policy and, if there is one, the target policy.
-
-    Parameters
-    ----------
-    policy, target : callable, array-like or None
-    log : Bunch
-    env : gymnasium.Env or gymnasium.vector.VectorEnv
-    kind : str
-        "single_" for a vector environment.
-
-    Returns
-    -------
-    Bunch
-        The columns ``probability`` and, with a target, ``target_probability`` and ``importance_ratio``.
-    """
+    """The columns of the probabilities of the logged actions. ``kind`` is "single_" for a vector environment."""
     space, observed = (getattr(env, f"{kind}{name}_space") for name in ("action", "observation"))
     n, unknown = len(log.y), Bunch(probability=np.full(len(log.y), np.nan))
     if type(space).__name__ != "Discrete" or callable(policy):
         return unknown
     n_actions, number = int(space.n), np.asarray(log.action, dtype=int) - int(space.start)
-    first = int(getattr(observed, "start", 0))
 
     def chances(policy):
         if policy is None:
@@ -160,7 +156,8 @@ def probabilities(policy, target, log, env, kind=""):
             labels = np.arange(n_actions) + int(space.start)
             return policy_chances(policy, log.X, log.X, np.arange(n), labels)[np.arange(n), number]
         n_states = discrete_sizes(env, "an array as policy", kind)[0]
-        state = log.X[:, 0].astype(int) - first if log.X.shape[1] == 1 else log.X.argmax(axis=1)
+        numbered = log.X.shape[1] == 1 < n_states
+        state = log.X[:, 0].astype(int) - int(observed.start) if numbered else log.X.argmax(axis=1)
         return action_probabilities(policy, n_states, n_actions)[state, number]
 
     found = Bunch(probability=chances(policy))

@@ -25,7 +25,7 @@ from sk_stormc.values.action_data import (
 from sk_stormc.values.action_stream import go_on_with_actions, of_columns, streams_actions
 from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, problem_of, unknown_actions
 from sk_stormc.values.fitted_action_values import FittedActionValues
-from sk_stormc.values.guards import warn_of_endless_values
+from sk_stormc.values.guards import warn_of_endless_values, warn_of_no_information
 from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.lstd import attributes_of, check_products, forget
 
@@ -225,8 +225,8 @@ class ActionValueEstimator(FittedActionValues):
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if ``action`` is None, or if a given policy takes actions that the log
-            lacks.
+            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy takes actions that the log
+            lacks, or if the log does not tell which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -252,6 +252,7 @@ class ActionValueEstimator(FittedActionValues):
         if isinstance(policy, str):
             found = iterate_policies(sums, going, self.max_iter or POLICIES)
             w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
+            warn_of_no_information(log.y, log.terminal)
             fitted = attributes_of(found.found, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
         else:
             chances = np.zeros((len(log.y), len(actions)))

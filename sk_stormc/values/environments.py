@@ -11,11 +11,14 @@ from sk_stormc.values.acting import (
     action_probabilities,
     check_target,
     discrete_sizes,
+    first_observation,
     probabilities,
+    reward_of,
     seeds_of,
     stacked,
+    step,
 )
-from sk_stormc.values.spaces import empty_rows, leaves_of, log_of, pull
+from sk_stormc.values.spaces import Columns, log_of
 from sk_stormc.values.vector import collect_vector
 
 __all__ = ["collect_transitions", "model_of"]
@@ -89,9 +92,10 @@ def collect_transitions(
     ImportError
         If gymnasium is not installed.
     ValueError
-        If env is not an environment or has an unsupported observation space (which is named), the policy does not fit
-        the environment, an action is not of its space, a reward is not finite, n_transitions, seed or one_hot is out of
-        range, or a target does not fit or its ratios are unknown.
+        If env is not an environment or has an unsupported observation space (which is named), its steps do not have
+        Gymnasium's five values, the policy does not fit the environment, an action or observation is not of its space,
+        an observation or reward is not finite, n_transitions, seed or one_hot is out of range, or a target does not fit
+        or its ratios are unknown.
 
     See Also
     --------
@@ -143,42 +147,30 @@ def environment(env, vector=False):
 
 
 def _collect(env, policy, n, seed, one_hot):
-    leaves = leaves_of(env.observation_space)
+    columns = Columns(env.observation_space)
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy)
-    left, came = empty_rows(n, leaves), empty_rows(n, leaves)
+    left, came = columns.empty(n), columns.empty(n)
     rewards, terminal, episodes, actions = np.empty(n), np.zeros(n, bool), np.empty(n, np.int64), []
 
-    observation, episode = env.reset(seed=of_env)[0], 0
+    observation, episode = first_observation(env, seed=of_env), 0
     for i in range(n):
-        pull(observation, leaves, left[i])  # before the step, which may change the observation in place
+        left[i] = columns.row(observation)  # before the step, which may change the observation in place
         action = act(observation)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        pull(observation, leaves, came[i])
-        rewards[i], terminal[i], episodes[i] = reward, terminated, episode
+        observation, reward, terminated, truncated, _ = step(env, action)
+        came[i], rewards[i] = columns.row(observation), reward_of(reward)
+        terminal[i], episodes[i] = terminated, episode
         actions.append(action)
         if (terminated or truncated) and i + 1 < n:
-            observation, episode = env.reset()[0], episode + 1
-    return log_of(left, rewards, came, terminal, episodes, stacked(actions), leaves, one_hot)
+            observation, episode = first_observation(env), episode + 1
+    return log_of(left, rewards, came, terminal, episodes, stacked(actions), columns, one_hot)
 
 
 # Models
 
 
 def model_of(env, policy):
-    """The transition matrix and the rewards, under a policy, of an environment that publishes its model.
-
-    Parameters
-    ----------
-    env : gymnasium.Env or str
-    policy : array-like or None
-        As for `action_probabilities`.
-
-    Returns
-    -------
-    P, rewards : csr_array of shape (n_states, n_states)
-        Terminal states lead only to themselves, without reward. Rewards are means over the actions of a transition.
-    """
+    """The transition matrix and the mean rewards (both CSR) of a published model, in which ends lead to themselves."""
     env = environment(env)
     model = getattr(env.unwrapped, "P", None)
     if model is None:

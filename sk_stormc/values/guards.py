@@ -9,6 +9,7 @@ __all__ = [
     "check_given",
     "effective_size",
     "told",
+    "warn_of_no_information",
     "warn_of_ranges",
     "warn_of_ratios",
     "warn_of_scales",
@@ -22,7 +23,10 @@ ROUTING = (
 )
 QUANTILES = 500  # number of rows from which quantiles are estimated
 LOOKED_AT = 2000  # number of rows that are checked for a different scale of next_X
-GOING_ON = 0.8  # fraction of rows that must agree with one linear relation between X and next_X
+GOING_ON = 0.8  # fraction of the values that must agree with linear relations between X and next_X
+SAME = 0.1  # fraction of rows that are the successor of the row before, above which X and next_X have the same scale
+ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
+EQUAL = 1e-4  # difference of equal values, relative to the range of their column
 UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
 FEW = 20  # effective number of rows below which there is a warning
 FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
@@ -37,7 +41,7 @@ def told(next_X, terminal, time, before=None, episode=None):
     if ends and terminal is None and next_X is not None:
         warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
              "terminal, with False for transitions that do not end one.")
-    return names, ends or (terminal is not None and bool(np.any(terminal)))
+    return names, ends or (terminal is not None and bool(np.asarray(terminal).any()))
 
 
 def check_given(estimator, next_X, terminal, time, episode=None):
@@ -86,26 +90,32 @@ def warn_of_ranges(states, follows, terminal):
 
 
 def warn_of_scales(states, follows, terminal):
-    """Warn if X of most rows is a linear function of next_X of the rows before, as if only one of them was scaled."""
-    left, came, going = states[1:LOOKED_AT], follows[: LOOKED_AT - 1][: len(states) - 1], ~terminal[: LOOKED_AT - 1]
-    left, came = left[going[: len(left)]], came[going[: len(left)]]
-    off = None
-    for j in np.flatnonzero(np.ptp(came, axis=0) > 0 if len(came) else ()):
-        steps, times = np.diff(came[:, j]), np.diff(left[:, j])
-        steps, times = steps[steps != 0], times[steps != 0]
-        if len(steps) < FEWEST:
+    """Warn if X of most rows is a linear function of next_X of the rows before, as if only one of them was scaled.
+
+    In a log in order the two are equal, except where an episode was cut off. This shows that their scales are the same.
+    Otherwise a linear function counts where a column changes. An indicator that is hardly ever 1 says nothing.
+    """
+    going = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
+    left, came = states[going + 1], follows[going]
+    width = np.ptp(left, axis=0) if len(going) else 0
+    if not len(going) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
+        return
+    off, agreeing, compared = None, 0, 0
+    other = np.random.default_rng(0).permutation(len(going))  # slopes between rows that are far apart
+    for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
+        rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
+        steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
+        if len(rows) < FEWEST or np.count_nonzero(steps) < FEWEST:
             continue
-        width = np.ptp(left[:, j])
         with np.errstate(over="ignore", invalid="ignore"):
-            factor = np.median(times / steps)
+            factor = np.median(times[steps != 0] / steps[steps != 0])
             shift = np.median(left[:, j] - factor * came[:, j])
-            agree = abs(left[:, j] - factor * came[:, j] - shift) <= 1e-4 * width
-            differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width
-        if factor == 0 or np.mean(agree) < GOING_ON:
-            return
-        if differ:
+            agree = abs(left[rows, j] - factor * came[rows, j] - shift) <= EQUAL * width[j]
+            differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width[j]
+        agreeing, compared = agreeing + np.count_nonzero(agree) * (factor > 0), compared + len(rows)
+        if factor > 0 and differ:
             off = off or (j, factor, shift)
-    if off:
+    if off and agreeing >= GOING_ON * compared:
         warn(
             f"next_X and X have different scales: in column {off[0]}, X is {off[1]:.4g} times next_X of the row before "
             f"plus {off[2]:.4g}. If X was transformed and next_X was not (in a Pipeline, say), give the transformer as "
@@ -153,6 +163,19 @@ def warn_of_endless_values():
         "factor of 1 / gamma in each step, so that the sum of discounted rewards diverges, and coef_ has no meaning. "
         "Lower gamma, pass terminal if episodes end, or use features that stay bounded.",
         ConvergenceWarning,
+    )
+
+
+def warn_of_no_information(y, terminal):
+    """Warn if rewards and ends do not depend on what was done, so that no policy is better than another."""
+    reward, same = y[0], np.ptp(y) <= ROUNDING * abs(y).max()
+    if not same or (reward and terminal.any() and not terminal.all()):
+        return
+    ends = "" if not reward else " and no episode ends" if not terminal.any() else " and each row ends an episode"
+    hint = "" if terminal.any() else " If episodes end, pass terminal."
+    warn(
+        f"the log does not tell which action is better: all rewards are {reward:g}{ends}, so that every policy is "
+        f"worth the same. Rounding or alpha decides which one is returned.{hint}"
     )
 
 

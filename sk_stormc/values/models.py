@@ -73,7 +73,11 @@ class MarkovRewardProcess:
     ):
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
         if gamma == 1:
-            raise ValueError(f"gamma must be < 1 for a model, in which no episode ends, got {gamma!r}")
+            raise ValueError(
+                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state that leads only to itself, and the "
+                "equations of the model do not determine its value without a discount. If all episodes end, 1 - 1e-9 "
+                "gives undiscounted values up to rounding; BellmanValueEstimator takes 1 for their logs."
+            )
         self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from sk_stormc.utils.validation import short
-from sk_stormc.values.acting import acting_together, seeds_of, stacked
-from sk_stormc.values.spaces import leaves_of, log_of, pull, rows_of
+from sk_stormc.values.acting import acting_together, first_observation, seeds_of, stacked, step
+from sk_stormc.values.spaces import Columns, log_of
 
 __all__ = ["collect_vector"]
 
@@ -19,38 +19,38 @@ def collect_vector(env, policy, n, seed, one_hot):
     """
     from gymnasium.vector.utils import iterate
 
-    mode, leaves, k = autoreset_mode(env), leaves_of(env.single_observation_space), env.num_envs
+    mode, columns, k = autoreset_mode(env), Columns(env.single_observation_space), env.num_envs
     of_env, of_policy = seeds_of(seed)
     act = acting_together(policy, env, of_policy)
     steps, found = [], 0
-    observations = env.reset(seed=of_env)[0]
-    seen, began, over = rows_of(observations, leaves, k), np.zeros(k, int), np.zeros(k, bool)
+    observations = first_observation(env, seed=of_env)
+    seen, began, over = columns.rows(observations), np.zeros(k, int), np.zeros(k, bool)
     while found < n:
         actions = act(observations)
-        observations, rewards, terminated, truncated, info = env.step(actions)
-        came, resets = rows_of(observations, leaves, k), over & (mode == NEXT_STEP)
+        observations, rewards, terminated, truncated, info = step(env, actions)
+        came, resets = columns.rows(observations), over & (mode == NEXT_STEP)
         over = (terminated | truncated) & ~resets
         after = came
         if mode == SAME_STEP and over.any():
             after = came.copy()
             for i in np.flatnonzero(over):
-                pull(info["final_obs"][i], leaves, after[i])
+                after[i] = columns.row(info["final_obs"][i])
         live = np.flatnonzero(~resets)[: n - found]
         done = list(iterate(env.action_space, actions))
-        columns = began, seen, rewards, after, terminated
-        steps.append((live, *(column[live] for column in columns), [done[i] for i in live]))
+        parts = began, seen, rewards, after, terminated
+        steps.append((live, *(part[live] for part in parts), [done[i] for i in live]))
         found, began = found + len(live), began + over
         if mode == DISABLED and over.any():
-            observations = env.reset(options={"reset_mask": over.copy()})[0]
-            came = rows_of(observations, leaves, k)
+            observations = first_observation(env, options={"reset_mask": over.copy()})
+            came = columns.rows(observations)
         seen = came
-    *columns, actions = zip(*steps, strict=True)
-    which, began, left, rewards, after, terminal = (np.concatenate(parts) for parts in columns)
+    *parts, actions = zip(*steps, strict=True)
+    which, began, left, rewards, after, terminal = (np.concatenate(part) for part in parts)
     order = np.argsort(which, kind="stable")
     first = np.append(True, (np.diff(which[order]) != 0) | (np.diff(began[order]) != 0))
     actions = stacked([action for part in actions for action in part])[order]
     return log_of(
-        left[order], rewards[order], after[order], terminal[order], np.cumsum(first) - 1, actions, leaves, one_hot
+        left[order], rewards[order], after[order], terminal[order], np.cumsum(first) - 1, actions, columns, one_hot
     )
 
 

@@ -175,6 +175,62 @@ def test_other_spaces_are_named(space):
 def test_an_observation_outside_its_space():
     with pytest.raises(ValueError, match=r"own space, Discrete\(3\); got 3"):
         collect_transitions(Seen(spaces.Discrete(3), lambda c: c), lambda c: 1, 8, seed=0)
+    parts = spaces.Dict({"a": spaces.MultiDiscrete([3, 3]), "b": spaces.Box(-9, 9, (2,))})
+    for shown, found in (
+        ({"a": [0, 7], "b": [0, 0]}, "got 7"), ({"a": [0, 0.5], "b": [0, 0]}, "got 0.5"), ({"a": [0, 1]}, "got {'a'"),
+        ({"a": [0, 1], "b": [0, 0, 0]}, "got {'a'"), ([0, 1], r"got \[0, 1\]"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"env must give observations of its own space, Dict.*{found}"):
+            collect_transitions(Seen(parts, lambda c, shown=shown: shown), lambda c: 1, 3, seed=0)
+
+
+def test_observations_of_several_numbers_and_random_actions():
+    for space, shown in ((spaces.MultiDiscrete([5, 2]), [1, 0]), (spaces.MultiDiscrete([[5], [2]]), [[1], [0]])):
+        log = collect_transitions(Seen(space, lambda c, shown=shown: np.array(shown)), n_transitions=4, seed=0)
+        np.testing.assert_array_equal(log.X, [[0, 1, 0, 0, 0, 1, 0]] * 4)
+        np.testing.assert_array_equal(log.probability, 0.5)
+        target = collect_transitions(  # of the rows of the log
+            Seen(space, lambda c, shown=shown: np.array(shown)), None, 4, seed=0, target=lambda X: [[0.2, 0.8]] * len(X)
+        )
+        np.testing.assert_allclose(target.importance_ratio, np.where(target.action == 1, 1.6, 0.4))
+
+
+class Steps(Corridor):
+    """Steps that are what a test says."""
+
+    def __init__(self, made, first=(0, {})):
+        super().__init__()
+        self.made, self.first = made, first
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.first
+
+    def step(self, action):
+        return self.made(super().step(action))
+
+
+def test_observations_that_are_not_numbers():
+    for late, row in ((False, 0), (True, 3)):
+        shown = lambda c, late=late: np.array([0.0, 0.0 if late and c < 4 else np.nan])  # noqa: E731
+        with pytest.raises(ValueError, match=f"env must give finite observations, got nan in row {row}"):
+            collect_transitions(Seen(spaces.Box(-9, 9, (2,)), shown), lambda c: 1, 6, seed=0)
+
+
+def test_rewards_are_one_number():
+    for form in (lambda r: np.array([r]), np.float32, lambda r: np.array(r), int):
+        log = collect_transitions(Steps(lambda s, form=form: (s[0], form(s[1]), *s[2:])), lambda c: 1, 6, seed=0)
+        np.testing.assert_array_equal(log.y, [1, 2, 3, 4, 1, 2])
+    for wrong, found in (([1.0, 2.0], r"\[1.0, 2.0\]"), ("one", "'one'"), (np.zeros((0,)), "array")):
+        with pytest.raises(ValueError, match=f"env must give one number as the reward of a step, got {found}"):
+            collect_transitions(Steps(lambda s, wrong=wrong: (s[0], wrong, *s[2:])), lambda c: 1, 6, seed=0)
+
+
+def test_interfaces_before_gymnasium():
+    with pytest.raises(ValueError, match="env must return .*terminated, truncated, info.* from step.* got 4 values"):
+        collect_transitions(Steps(lambda s: (s[0], s[1], s[2], {})), lambda c: 1, 6, seed=0)
+    with pytest.raises(ValueError, match=r"env must return \(observation, info\) from reset.* got 0"):
+        collect_transitions(Steps(lambda s: s, first=0), lambda c: 1, 6, seed=0)
 
 
 def test_policies():

@@ -1,6 +1,8 @@
 """Transitions of recorded episodes: lists, dicts, objects, and data sets of Minari."""
 
+from collections import namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,75 @@ def test_one_bool_says_how_an_episode_ended():
     for episode in dicts:
         del episode["terminations"]
     assert not transitions_from_episodes(dicts).terminal.any()
+
+
+Named = namedtuple("Named", "rewards observations terminations actions")
+
+
+def test_a_named_tuple_is_read_by_name():
+    named = [Named(*(getattr(episode, name) for name in Named._fields)) for episode in EPISODES]
+    log, expected = transitions_from_episodes(named), transitions_from_episodes(EPISODES)
+    for name in expected:
+        np.testing.assert_array_equal(log[name], expected[name])
+    with pytest.raises(ValueError, match="got episode 0 without observations and actions"):
+        transitions_from_episodes([namedtuple("Other", "rewards obs act")([1.0], [[0.0], [1.0]], [1])])
+
+
+@pytest.mark.parametrize("name", ["done", "dones", "is_terminal", "terminal", "terminals", "terminated"])
+@pytest.mark.parametrize("form", [lambda **parts: SimpleNamespace(**parts), dict, lambda **p: namedtuple("E", p)(**p)])
+def test_other_names_for_ends_are_refused_in_any_form(form, name):
+    parts = {"observations": [[0.0], [1.0]], "actions": [1, 1], "rewards": [0.0, 1.0]}
+    for value in (True, [False, True]):
+        with pytest.raises(ValueError, match=f"episodes must have terminations.*episode 0 with {name} in their place"):
+            transitions_from_episodes([form(**parts, **{name: value})])
+    both = form(**parts, **{name: True}, terminations=[False, True])
+    assert list(transitions_from_episodes([both]).terminal) == [False, True]
+
+
+@pytest.mark.parametrize("form", [lambda **parts: SimpleNamespace(**parts), dict])
+def test_next_observations_are_the_successors(form):
+    seen, after = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
+    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3], "next_observations": after}
+    for observations in (seen, [*seen, [3.0]]):
+        log = transitions_from_episodes([form(observations=observations, **parts)] * 2)
+        assert list(log.X.ravel()) == [0, 1, 2] * 2 and list(log.next_X.ravel()) == [10, 11, 12] * 2
+        assert not log.terminal.any() and list(log.time) == [0, 1, 2, 4, 5, 6]
+    with pytest.raises(ValueError, match="next_observations must be as many as rewards, 3, got 2 in episode 0"):
+        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": after[:2]})])
+    with pytest.raises(ValueError, match="next_observations must be finite, got nan in step 1 of episode 0"):
+        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": [[0], [np.nan], [0]]})])
+    with pytest.raises(ValueError, match="next_observations must have the same columns.*got 2 in episode 0 and 1"):
+        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": np.zeros((3, 2))})])
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("spaced", [False, True])
+def test_the_order_of_keys_does_not_matter(listed, spaced):
+    place, cell = np.arange(8.0).reshape(4, 2), np.array([0, 2, 1, 2])
+    one, other = {"place": place, "cell": cell}, {"cell": cell, "place": place}
+    if listed:
+        one, other = ([{key: seen[key][k] for key in seen} for k in range(4)] for seen in (one, other))
+    spaces = pytest.importorskip("gymnasium").spaces
+    space = spaces.Dict({"place": spaces.Box(0, 9, (2,)), "cell": spaces.Discrete(3)}) if spaced else None
+    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3]}
+    log = transitions_from_episodes([{"observations": seen, **parts} for seen in (one, other)], observation_space=space)
+    np.testing.assert_array_equal(log.X[:3], log.X[3:])
+    np.testing.assert_array_equal(log.next_X[:3], log.next_X[3:])
+    strange = {"place": place, "kind": cell}
+    strange = [{key: strange[key][k] for key in strange} for k in range(4)] if listed else strange
+    with pytest.raises(ValueError, match="observations must"):
+        transitions_from_episodes(
+            [{"observations": seen, **parts} for seen in (one, strange)], observation_space=space
+        )
+
+
+def test_parts_that_do_not_fit():
+    for seen, message in (
+        ({"a": np.zeros((4, 2)), "b": np.zeros(3)}, "observations must have parts of one length.*episode 0"),
+        ([{"a": 0.0}, {"b": 0.0}, {"a": 0.0}, {"a": 0.0}], r"observations must have the keys \['a'\].*got {'b'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            transitions_from_episodes([{"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}])
 
 
 def test_as_many_observations_as_steps():

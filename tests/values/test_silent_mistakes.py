@@ -114,3 +114,45 @@ def test_rows_that_are_scaled_alike_do_not_warn():
         lstd().fit(indicators[:-1], parts["y"], next_X=indicators[1:])
         lstd().fit(indicators[order], parts["y"], next_X=indicators[order + 1])
         lstd().fit(**{name: part[:1] for name, part in parts.items()})
+
+
+def cells(limit, n_cells=200, n=2100, seed=0):
+    """Indicators of cells on a ring, left in one of four steps: episodes begin anywhere, and are cut at ``limit``."""
+    rng = np.random.default_rng(seed)
+    moves, starts = rng.integers(4, size=n) == 0, rng.integers(n_cells, size=n)
+    left, came, cell = np.zeros(n, int), np.zeros(n, int), 0
+    for k in range(n):
+        left[k] = cell = starts[k] if k % limit == 0 else cell
+        came[k] = cell = (cell + moves[k]) % n_cells
+    return np.eye(n_cells)[left], np.eye(n_cells)[came]
+
+
+def of_scales(X, next_X, terminal=None):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        lstd(alpha=1e-3).fit(X, X[:, 0], next_X=next_X, terminal=terminal)
+    return sum("different scales" in str(warning.message) for warning in seen)
+
+
+def test_indicators_with_a_limit_do_not_warn_of_scales():
+    """What is rare in such a log is a one, and where an episode was cut off it has another successor."""
+    assert sum(of_scales(*cells(limit, seed=seed)) for limit in (10, 30) for seed in range(3)) == 0
+    X, next_X = cells(30)
+    order = np.random.default_rng(0).permutation(len(X))
+    beside = np.arange(len(X)).reshape(10, -1).T.ravel()  # ten environments, row by row
+    for rows in (order, beside):
+        assert not of_scales(X[rows], next_X[rows])
+    spread = np.random.default_rng(1).normal(size=(200, 3))
+    X, next_X = (part @ spread / np.linalg.norm(part @ spread, axis=1, keepdims=True) for part in (X, next_X))
+    assert not of_scales(X, next_X) and not of_scales(X[order], next_X[order])
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((0, 0.5)), MinMaxScaler((1, 2))])
+@pytest.mark.parametrize("limit", [10, 30])
+def test_indicators_of_which_only_one_side_was_scaled_warn(scaler, limit):
+    X, next_X = cells(limit, n_cells=100)
+    scaler.fit(X)
+    ends = np.random.default_rng(0).random(len(X)) < 0.02
+    assert of_scales(scaler.transform(X), next_X, ends) == 1
+    assert of_scales(X, scaler.transform(next_X)) == 1
+    assert of_scales(scaler.transform(X), scaler.transform(next_X), ends) == 0

@@ -158,3 +158,48 @@ def test_episodes_of_one_step_and_of_one_label():
     one = some(parts, parts["episode"] == 5)
     with pytest.raises(ValueError, match="at least 2 different labels"):
         value().fit(**one).value_interval(STATES)
+
+
+@pytest.mark.parametrize("name", ["terminal", "y", "episode", "time", "action", "sample_weight"])
+def test_columns_of_polars(name):
+    polars = pytest.importorskip("polars")
+    parts, action, time = walk()
+    parts |= {"time": time, "sample_weight": 1.0 + action}
+    column = np.array(["left", "right"])[action]
+    for estimator, more in ((value(), {}), (ActionValueEstimator(gamma=0.9, fit_intercept=False), {"action": column})):
+        given = some(parts | more, slice(None), "next_X")
+        if name not in given:
+            continue
+        expected = estimator.fit(**given).predict(STATES)
+        given[name] = polars.Series(given[name])
+        np.testing.assert_array_equal(estimator.fit(**given).predict(STATES), expected)
+        given |= {"next_X": parts["next_X"], "time": None}
+        score = some(given, slice(None), "time")
+        assert estimator.fit(**score).score(**score) < 0
+    stream = value().partial_fit(**some(given, slice(None), "action", "time"))
+    assert stream.partial_fit(**some(given, slice(None), "action", "time")).coef_.shape == (N,)
+
+
+def choices(reward, **params):
+    """A greedy policy from a log whose rewards are all the same."""
+    parts, action, _ = walk(200)
+    q = ActionValueEstimator(gamma=0.9, fit_intercept=False, **params)
+    return q.fit(**some(parts, slice(None), "y", "episode", "terminal"), y=np.full(len(action), reward), action=action)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-3])
+def test_a_log_that_does_not_tell_actions_apart_warns(alpha):
+    with pytest.warns(UserWarning, match="does not tell which action is better: all rewards are 1 and no episode ends"):
+        q = choices(1.0, alpha=alpha)
+    assert alpha or np.ptp(q.predict(STATES), axis=1).max() < 1e-9
+    with pytest.warns(UserWarning, match="does not tell which action is better: all rewards are 0, so that"):
+        choices(0.0, alpha=alpha)
+    parts, action, _ = walk(200)
+    greedy, ones = ActionValueEstimator(gamma=0.9, fit_intercept=False, alpha=alpha), np.ones(len(action))
+    with pytest.warns(UserWarning, match="all rewards are 1 and each row ends an episode"):
+        greedy.fit(parts["X"], ones, action=action, terminal=np.ones(len(action), dtype=bool))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        greedy.fit(**some(parts, slice(None), "y"), y=ones, action=action)  # the longer an episode, the better
+        greedy.fit(**some(parts, slice(None), "terminal"), action=action)
+        greedy.set_params(policy=[1] * N).fit(**some(parts, slice(None), "y", "terminal"), y=ones, action=action)

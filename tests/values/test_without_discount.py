@@ -63,6 +63,15 @@ def test_episodes_that_do_not_end_are_refused(solver, method):
         MarkovRewardProcess(np.eye(2), [0.0, 1.0], gamma=1)
 
 
+def test_a_model_with_ends_is_not_said_to_have_none():
+    P = [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]]
+    with pytest.raises(ValueError, match="gamma must be < 1 for a model, got 1: an end is a state") as raised:
+        MarkovRewardProcess(P, [-1.0, -1.0, 0.0], gamma=1)
+    assert "no episode ends" not in str(raised.value)
+    value = MarkovRewardProcess(P, [-1.0, -1.0, 0.0], gamma=1 - 1e-9).exact_value()  # as the error recommends
+    np.testing.assert_allclose(value, [-4.0, -3.0, 0.0], rtol=1e-7)
+
+
 @pytest.mark.parametrize("objective", ["bellman", "projected"])
 def test_rewards_that_are_all_zero_end_at_once(objective):
     parts = walk(100)

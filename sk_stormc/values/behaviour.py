@@ -1,0 +1,151 @@
+"""Importance ratios where the behaviour policy is unknown: its probabilities from a classifier of actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, StratifiedKFold
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from sk_stormc.utils.types import ArrayLike, Features, FloatArray
+from sk_stormc.utils.validation import as_numbers, check_int, naming, short
+from sk_stormc.values.action_data import SUM, check_actions
+from sk_stormc.values.episodes import check_episode
+
+__all__ = ["estimated_ratios"]
+
+
+def estimated_ratios(
+    X: Features, action: ArrayLike, target: ArrayLike, classifier: Any, *, episode: ArrayLike | None = None, cv: int = 5
+) -> FloatArray:
+    """Importance ratios of a target policy where the behaviour policy is unknown.
+
+    A classifier estimates the probability of each action in a state under the policy that acted. The probabilities of a
+    row are from a classifier that was fitted on other folds. A classifier that has seen the row would find the action
+    that was taken too probable, and the ratios would be too small.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_transitions, n_features)
+        The states in which the actions were taken.
+    action : array-like of shape (n_transitions,)
+        The actions: integers or strings.
+    target : array-like of shape (n_transitions, n_actions) or (n_transitions,)
+        Under the target policy, the probabilities of all actions in sorted order, or that of the action of the row.
+        Actions that no row has cannot be among them.
+    classifier : classifier
+        A classifier of scikit-learn with `predict_proba`, which is cloned. Its probabilities should be calibrated.
+    episode : array-like of shape (n_transitions,), default=None
+        A label of each row's episode. Rows of an episode are then in one fold. Pass it if the rows of an episode are
+        similar, or if the ratios are for `off_policy_value`, whose standard errors take episodes to be independent.
+    cv : int, default=5
+        Number of folds, at most the number of episodes or of the rows of the rarest action.
+
+    Returns
+    -------
+    ndarray of shape (n_transitions,)
+        For ``importance_ratio`` of `BellmanValueEstimator.fit` and of `off_policy_value`.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, the classifier has no `predict_proba`, there are fewer than two actions, episodes or rows of
+        an action, a probability of the target is not in [0, 1] or a row of them does not sum to 1, or the classifier
+        gives an action that was taken the probability 0 (the row is named).
+
+    See Also
+    --------
+    off_policy_value : The value of the target policy, from these ratios.
+    sk_stormc.datasets.collect_transitions : Logs the ratios if the behaviour policy is known.
+
+    Notes
+    -----
+    Estimated ratios often give a smaller error than the true ones, because they correct for the actions that were
+    taken more often than they are probable, by chance. Their own error is not part of the standard errors of
+    `off_policy_value`. States that influence both the actions and the rewards must be columns of X.
+
+    Examples
+    --------
+    Whoever acted took action 1 more often the larger the first column was. The target takes both actions alike.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sk_stormc import estimated_ratios
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2))
+    >>> chance = 1 / (1 + np.exp(-X[:, 0]))
+    >>> action = (rng.random(2000) < chance).astype(int)
+    >>> ratios = estimated_ratios(X, action, np.full(2000, 0.5), LogisticRegression())
+    >>> true = 0.5 / np.where(action == 1, chance, 1 - chance)
+    >>> bool(abs(ratios / true - 1).mean() < 0.05)
+    True
+    """
+    check_int("cv", cv, low=2)
+    if isinstance(classifier, type) or not hasattr(classifier, "fit") or not hasattr(classifier, "predict_proba"):
+        raise ValueError(f"classifier must be a classifier with predict_proba, got {short(classifier)}")
+    with naming("X"):
+        n = _num_samples(X)
+    with naming("action"):
+        if n != _num_samples(action):
+            raise ValueError(f"X and action must have as many rows, got {n} and {_num_samples(action)}")
+    taken = check_actions(action, n)
+    labels, number, counts = np.unique(taken, return_inverse=True, return_counts=True)
+    if len(labels) < 2 or counts.min() < 2:
+        k = np.argmin(counts)
+        raise ValueError(
+            f"action must have at least two actions, and two rows of each, got {counts[k]} of {labels[k].item()!r} and "
+            f"{len(labels)} in all"
+        )
+    chances = _target_chances(target, number, labels)
+    if episode is None:
+        folds = StratifiedKFold(min(cv, counts.min())).split(number, number)
+    else:
+        groups = check_episode(episode, n)
+        n_groups = len(np.unique(groups))
+        if n_groups < 2:
+            raise ValueError(f"episode must have at least 2 different labels, got {n_groups}")
+        folds = GroupKFold(min(cv, n_groups)).split(number, groups=groups)
+    behaviour = np.zeros(n)
+    for train, test in folds:
+        missing = np.setdiff1d(labels, taken[train])
+        if len(missing):
+            raise ValueError(
+                f"action must have actions in episodes of several folds, got {missing[0].item()!r} in those of one "
+                "fold only: change cv or join rare actions"
+            )
+        fitted = clone(classifier).fit(_safe_indexing(X, train), taken[train])
+        behaviour[test] = fitted.predict_proba(_safe_indexing(X, test))[np.arange(len(test)), number[test]]
+    wrong = ~(np.isfinite(behaviour) & (behaviour > 0))
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(
+            f"classifier must give actions that were taken a positive probability, got {behaviour[k]:g} for "
+            f"{taken[k].item()!r} in row {k}: use a smoother one, such as LogisticRegression, trees with a larger "
+            "min_samples_leaf, or CalibratedClassifierCV"
+        )
+    return chances / behaviour
+
+
+def _target_chances(target, number, labels):
+    """The checked probabilities of the actions with these numbers, under the target policy."""
+    given, n, m = as_numbers("target", target), len(number), len(labels)
+    if given.shape not in ((n,), (n, m)):
+        raise ValueError(
+            f"target must be probabilities of shape ({n}, {m}), of the actions {short(labels.tolist())} in this order, "
+            f"or of shape ({n},), of the actions that were taken, got shape {given.shape}"
+        )
+    wrong = ~((given >= 0) & (given <= 1 + SUM)).reshape(n, -1).all(axis=1)
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"target must be probabilities from 0 to 1, got {short(given[k])} in row {k}")
+    if given.ndim == 1:
+        return given
+    total = given.sum(axis=1)
+    wrong = abs(total - 1) > SUM
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(f"target must have probabilities that sum to 1, got {total[k]:.6g} in row {k}")
+    return given[np.arange(n), number] / total
