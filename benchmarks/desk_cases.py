@@ -4,10 +4,11 @@ A case is drawn from its seed: 3 to 2,500 periods, 1 to 60 assets (one case in f
 kinds of returns, a risk measure, a risk aversion and constraints. Of those with bounds, four fifths have linear
 constraints, a limit on turnover, a benchmark or all three, and every third is the largest ratio. Cases with bounds
 alone are fitted by "storm-c" too, once with its own budget and once ended early, so that its warnings, and dual_gap_,
-can be compared with how far the objective is above the best. Clarabel is given the problem as a cone program (by cvxpy) whose returns are
-centred and of size one, since it fails on many of these as they are, and its time is that of its solver alone. An
-answer is right if its objective is within 1e-4 of the spread above the best that was found, the spread being from equal
-weights to the best. The seeds are those of the benchmark only.
+can be compared with how far the objective is above the best. Clarabel is given the problem as a cone program (by
+cvxpy) whose returns are centred and of size one, since it fails on many of these as they are, and its time is that of
+its solver alone. An answer is right if its objective is within 1e-4 of the spread above the best that was found, the
+spread being from equal weights to the best. A refusal that no portfolio has a positive mean return, or that one has no
+risk, counts as right. The seeds are those of the benchmark only.
 """
 
 import importlib.util

@@ -120,7 +120,7 @@ def run_stream(batches, problem, window=4):
 
 
 def offline(**arguments):
-    with mock.patch("sk_stormc.portfolio.french.urlopen", side_effect=OSError("no network")):
+    with mock.patch("sk_stormc.datasets.french.urlopen", side_effect=OSError("no network")):
         return datasets.fetch_french_portfolios(**arguments)
 
 

@@ -80,8 +80,8 @@ def check_solver(
 
 
 def _portfolios():
+    from sk_stormc.datasets.gaussian_returns import make_gaussian_returns  # a solver itself needs neither
     from sk_stormc.portfolio.problem import PortfolioProblem
-    from sk_stormc.portfolio.simulated import make_gaussian_returns  # a solver itself needs neither
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
     return [PortfolioProblem(returns), PortfolioProblem(returns, 0.5, risk_measure="entropic")]

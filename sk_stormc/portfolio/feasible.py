@@ -42,7 +42,8 @@ def check_feasible(limited):
     n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
     limits, m = Limits.of(limited.penalty, n), len(linear.A)
     # variables: w, the violation of each row, and with a turnover limit |w - previous| and the violation of the limit
-    size = np.maximum(np.abs(linear.A).max(axis=1, initial=0.0), 1e-300)
+    size = np.abs(linear.A).max(axis=1, initial=0.0)
+    size = np.where(size > 0, size, 1.0)
     rows, missed = sparse.csr_array(linear.A / size[:, None]), sparse.eye_array(m, format="csr")
     up, down = np.flatnonzero(np.isfinite(linear.upper)), np.flatnonzero(np.isfinite(linear.lower))
     of, one = np.r_[up, down], sparse.eye_array(n)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.portfolio.french import fetch_french_portfolios
+from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.reproduce.portfolio import minimum
 from sk_stormc.reproduce.progress import progress_line

@@ -46,6 +46,14 @@ def add_arguments(parser):
         "--order", type=_number, default=2.0, metavar="P", help="of semideviation and downside (default: %(default)s)"
     )
     parser.add_argument(
+        "--max-risk", type=_number, metavar="R",
+        help="the most return within this risk (a deviation for variance), in place of --risk-aversion",
+    )  # fmt: skip
+    parser.add_argument(
+        "--objective", choices=("utility", "ratio"), default="utility",
+        help="ratio: the largest mean return per risk, in place of --risk-aversion (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--bounds", type=_number, nargs=2, metavar=("LOW", "HIGH"),
         help="of each weight (default: no weight is negative); weights sum to one",
     )  # fmt: skip
@@ -65,6 +73,8 @@ def report(args):
         risk_aversion=args.risk_aversion,
         confidence=args.confidence,
         order=args.order,
+        objective=args.objective,
+        max_risk=args.max_risk,
         constraint=(0.0, 1.0) if args.bounds is None else tuple(args.bounds),
         budget=1.0,
         linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
@@ -72,7 +82,10 @@ def report(args):
     ).fit(read.values)
     earned = portfolio.predict(read.values)
     print(f"{args.data}: {read.line()}")
-    print(f"risk measure {args.risk_measure}, risk aversion {args.risk_aversion:g}, {portfolio.stop_reason_}\n")
+    aim = f"risk aversion {args.risk_aversion:g}"
+    if args.max_risk is not None or args.objective == "ratio":
+        aim = "largest ratio" if args.max_risk is None else f"risk of at most {args.max_risk:g}"
+    print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
     for name, weight in zip(read.names, portfolio.weights_, strict=True):
         print(f"{name:{width}}  {weight:9.4f}")

@@ -17,7 +17,8 @@ ROWS = (
     ("solvers",),
     ("fitting",),
     ("portfolio", "embedding", "values"),
-    ("affinities", "datasets", "estimators", "metrics", "penalties", "schedules"),  # public names only
+    ("affinities", "estimators", "metrics", "penalties", "schedules"),  # public names only
+    ("datasets",),
     ("callbacks", "checks", "plotting"),
     ("compare",),
     ("problems",),  # public names only
@@ -26,7 +27,7 @@ ROWS = (
     ("__main__",),
 )
 LEVEL = {room: level for level, row in enumerate(ROWS) for room in row}
-NAMES_ONLY = ("affinities", "datasets", "estimators", "metrics", "penalties", "problems", "schedules")
+NAMES_ONLY = ("affinities", "estimators", "metrics", "penalties", "problems", "schedules")
 
 
 def room_of(path):

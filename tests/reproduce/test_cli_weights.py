@@ -205,3 +205,15 @@ def test_prices_are_refused(kind, capsys):
     if kind == "15 rows":
         write("mine.csv", PRICES[kind], dates=DAYS[:15], footer=["Average,40,40,40"])
         assert "file of prices" in run(capsys, "mine.csv")[2]
+
+
+def test_the_largest_ratio_and_a_limit_of_the_risk(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    R = rng.normal([0.0002, 0.001, 0.0005], [0.002, 0.02, 0.01], (200, 3))
+    path = tmp_path / "returns.csv"
+    np.savetxt(path, R, delimiter=",", header="a,b,c", comments="")
+    assert main(["portfolio", "--data", str(path), "--unit", "fractions", "--objective", "ratio"]) in (0, None)
+    assert "largest ratio, converged" in capsys.readouterr().out
+    assert main(["portfolio", "--data", str(path), "--unit", "fractions", "--max-risk", "0.008"]) in (0, None)
+    said = capsys.readouterr().out
+    assert "risk of at most 0.008, converged" in said and "deviation 0.008" in said

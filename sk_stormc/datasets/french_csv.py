@@ -25,7 +25,7 @@ def parse_french_csv(text):
     The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
     that begin with a date.
 
-    >>> from sk_stormc.portfolio.french_csv import parse_french_csv
+    >>> from sk_stormc.datasets.french_csv import parse_french_csv
     >>> header, tables = parse_french_csv('''Made from the 202405 database.
     ...
     ...   Average Value Weighted Returns -- Daily

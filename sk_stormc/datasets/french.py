@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
-from sk_stormc.portfolio.french_csv import parse_french_csv
+from sk_stormc.datasets.french_csv import parse_french_csv
 from sk_stormc.utils.validation import check_bool, short
 
 logger = logging.getLogger(__name__)
