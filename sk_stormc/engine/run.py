@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from sk_stormc.engine.ends import warn_of_the_end
+from sk_stormc.engine.ends import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.interrupts import Interrupts
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.records import Records
@@ -61,6 +61,9 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         result = _result(solver, oracle, loop)
         loop.rule = loop.records = loop.interrupts = None  # break reference cycles, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.watch, loop.unlimited)
+        warn_if_clipped(solver, oracle, result)
+        if x0 is not None and state is None:
+            warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
     return result
 
 

@@ -1,9 +1,20 @@
 """Files that are written as a whole or not at all."""
 
+import glob
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows, which does not remove a file that is open
+
+    LOCK_EX = LOCK_NB = 0
+
+    def flock(file, operation):
+        """Do nothing."""
+
 
 __all__ = ["atomically"]
 
@@ -11,6 +22,8 @@ __all__ = ["atomically"]
 @contextmanager
 def atomically(path):
     """Open a temporary binary file, which gets its name when all of it is on the disk.
+
+    Temporary files of the same path that a killed process has left behind are removed.
 
     Parameters
     ----------
@@ -22,9 +35,12 @@ def atomically(path):
     file object
     """
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    _remove_remains(path)
+    handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):  # some file systems have no locks, and nothing is then taken for remains
+                flock(file, LOCK_EX | LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -33,6 +49,14 @@ def atomically(path):
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync(path.parent)
+
+
+def _remove_remains(path):
+    """Remove the temporary files of a path that no process holds a lock of."""
+    for remains in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        with suppress(OSError), open(remains, "rb") as file:
+            flock(file, LOCK_EX | LOCK_NB)
+            remains.unlink()
 
 
 def _sync(folder):
