@@ -121,28 +121,24 @@ def warn_if_unconverged(solver, result):
     )
 
 
-def warn_if_clipped(solver, oracle, result):
-    """Warn if g at the returned point is below the problem's ``inner_floor``, so that estimates of u are clipped."""
-    problem = oracle.problem
-    if not (result.n_guarded and oracle.source.finite):
-        return
-    u = problem.inner(result.x, problem.inner_batch(None))
-    n_below = int(np.count_nonzero(keep_in_domain(problem, u, None) != u))
-    if n_below:
+def warn_if_clipped(solver, oracle):
+    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it."""
+    if oracle.n_below:
+        problem = oracle.problem
         _warn(
             solver,
-            f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, and {n_below} of the {np.size(u)} "
-            "entries of g(x) are below it at the returned point. F is then not the gradient there, so that the run may "
-            "stall or end elsewhere. Lower inner_floor to the end of the domain of f, or start where g(x) is above it.",
+            f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, where {oracle.n_below} entries of "
+            "g(x), over all components, are below it. F is then not the gradient, so that the run may stall or end "
+            "elsewhere. Lower inner_floor to the end of the domain of f, or start where g(x) is above it.",
         )
 
 
 def warn_if_far(solver, oracle, result, own):
     """Warn if a run from a given x0 has "converged" although gradients are still large for the problem.
 
-    The objective is then above that at ``own``, the starting point of the problem, and so is the residual. If ``own`` is
-    a minimum, the residual there is compared by its standard error. ``tol`` is relative to the residual at x0, which is
-    large if x0 is far away.
+    The objective is then above that at ``own``, the starting point of the problem, and so is the residual. If
+    ``own`` is a minimum, its standard error takes the place of the residual there. ``tol`` is relative to the residual
+    at x0, which is large if x0 is far away.
     """
     known = result.state.first_residual
     if result.stop_reason != StopReason.CONVERGED or not known or not result.fun > (fun := oracle.reported(own)):

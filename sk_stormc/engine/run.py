@@ -61,7 +61,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         result = _result(solver, oracle, loop)
         loop.rule = loop.records = loop.interrupts = None  # break reference cycles, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.watch, loop.unlimited)
-        warn_if_clipped(solver, oracle, result)
+        warn_if_clipped(solver, oracle)
         if x0 is not None and state is None:
             warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
     return result
