@@ -60,7 +60,7 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
         limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the probe are made in any case. A warning
-        says what they take if max_ifo leaves no iteration.
+        says what they take if they leave no iteration.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
         full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a

@@ -74,18 +74,12 @@ _NOTES = {
         "The same constants, but for steps of 1e-3 for the other methods. A stream gives g, its Jacobian and f "
         "batches of one size: five rows of f where the published scripts have one."
     ),
-    ("streaming", "defaults"): (
-        "VRSC-PG and SARAH-C have no default on a stream: the size of a checkpoint has to be said. L-BFGS needs "
-        "all data."
-    ),
     ("bellman", "published"): (
         "STORM-C: eta = eps = .1, a = .1, B = 20, 20 and 1, S = 100, 100 and 1. The other methods: steps of 5e-4 "
         "(VRSC-PG) or 1e-5; SCGD and ASC-PG with batches of 100, 100 and 1 and beta = .9, VRSC-PG and SARAH-C "
-        "with 100 steps of 5, 5 and 1 samples between checkpoints. As published, a checkpoint has one component "
-        "of f, which the published scripts charge as 100. Rows with (f 100) really take a hundred; they take no "
-        "part in verdicts."
+        "with 100 steps of 5, 5 and 1 samples between checkpoints. A checkpoint of the published scripts has "
+        "one component of f and is charged 100. Rows with (f 100) really take a hundred."
     ),
-    ("sne", "defaults"): ("From principal components, the rate made to end with the budget."),
 }
 
 
