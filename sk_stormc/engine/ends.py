@@ -18,18 +18,7 @@ BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
 def warn_of_the_end(solver, oracle, result, watch, unlimited):
-    """Warn if a run ended badly, and say what to change.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-    oracle : Oracle
-    result : SolverResult
-    watch : Watch
-        The watch of the run.
-    unlimited : bool
-        Whether the budget is the default, and not one that the user has set.
-    """
+    """Warn if a run ended badly, and say what to change. ``unlimited`` says whether the budget is the default."""
     reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
         _warn(
@@ -103,13 +92,7 @@ def _instead(solver):
 
 
 def warn_if_unconverged(solver, result):
-    """Warn if the run's budget ended before tol was met.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-    result : SolverResult
-    """
+    """Warn if the run's budget ended before tol was met."""
     if solver.tol == 0 or result.stop_reason not in BUDGETS or not result.n_iter:
         return
     far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"

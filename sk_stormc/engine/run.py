@@ -22,12 +22,7 @@ FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change w
 
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
-    """`CompositionalSolver.solve` with checked parameters.
-
-    Returns
-    -------
-    SolverResult
-    """
+    """`CompositionalSolver.solve` with checked parameters."""
     # the loop detects overflow by itself, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
