@@ -49,7 +49,7 @@ TINY = {
     "rates": (0.5,),
     "portfolio": {"periods": 60, "assets": 3, "max_ifo": 3000},
     "streaming": {"max_ifo": 61_000},
-    "bellman": {"states": 12, "features": 3, "max_ifo": 1500},
+    "bellman": {"states": 12, "features": 3, "published_ifo": 1500, "max_ifo": 1500},
     "sne": {
         "points": 60,
         "dimension": 2,
@@ -121,6 +121,11 @@ def test_ends_at_the_minimum_are_equal_and_an_overflow_is_behind():
     found.pieces[f"portfolio/tuned/a/{STORM}"] = piece((0.0, 0.0), failed=True)["result"]
     assert AHEAD.decide(found)[:2] == (True, False)
     assert "overflow against 0.55" in AHEAD.decide(found)[2]
+
+
+def test_where_nothing_was_gained_nobody_is_ahead():
+    assert AHEAD.decide(results((0.93, 0.95), (0.93, 0.95), others=(1.0, 1.0)))[:2] == (False, False)
+    assert AHEAD.decide(results((0.8, 0.85), (0.8, 0.85), others=(1.0, 1.0)))[:2] == (True, True)
 
 
 def test_bellman_is_compared_with_a_hundred_components_of_f_too():

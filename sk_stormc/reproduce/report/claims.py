@@ -28,6 +28,7 @@ __all__ = [
 CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 FLOOR = 1e-4  # of what there was to gain: nearer counts as the minimum itself
+STUCK = 0.9  # of what there was to gain: farther counts as the start
 ALIKE = 1.1  # largest ratio of two medians that count as equally good
 GOOD = 2  # largest ratio to the best of a grid of a setting that counts as good
 ORDER = 3.3  # largest upper end of an interval that still agrees with an order of at most 3
@@ -43,7 +44,7 @@ RULE = f"""\
 The numbers below decide, by this rule alone. A run's end is how far Phi is from its minimum, as a part of what there
 was to gain: |Phi*| for portfolios, as Phi is 0 for weights of 0, and elsewhere the way from the start to the minimum.
 For SNE, with its many local minima, the minimum is the lowest divergence of all runs in this report. Ends below
-{FLOOR:g} are all alike, and a run that overflowed is behind all others.
+{FLOOR:g} are all alike, and so are those above {STUCK:g}, where next to nothing was gained.
 
 - Ends are compared at the published constants, and again with every method tuned. A claim is **{CONFIRMED}** if it
   holds both times, **{THERE_ONLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
@@ -144,7 +145,7 @@ class Results:
 
 
 def ahead(ends, others):
-    """Whether each seed of one method ended lower than all seeds of others; at the minimum all are equal.
+    """Whether each seed of one method ended lower than all seeds of others; at minimum and start all are equal.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def ahead(ends, others):
     -------
     bool
     """
-    return bool(max(np.max(ends), FLOOR) < min(np.min(other) for other in others))
+    return bool(max(np.max(ends), FLOOR) < min(STUCK, *(np.min(other) for other in others)))
 
 
 def as_good(ends, others):

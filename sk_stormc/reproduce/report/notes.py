@@ -54,14 +54,18 @@ def about(experiment, sizes, days):
     if experiment == "bellman":
         return (
             f"Mean squared Bellman residual of a random model: {size['states']} states, {size['features']} features, "
-            f"gamma = .95, from w = 0. Budget: {size['max_ifo']:,} calls."
+            f"gamma = .95, from w = 0. {_budgets(size)}"
         )
     return (
         f"The paper's SNE of {size['points']} of scikit-learn's digits (8 x 8), which take the place of 2000 images of "
         f"MNIST, in {size['dimension']} dimensions, perplexity 30. KL is the mean divergence over the points, exact. "
-        f"Budget: {size['published_ifo']:,} calls at the published constants, {size['max_ifo']:,} else. Seeds: 0 to "
-        f"{size['seeds'] - 1}."
+        f"{_budgets(size)} Seeds: 0 to {size['seeds'] - 1}."
     )
+
+
+def _budgets(size):
+    """The sentence about the budgets of an experiment whose published constants have one of their own."""
+    return f"Budget: {size['published_ifo']:,} calls at the published constants, {size['max_ifo']:,} else."
 
 
 _NOTES = {

@@ -94,11 +94,10 @@ def _compared(case_of, method, params, sizes, max_ifo, variants, show):
 
 def _comparison(experiment, cases, published, sizes):
     """Pieces of an experiment; ``cases`` has a function of no argument for (name, metric or not)."""
-    max_ifo = sizes[experiment]["max_ifo"]
-    pieces = []
+    size, pieces = sizes[experiment], []
 
     def add(part, name, case_of, label, method, params, variants=None):
-        n_runs = sizes["seeds"]
+        n_runs, max_ifo = sizes["seeds"], size.get(f"{part}_ifo", size["max_ifo"])
         if variants is not None:
             n_runs += _GRID[experiment] * len(variants) * len(sizes["rates"])
         share = max_ifo / {"portfolio": 3e6, "streaming": 3e6, "bellman": 144e3}[experiment]
