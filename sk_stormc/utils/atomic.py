@@ -2,19 +2,13 @@
 
 import glob
 import os
+import sys
 import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
-except ImportError:  # Windows, which does not remove a file that is open
-
-    LOCK_EX = LOCK_NB = 0
-
-    def flock(file, operation):
-        """Do nothing."""
-
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["atomically"]
 
@@ -40,7 +34,7 @@ def atomically(path):
     try:
         with os.fdopen(handle, "wb") as file:
             with suppress(OSError):  # some file systems have no locks, and nothing is then taken for remains
-                flock(file, LOCK_EX | LOCK_NB)
+                _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -54,9 +48,16 @@ def atomically(path):
 def _remove_remains(path):
     """Remove the temporary files of a path that no process holds a lock of."""
     for remains in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
-        with suppress(OSError), open(remains, "rb") as file:
-            flock(file, LOCK_EX | LOCK_NB)
+        with suppress(OSError):
+            with open(remains, "rb") as file:
+                _lock(file)
             remains.unlink()
+
+
+def _lock(file):
+    """Lock a file, or raise an OSError. Windows needs no locks, because it does not remove a file that is open."""
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sync(folder):
