@@ -98,7 +98,7 @@ def _check_state(solver, problem, state, x0, random_state):
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
     for name, now in _described(solver).items():
         before = state.parameters.get(name, "nothing")
-        check_unchanged(name, before, now, "a run that continues from its state", "start a new run without state=")
+        check_unchanged(name, before, now, "a run that continues", "other parameters need a new run")
     if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
         before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
         raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")

@@ -75,3 +75,14 @@ def test_a_fit_resumes_with_another_random_state_to_the_same_bits():
     whole = CompositionalPortfolio(STORMCompositional(**GIVEN), max_iter=20, tol=0, random_state=0).fit(RETURNS)
     resumed = model.fit(RETURNS).set_params(max_iter=20, random_state=1).resume(RETURNS)
     np.testing.assert_array_equal(resumed.weights_, whole.weights_)
+
+
+def test_a_stream_that_goes_on_keeps_the_parameters_of_its_solver():
+    model = CompositionalPortfolio(STORMCompositional(learning_rate=0.01, batch_size=8), random_state=0)
+    model.partial_fit(RETURNS[:700])
+    weights = model.weights_
+    with pytest.raises(ValueError, match=r"learning_rate must stay 0\.01 .* got 0\.02: other parameters need a new"):
+        model.set_params(solver__learning_rate=0.02).partial_fit(RETURNS[700:])
+    np.testing.assert_array_equal(model.weights_, weights)
+    model.set_params(solver__learning_rate=0.01, solver__tol=1e-3).partial_fit(RETURNS[700:])
+    assert (model.weights_ != weights).any()

@@ -129,16 +129,8 @@ def _ends(piece, shown):
     scale, curves = piece["scale"] or 1.0, piece["curves"]
     gaps = [np.inf if curve["failed"] else curve["gap"][-1] / scale for curve in curves]
     gaps = [shown.format(gap) if np.isfinite(gap) else "overflow" for gap in (np.median(gaps), np.max(gaps))]
-    calls, seconds = (np.median([value(curve) for curve in curves]) for value in (_last_ifo, _seconds))
+    calls, seconds = np.median([(curve["ifo"][-1], curve["seconds"]) for curve in curves], axis=0)
     return [f"{calls:,.0f}", *gaps, f"{seconds:.2g}"]
-
-
-def _last_ifo(curve):
-    return curve["ifo"][-1]
-
-
-def _seconds(curve):
-    return curve["seconds"]
 
 
 def _table(results, experiment, part):
