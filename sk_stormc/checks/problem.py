@@ -12,12 +12,14 @@ from sk_stormc.checks.returned import BATCH_SIZE, SIDES, Returned
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.declared import check_attributes
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
+from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
 from sk_stormc.utils.validation import check_instance, check_int, seeded, short
 
 __all__ = ["check_problem"]
 
+REPEATED = [0, 0, 1, 0]  # draws of a batch in which one component occurs three times
 WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
 NEAR = 0.02  # part of the scale of u that differences may reach
 HALVINGS = 30  # of the distance to a second value of u, at the most
@@ -241,7 +243,7 @@ class _Check(Returned):
             self.compare("vjp", what, combined, 0.25 * (a - b) + b, self.rounding(a, b))
 
     def batches(self):
-        """A batch is the mean of its components; where draws are indices, all of them are the batch None."""
+        """A batch is the mean of its components, repeated ones too; where draws are indices, all are the batch None."""
         problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
         if isinstance(problem, FiniteSumComposition) and problem.by_differences:
@@ -250,6 +252,10 @@ class _Check(Returned):
         for name, value in self.values(problem, inner, outer).items():
             parts, what = np.array([v[name] for v in singles], float), f"a batch of {BATCH_SIZE} and their mean"
             self.compare(name, what, value, parts.mean(0), self.rounding(parts, name=name))
+        if isinstance(source_of(problem), FiniteSource):  # which draws with replacement
+            for name, value in self.values(problem, inner[REPEATED], outer[REPEATED]).items():
+                parts, what = np.array([singles[k][name] for k in REPEATED], float), "a batch with a repeated component"
+                self.compare(name, f"{what} and the mean", value, parts.mean(0), self.rounding(parts, name=name))
         if takes_weights(problem):
             weights = np.array(WEIGHTS)
             for name, value in self.values(problem, inner, outer, weights).items():

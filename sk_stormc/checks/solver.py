@@ -15,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.checks.ledger import Ledger
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
-from sk_stormc.engine import CompositionalSolver, Oracle, StopReason, at
+from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
 from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
 
 MODEST = 0.1  # part of the true length that a method's own estimate of it is at least, on average
+LONG = 20  # times max_iter: iterations in which a refresh occurs that is rare
 CLAIM = 0.2  # tol of a run that may say that it has converged
 
 
@@ -34,7 +35,8 @@ def check_solver(
     """Check that a method fulfils the contract of `CompositionalSolver`, by short runs on a problem.
 
     A run must lower the objective, and stay finite and within the penalty's domain. What it draws and evaluates must be
-    counted, and it must draw what `cost` announces. Results must be bit-for-bit reproducible for a given seed, however
+    counted, and it must draw what `cost` announces, in a longer run of 20 ``max_iter`` iterations too. A step must
+    start at the point at which its F was estimated. Results must be bit-for-bit reproducible for a given seed, however
     often a run is recorded, stopped and resumed. Budgets must be kept, and a learning rate may be a schedule. Arrays in
     a state or a record must not be written into, and must have the float type of x. The method's own gradient, and a
     run that ends as "converged", are compared with the gradient on all data.
@@ -43,8 +45,8 @@ def check_solver(
     ----------
     solver : CompositionalSolver
     problem : CompositionalProblem, default=None
-        None means two portfolios of 1100 periods, with the variance (a constant Jacobian) and the entropic risk
-        (u > 0).
+        None means three portfolios of 1100 periods, with the variance (a constant Jacobian) in double and in single
+        precision, and with the entropic risk (u > 0).
     max_iter : int, default=24
         Number of iterations of a run, at least 4.
     random_state : int, default=0
@@ -84,7 +86,8 @@ def _portfolios():
     from sk_stormc.portfolio.problem import PortfolioProblem
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
-    return [PortfolioProblem(returns), PortfolioProblem(returns, 0.5, risk_measure="entropic")]
+    single = PortfolioProblem(returns.astype(np.float32))
+    return [PortfolioProblem(returns), PortfolioProblem(returns, 0.5, risk_measure="entropic"), single]
 
 
 def _arrays(value):
@@ -120,7 +123,7 @@ class _Check:
     def solve(self, ledger=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
         """A run of max_iter iterations, if no parameter says otherwise, that every step is watched in."""
         solver = clone(self.solver).set_params(**{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params)
-        given, step, init = solver.get_params(), solver.step, solver.init_state
+        given, step, init, move = solver.get_params(), solver.step, solver.init_state, solver.move
         self.points = points = []
 
         def look(record):
@@ -150,6 +153,15 @@ class _Check:
             if ledger is not None and s.residual is not None:
                 self.lengths.append((s.residual, min(self.length(s, x) for x in (x_before, s.x))))
 
+        def watched_move(oracle, s, F, x=None, metric=None):
+            used = [e for e in vars(s).values() if isinstance(e, Estimate) and e.F is F]
+            self.require(
+                all(np.array_equal(e.x, s.x if x is None else x) for e in used),
+                "move starts at another point than that at which F was estimated; call advance with the point that s.x "
+                "becomes, or give move the point of F as x=",
+            )
+            return move(oracle, s, F, x, metric)
+
         def watched_init(oracle, x):
             if ledger is not None:
                 ledger.watch(oracle)
@@ -158,7 +170,7 @@ class _Check:
             self.require(np.array_equal(x, kept), "init_state writes into x, which is the start of the run; copy it")
             return s
 
-        solver.step, solver.init_state = watched_step, watched_init
+        solver.step, solver.init_state, solver.move = watched_step, watched_init, watched_move
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a short run need not converge
             result = solver.solve(
@@ -208,6 +220,7 @@ class _Check:
         self.same(self.solve(state=self.pickled(stopped.state)), whole, "a run resumed after a callback")
 
         self.schedules(whole)
+        self.solve(max_iter=LONG * self.max_iter, record_every=10**9)
         none = self.solve(max_ifo=1)
         self.require(none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}")
         spent = int(next(ifo for t, ifo, _ in whole.state.records if t == k))

@@ -59,7 +59,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         computed exactly, once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
-        limit is 100 passes of 2 n_inner + n_outer IFO.
+        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the probe are made in any case. A warning
+        says what they take if they leave no iteration.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
         full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
@@ -244,8 +245,8 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         random_state : int, RandomState instance or None, default=None
             Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
         state : RunState, default=None
-            The ``state`` of an earlier result, from which the run continues. x0 and random_state are then not used,
-            and step sizes and batch sizes are those of the earlier run.
+            The ``state`` of an earlier result, from which the run continues. Only max_iter, max_ifo, tol and verbose
+            may differ from those of that run. x0 and random_state may be left out.
         record_every : int, default=None
             Number of oracle calls (IFO) between two records. None means one pass, or the problem's own default.
         on_record : callable, default=None
@@ -265,13 +266,16 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, or x0 or the state does not fit the problem.
+            If a parameter is out of its range, or x0 or the state does not fit the problem, or if a parameter, x0 or
+            random_state differs from that of the run to continue.
 
         Warns
         -----
         ConvergenceWarning
             If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
-            the start or than a recorded point, or if the default budget ended before tol was met.
+            the start or than a recorded point, if the default budget ended before tol was met, if max_ifo does not pay
+            for an iteration, if x0 is so far away that tol was met above the problem's own starting point, or if g(x)
+            is below the problem's ``inner_floor``.
         """
         solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
         for name, value in self.get_params(deep=False).items():

@@ -5,28 +5,20 @@ import math
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["falls_for_ever", "warn_of_the_end", "warn_if_unconverged"]
+__all__ = ["falls_for_ever", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
 
 NOTABLE = 1e-4  # smallest excess over the best recorded value for a warning, relative to the total decrease
+COMPONENTS = 16  # single components that give the scale of gradients at the problem's own starting point
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
 def warn_of_the_end(solver, oracle, result, watch, unlimited):
-    """Warn if a run ended badly, and say what to change.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-    oracle : Oracle
-    result : SolverResult
-    watch : Watch
-        The watch of the run.
-    unlimited : bool
-        Whether the budget is the default, and not one that the user has set.
-    """
+    """Warn if a run ended badly, and say what to change. ``unlimited`` says whether the budget is the default."""
     reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
         _warn(
@@ -39,6 +31,13 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
             solver,
             f"went up on this stream, with shorter steps too: it ends at iteration {result.n_iter}, and the best point "
             f"recorded is kept (objective {result.fun:.6g}). {_for_streams(solver, oracle.source)}",
+        )
+    elif reason == StopReason.MAX_IFO and not result.n_iter:
+        spent, step = int(result.ifo[-1]), solver.cost(oracle, result.state.state)
+        _warn(
+            solver,
+            f"made no iteration and returns its starting point: the start took {spent} IFO and an iteration takes "
+            f"{step}, where max_ifo={solver.max_ifo} is allowed. Raise max_ifo to at least {spent + step}.",
         )
     elif reason in BUDGETS and falls_for_ever(oracle.problem, result.state, result.x, result.fun):
         _warn(
@@ -93,14 +92,8 @@ def _instead(solver):
 
 
 def warn_if_unconverged(solver, result):
-    """Warn if the run's budget ended before tol was met.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-    result : SolverResult
-    """
-    if solver.tol == 0 or result.stop_reason not in BUDGETS:
+    """Warn if the run's budget ended before tol was met."""
+    if solver.tol == 0 or result.stop_reason not in BUDGETS or not result.n_iter:
         return
     far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
     name = result.stop_reason if getattr(solver, result.stop_reason) is not None else "max_iter or max_ifo"
@@ -109,6 +102,43 @@ def warn_if_unconverged(solver, result):
         f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
         f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} was asked for. Raise {name} or tol.",
     )
+
+
+def warn_if_clipped(solver, oracle):
+    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it."""
+    if oracle.n_below:
+        problem = oracle.problem
+        _warn(
+            solver,
+            f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, where {oracle.n_below} entries of "
+            "g(x), over all components, are below it. F is then not the gradient, so that the run may stall or end "
+            "elsewhere. Lower inner_floor to the end of the domain of f, or start where g(x) is above it.",
+        )
+
+
+def warn_if_far(solver, oracle, result, own):
+    """Warn if a run from a given x0 has "converged" although gradients are still large for the problem.
+
+    The objective is then above that at ``own``, the starting point of the problem, and so is the residual. If
+    ``own`` is a minimum, its standard error takes the place of the residual there. ``tol`` is relative to the residual
+    at x0, which is large if x0 is far away.
+    """
+    known = result.state.first_residual
+    if result.stop_reason != StopReason.CONVERGED or not known or not result.fun > (fun := oracle.reported(own)):
+        return
+    problem, aside, s, components = oracle.problem, Oracle(oracle.problem, 0), result.state.state, []
+    u = keep_in_domain(problem, aside.inner(own, aside.draw("inner", None)), None)
+    for _ in range(COMPONENTS):
+        J = aside.jacobian(own, aside.draw_jacobian(1, aside.draw("inner", 1)))
+        components.append(solver.length(oracle, s, own, aside.gradient(own, u, J, aside.draw("outer", 1))))
+    error = math.sqrt(np.mean(np.square(components)) / max(problem.n_inner, problem.n_outer))
+    if result.residual * known > max(solver.length(oracle, s, own, problem.gradient(own)), error) > 0:
+        _warn(
+            solver,
+            f"stops at {result.fun:.6g}, above the objective {fun:.6g} of the problem's own starting point: tol="
+            f"{solver.tol:g} is relative to |x~ - x| / learning_rate at x0, which is far away. Leave out x0, or lower "
+            "tol.",
+        )
 
 
 def _warn(solver, message):

@@ -66,7 +66,7 @@ def guard(oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None) -> Array
         return u
     kept = keep_in_domain(oracle.problem, u, u_old)
     n_guarded = int(np.count_nonzero(kept != u))
-    oracle.n_guarded += n_guarded
+    oracle.count_guarded(u, n_guarded)
     return kept if n_guarded else u  # the oracle recognises exact values by the identity of u
 
 

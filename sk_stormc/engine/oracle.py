@@ -77,6 +77,8 @@ class Oracle:
         The source of the components.
     n_guarded : int
         Number of entries of estimates of u so far that left the domain of f and were moved back into it.
+    n_below : int
+        Number of entries of the last u on all components that left the domain of f.
     exact_charged : bool
         Whether the constant Jacobian has been computed exactly, which is counted once.
     rng : numpy.random.Generator
@@ -114,7 +116,7 @@ class Oracle:
         self._ahead = {}  # (kind, size) -> Ahead
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
-        self.n_guarded = 0
+        self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
         self.exact = deque(maxlen=MEMORY)
@@ -291,6 +293,12 @@ class Oracle:
     def _remember(self, x, F):
         self.exact.append((x, F))
         self._told = {}
+
+    def count_guarded(self, u, n_guarded):
+        """Count the entries of u that left the domain of f."""
+        self.n_guarded += n_guarded
+        if self._told.get("u") is u:
+            self.n_below = n_guarded
 
     def objective(self, x):
         """Phi(x) with R. It is not counted."""

@@ -113,6 +113,8 @@ class RunState(Kept):
     best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
     times: int = 0  # how often a run on a stream has restarted with shorter steps
     t_before: int = 0  # iterations before the last restart
+    parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `in_words`
+    random_state: int | None = None  # the seed, if the user gave an integer
 
     @property
     def t(self):

@@ -4,28 +4,25 @@ import math
 
 import numpy as np
 
-from sk_stormc.engine.ends import warn_of_the_end
+from sk_stormc.engine.ends import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.interrupts import Interrupts
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.records import Records
 from sk_stormc.engine.results import MethodState, RunState, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import StoppingRule
 from sk_stormc.engine.watch import shortened, watch_of
-from sk_stormc.utils.validation import as_numbers, seeded
+from sk_stormc.utils.validation import as_numbers, is_integer, seeded
+from sk_stormc.utils.words import check_unchanged, in_words
 
 __all__ = ["Loop", "run"]
 
 IN_VAIN = 100  # iterations after which a run without a budget ends if the objective is known to have no minimum
 KEEP_AT = 16  # iterations between two readings of the clock
+FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
 
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
-    """`CompositionalSolver.solve` with checked parameters.
-
-    Returns
-    -------
-    SolverResult
-    """
+    """`CompositionalSolver.solve` with checked parameters."""
     # the loop detects overflow by itself, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
@@ -34,13 +31,15 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             whole = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
+            whole.parameters = _described(solver)
+            whole.random_state = int(random_state) if is_integer(random_state) else None
             whole.stopping.first = first_residual
             loop = Loop(solver, oracle, whole, record_every, on_record, verbose)
             loop.reason = loop.records.add(x)
             loop.tell()
             loop.interrupts = Interrupts(loop, oracle, whole.copy(), lambda: _snapshot_at_the_start(problem, seed))
         else:
-            _check_state(solver, problem, state)
+            _check_state(solver, problem, state, x0, random_state)
             oracle, whole = Oracle(problem, 0), state.copy()
             oracle.restore(state.oracle)
             oracle.metric = solver.run_metric(oracle, whole.state)
@@ -57,6 +56,9 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         result = _result(solver, oracle, loop)
         loop.rule = loop.records = loop.interrupts = None  # break reference cycles, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.watch, loop.unlimited)
+        warn_if_clipped(solver, oracle)
+        if x0 is not None and state is None:
+            warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
     return result
 
 
@@ -79,7 +81,13 @@ def _snapshot_at_the_start(problem, seed):
     return oracle.snapshot()
 
 
-def _check_state(solver, problem, state):
+def _described(solver):
+    """The parameters that a run keeps when it continues, in words."""
+    return {name: in_words(value) for name, value in solver.get_params(deep=False).items() if name not in FREE}
+
+
+def _check_state(solver, problem, state, x0, random_state):
+    """Raise a ValueError if a run with these arguments is not the one of the state."""
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
         found = getattr(state, "method", type(state).__name__)
         hint = ": give its state" if isinstance(state, SolverResult) else ""
@@ -88,6 +96,17 @@ def _check_state(solver, problem, state):
         raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+    for name, now in _described(solver).items():
+        before = state.parameters.get(name, "nothing")
+        check_unchanged(name, before, now, "a run that continues", "other parameters need a new run")
+    if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
+        before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
+        raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")
+    if x0 is not None:
+        x = _start_point(problem, Oracle(problem, 0), x0)
+        k = int(np.argmax(x != state.start))
+        if x[k] != state.start[k]:
+            raise ValueError(f"x0 must be None or that of the run of state, {state.start[k]} at {k}, got {x[k]}")
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
         found = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]

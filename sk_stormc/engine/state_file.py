@@ -1,6 +1,6 @@
 """Runs in files: arrays, and JSON that describes them. Reading a file executes no code.
 
-Format 2 is an uncompressed zip archive, which `numpy.load` opens too. Its member "run.json" has the number of the
+Format 3 is an uncompressed zip archive, which `numpy.load` opens too. Its member "run.json" has the number of the
 format, the version that wrote it, dtype and shape of each array, and a tree of the saved objects (`state_tree`). The
 members "array_0.npy", ... are the arrays. The archive's comment, its last 64 bytes, is a digest of all other bytes.
 """
@@ -22,7 +22,7 @@ from sk_stormc.utils.validation import short
 
 __all__ = ["read", "write"]
 
-FORMAT = 2
+FORMAT = 3
 DIGEST = 64  # length of the digest in bytes
 
 
@@ -103,7 +103,7 @@ def unpacked(content):
     """The value of a file's bytes. A ValueError if `packed` has not made them."""
     if content[-DIGEST:] != _digest(content[:-DIGEST]):
         if content[30:38] == b"json.npy":
-            raise ValueError("it has format 1, of version 0.2.0, and this version reads format 2: fit anew")
+            raise ValueError(f"it has format 1, of version 0.2.0, and this version reads format {FORMAT}: fit anew")
         raise ValueError("its digest is not that of its content, which is damaged, was changed, or is something else")
     members = _members(content)
     found = _parsed(members.pop("run.json", b""))

@@ -4,30 +4,24 @@ Both are computed when a fit begins, because data, arrays among the parameters, 
 later. Different data or parameters must never be taken for equal.
 """
 
-import functools
 import hashlib
 import math
-import re
-import sysconfig
-import types
 from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from sk_stormc.engine.results import RunState
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.kept import Kept
+from sk_stormc.utils.words import UNKNOWN, check_unchanged, in_words
 
-__all__ = ["FREE", "KeepsFits", "Progress", "check_unchanged", "fingerprint", "in_words", "parameters_of"]
+__all__ = ["FREE", "UNKNOWN", "KeepsFits", "Progress", "check_unchanged", "fingerprint", "in_words", "parameters_of"]
 
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
 BLOCK = 2**14  # numbers of 8 bytes of a block, which stays in the cache
-INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 BY_COLUMNS = ", by columns,"
-UNKNOWN = "that cannot be told from another"
 
 
 class KeepsFits:
@@ -56,11 +50,6 @@ class Progress(Kept):
             raise ValueError(f"the fit to resume must be one of {other.estimator}, got one of {self.estimator}")
         for name in sorted(self.parameters.keys() | other.parameters.keys()):
             before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
-            if UNKNOWN in before or UNKNOWN in now:
-                raise ValueError(
-                    f"{name} must be something that can be compared for resume, such as a function, a dataclass or a "
-                    f"BaseEstimator, got {now}"
-                )
             check_unchanged(name, before, now, "resume", "other parameters need a new fit")
         for name in other.data | self.data:
             before, now = self.data.get(name), other.data.get(name)
@@ -70,12 +59,6 @@ class Progress(Kept):
                 raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
 
 
-def check_unchanged(name, before, now, purpose, advice):
-    """Raise a ValueError if the description of a parameter has changed since the fit."""
-    if before != now:
-        raise ValueError(f"{name} must stay {before} for {purpose}, got {now}: {advice}")
-
-
 def parameters_of(estimator, solver):
     """Descriptions of the parameters that a resumed fit must have in common with this one."""
     free = (*estimator._free_to_resume, "solver")
@@ -83,124 +66,6 @@ def parameters_of(estimator, solver):
     own = {name: value for name, value in own.items() if name not in free}
     theirs = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
     return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in (own | theirs).items()}
-
-
-# parameters
-
-
-def in_words(value, within=(), seen=None):
-    """A short text that describes a parameter, and is the same in another process.
-
-    Functions are distinguished by their code, their defaults, the values in their closures, and the values and
-    functions of their own module to which they refer. Functions of installed packages are identified by their code
-    alone.
-
-    Parameters
-    ----------
-    value : object
-    within : tuple
-        The objects that contain the value.
-    seen : set, default=None
-        Ids of the functions that are already described.
-    """
-    if type(value) in (type(None), bool, int, float, str):
-        return repr(value)
-    if any(value is outer for outer in within):
-        return "itself"
-    within, seen = (*within, value), set() if seen is None else seen
-
-    def words(part):
-        return in_words(part, within, seen)
-
-    def listed(parts):
-        return ", ".join(map(words, parts))
-
-    def named(parts):
-        return ", ".join(f"{name}={words(part)}" for name, part in parts.items())
-
-    kind = type(value).__name__
-    match value:
-        case BaseEstimator():
-            return f"{kind}({named(value.get_params(deep=False))})"
-        case tuple() | list():
-            return f"({listed(value)})"
-        case set() | frozenset():
-            return f"{{{', '.join(sorted(map(words, value)))}}}"
-        case dict():
-            return f"{{{', '.join(f'{words(key)}: {words(part)}' for key, part in value.items())}}}"
-        case np.generic():
-            return repr(value.item())
-        case np.random.RandomState():
-            return f"RandomState{words(value.get_state())}"
-        case np.random.Generator():
-            return f"Generator({words(value.bit_generator.state)})"
-        case functools.partial():
-            return f"partial({listed((value.func, *value.args))}, {named(value.keywords)})"
-        case types.FunctionType():
-            name = f"{value.__module__}.{value.__qualname__}"
-            if id(value) in seen:
-                return name
-            seen.add(id(value))
-            return f"{name}({named(_referred(value))})"
-        case types.MethodType():
-            return f"{words(value.__func__)} of {words(value.__self__)}"
-        case types.BuiltinFunctionType() if not isinstance(value.__self__, (types.ModuleType, types.NoneType)):
-            return f"{value.__qualname__} of {words(value.__self__)}"
-        case type() | types.BuiltinFunctionType():
-            return f"{value.__module__}.{value.__qualname__}"
-        case np.ufunc() | types.ModuleType():
-            return f"{kind} {value.__name__}"
-    if hasattr(value, "shape"):
-        names = value.axes if hasattr(value, "iloc") else ()  # axes of pandas objects
-        return " named ".join([fingerprint(value, like=""), *(fingerprint(part) for part in names)])
-    if hasattr(value, "__wrapped__"):  # a decorator that returns an object, such as a cache or a compiler
-        return f"{kind} of {words(value.__wrapped__)}"
-    if hasattr(value, "__dict__"):
-        call = type(value).__call__ if callable(value) else None
-        own = isinstance(call, types.FunctionType) and not call.__module__.startswith("sk_stormc.")
-        return f"{kind}({named(vars(value))})" + (f" with {words(call)}" if own else "")
-    text = repr(value)
-    return f"a {kind} {UNKNOWN}" if re.search(r" at 0x[0-9a-fA-F]+", text) else text
-
-
-def _referred(function):
-    """The values on which a function's result depends besides its arguments, by name."""
-    code, names = function.__code__, set()
-    found = {"code": hashlib.blake2b(_content(code, names).encode(), digest_size=6).hexdigest()}
-    if function.__defaults__:
-        found["defaults"] = function.__defaults__
-    if function.__kwdefaults__:
-        found["kwdefaults"] = function.__kwdefaults__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:  # the cell has no value yet
-            found[name] = None
-    if not code.co_filename.startswith(INSTALLED):
-        known = ((name, function.__globals__[name]) for name in sorted(names & function.__globals__.keys()))
-        found |= {name: value for name, value in known if _is_followed(value, function.__module__)}
-    return found
-
-
-def _is_followed(value, module):
-    """Whether a global of a function is part of its identity: a plain value, or a function of its own module."""
-    if isinstance(value, types.FunctionType):
-        return value.__module__ == module
-    return isinstance(value, (bool, int, float, str, tuple, list, dict, set, frozenset, np.ndarray, np.generic))
-
-
-def _content(code, names):
-    """The content of a code object without its location. Referenced names are added to ``names``."""
-    names.update(code.co_names)
-    constants = []
-    for value in code.co_consts:
-        if isinstance(value, types.CodeType):
-            constants.append(_content(value, names))
-        else:
-            constants.append(repr(sorted(map(repr, value))) if isinstance(value, frozenset) else repr(value))
-    counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-    called = code.co_names, code.co_varnames, code.co_freevars
-    return repr((code.co_code, code.co_exceptiontable, constants, *called, counts))
 
 
 # data

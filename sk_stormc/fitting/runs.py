@@ -226,7 +226,8 @@ def completed(state, solver, problem, file):
             f"{file} must have a run of {solver!r} on {problem.description()}, got", name, vars(state)[name], like
         )
     for key, draws in state.oracle["_ahead"].items():
-        if not (isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)):
+        named = isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)
+        if not (named and all(isinstance(draw, (np.ndarray, tuple)) for draw in draws)):
             raise ValueError(f"{file} must have draws by kind and size, got {in_short(key)}")
     state = copy.copy(state)
     state.state = fill(state.state, fresh)

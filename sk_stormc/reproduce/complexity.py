@@ -19,7 +19,7 @@ from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.runner import check_methods, format_table
 from sk_stormc.reproduce.slopes import Slope, draw_slopes, fit_slope
 from sk_stormc.reproduce.valley import FallingValley
-from sk_stormc.solvers import CompositionalSolver, StopReason, STORMCompositional, minimize
+from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int, check_number
 
@@ -46,7 +46,7 @@ class Row:
     Attributes
     ----------
     name : str
-    solver : str or CompositionalSolver
+    solver : str
     order : str
         The theory's exponent of 1/eps.
     parameters : callable
@@ -54,7 +54,7 @@ class Row:
     """
 
     name: str
-    solver: str | CompositionalSolver
+    solver: str
     order: str
     parameters: Callable
 
@@ -94,9 +94,9 @@ def _storm_any_time(eps):
 
 # None of the constants was chosen for one eps.
 METHODS = {
-    "storm-c": (
-        Row("storm-c", STORMCompositional(), "3", _storm),
-        Row("storm-c, a_t = 1/(t+1)", STORMCompositional(), "-", _storm_any_time),
+    "storm-c-paper": (
+        Row("storm-c-paper", "storm-c-paper", "3", _storm),
+        Row("storm-c-paper, a_t = 1/(t+1)", "storm-c-paper", "-", _storm_any_time),
     ),
     "sarah-c": (Row("sarah-c", "sarah-c", "3", _sarah),),
     "scgd": (
@@ -137,7 +137,7 @@ def run_complexity(
     Parameters
     ----------
     methods : sequence of str, default=all of `METHODS`
-        "storm-c" and "scgd" have two rows each.
+        "storm-c-paper", which is Algorithm 1, and "scgd" have two rows each.
     epsilons : sequence of float
         Falling. After the first that is not reached no smaller one is tried.
     max_ifo : int, default=10^10
@@ -305,8 +305,8 @@ def report(args):
         "\na bootstrap over seeds. -: not reached within the budget (or, Proposition 3.2: eps too large for it)."
     )
     slopes = {m.row.name: m.slope for m in measured}
-    if "storm-c" in slopes and "scgd" in slopes:
-        storm, scgd = slopes["storm-c"], slopes["scgd"]
-        print(f"storm-c's interval ends at {storm.high:.2f}, scgd's begins at {scgd.low:.2f}.")
+    if "storm-c-paper" in slopes and "scgd" in slopes:
+        storm, scgd = slopes["storm-c-paper"], slopes["scgd"]
+        print(f"storm-c-paper's interval ends at {storm.high:.2f}, scgd's begins at {scgd.low:.2f}.")
     draw_slopes(measured).savefig(args.out, dpi=110)
     print(f"\nPicture written to {args.out}")

@@ -145,7 +145,8 @@ def minimize(
     random_state : int, RandomState instance or None, default=None
         Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
-        The ``state`` of an earlier result, from which the run continues. Budgets count from the start of that run.
+        The ``state`` of an earlier result, from which the run continues. Budgets count from the start of that run, and
+        may change, as may ``tol`` and ``verbose``. Other parameters, x0 and random_state must be those of that run.
     record_every : int, default=None
         Number of oracle calls (IFO) between two records of ``loss_curve``. None means one pass over the data.
     on_record : callable, default=None
@@ -164,7 +165,8 @@ def minimize(
     Raises
     ------
     ValueError
-        If the solver or a parameter is unknown, or a value is out of its range.
+        If the solver or a parameter is unknown, a value is out of its range, or one differs from that of the run to
+        continue.
     TypeError
         For arguments of `scipy.optimize.minimize`. The message says what to write instead.
 

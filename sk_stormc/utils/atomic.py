@@ -1,9 +1,14 @@
 """Files that are written as a whole or not at all."""
 
+import glob
 import os
+import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["atomically"]
 
@@ -11,6 +16,8 @@ __all__ = ["atomically"]
 @contextmanager
 def atomically(path):
     """Open a temporary binary file, which gets its name when all of it is on the disk.
+
+    Temporary files of the same path that a killed process has left behind are removed.
 
     Parameters
     ----------
@@ -22,9 +29,12 @@ def atomically(path):
     file object
     """
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    _remove_remains(path)
+    handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):  # some file systems have no locks, and nothing is then taken for remains
+                _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -33,6 +43,21 @@ def atomically(path):
         Path(temporary).unlink(missing_ok=True)
         raise
     _sync(path.parent)
+
+
+def _remove_remains(path):
+    """Remove the temporary files of a path that no process holds a lock of."""
+    for remains in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):
+            with open(remains, "rb") as file:
+                _lock(file)
+            remains.unlink()
+
+
+def _lock(file):
+    """Lock a file, or raise an OSError. Windows needs no locks, because it does not remove a file that is open."""
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sync(folder):

@@ -331,3 +331,29 @@ def test_endless_components_of_another_kind():
 
     with pytest.raises(ValueError, match="Endless.n_inner: must be a positive int, got inf"):
         check_problem(Endless())
+
+
+class Unique(PortfolioProblem):
+    """Batches of g, of f or of both that drop repeated indices, as the rows of a set would."""
+
+    sides = ("inner", "outer")
+
+    def inner_batch(self, draws, weights=None):
+        return super().inner_batch(self.without_repeats(draws, "inner"), weights)
+
+    def outer_batch(self, draws, weights=None):
+        return super().outer_batch(self.without_repeats(draws, "outer"), weights)
+
+    def without_repeats(self, draws, side):
+        return np.unique(draws) if draws is not None and side in self.sides else draws
+
+
+@pytest.mark.parametrize("sides", [("inner",), ("outer",), ("inner", "outer"), ()])
+def test_a_batch_that_drops_repeated_indices_is_found(sides):
+    problem = Unique(make_gaussian_returns(5000, 3, mean=0.2, random_state=0))
+    problem.sides = sides
+    if sides:
+        with pytest.raises(ValueError, match="a batch with a repeated component and the mean differ"):
+            check_problem(problem)
+    else:
+        check_problem(problem)

@@ -16,6 +16,7 @@ from helpers import composition, few_of, regression
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.checks import check_solver
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.engine import advance
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import (
     BellmanProblem,
@@ -25,7 +26,7 @@ from sk_stormc.problems import (
     SNEProblem,
     check_problem,
 )
-from sk_stormc.solvers import SCGD, SOLVERS, minimize
+from sk_stormc.solvers import SCGD, SOLVERS, STORMCompositional, minimize
 
 RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)  # more than are batches of all components
 
@@ -398,6 +399,37 @@ class IsWide(Breach):
         s.x = s.x + np.zeros(s.x.size)
 
 
+class RefreshesRarely(Breach):
+    def step(self, oracle, s):
+        super().step(oracle, s)
+        if (s.t + 1) % 200 == 0:
+            s.u = oracle.inner(s.x, oracle.draw("inner", None))
+
+
+class Recursive(STORMCompositional):
+    """Algorithm 1 with a change of x after its estimates were advanced to it."""
+
+    def __init__(self, learning_rate=0.02, batch_size=32, max_iter=None, max_ifo=None, tol=1e-4):
+        super().__init__(learning_rate, batch_size=batch_size, max_iter=max_iter, max_ifo=max_ifo, tol=tol)
+
+    def step(self, oracle, s):
+        super().step(oracle, s)
+        self.change(s)
+
+    def change(self, s):
+        pass
+
+
+class MovesAfterwards(Recursive):
+    def change(self, s):
+        s.x = 0.999 * s.x
+
+
+class MovesByF(Recursive):
+    def change(self, s):
+        s.x = s.x - 1e-3 * s.now.F
+
+
 BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"]["float32"]
 
 
@@ -430,6 +462,10 @@ BOXED, SINGLE = EXAMPLES["PortfolioProblem"]["box"], EXAMPLES["PortfolioProblem"
         (SaysItIsExact, None, "s.at_anchor says that F is exact where the oracle has not evaluated it"),
         (EndsByItself, None, "must not end as 'converged' at 1 of its first gradient"),
         (IsWide, SINGLE, "the state must keep the float32 of x, got float64"),
+        (IsWide, None, "the state must keep the float32 of x, got float64"),
+        (RefreshesRarely, None, "step must draw the 32 IFO that .* announces, got 1132"),
+        (MovesAfterwards, None, "move starts at another point than that at which F was estimated"),
+        (MovesByF, None, "move starts at another point than that at which F was estimated"),
     ],
 )
 def test_breaches_are_found(solver, problem, message):
@@ -453,9 +489,23 @@ def test_writing_into_a_record_is_harmless(name):
     np.testing.assert_array_equal(rests[1].state.best_x, rests[0].state.best_x)
 
 
-def test_the_unbroken_solver_passes():
+@pytest.mark.parametrize("solver", [Breach, Recursive])
+def test_the_unbroken_solver_passes(solver):
     for problem in (None, BOXED(), SINGLE()):
-        check_solver(Breach(), problem)
+        check_solver(solver(), problem)
+
+
+class StepsFromElsewhere(Recursive):
+    """A method whose estimates are those of an extrapolated point, from which it steps: nothing is wrong with that."""
+
+    def step(self, oracle, s):
+        x = s.x
+        s.x = self.move(oracle, s, s.now.F, x=s.now.x)
+        s.now = advance(oracle, s.now, s.x + 0.5 * (s.x - x), (0.1, 0.1, 0.1), s.batch_size)
+
+
+def test_a_step_may_start_at_an_extrapolated_point():
+    check_solver(StepsFromElsewhere())
 
 
 @pytest.mark.parametrize(

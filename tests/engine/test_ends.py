@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import SCGD
+from sk_stormc import SCGD, CompositionalPortfolio, minimize
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine.ends import falls_for_ever, warn_of_the_end
 from sk_stormc.engine.watch import Watch
 from sk_stormc.penalties import Box
-from sk_stormc.problems import Advice
+from sk_stormc.problems import Advice, FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import StopReason
+
+RETURNS = make_gaussian_returns(2000, 6, mean=0.3, random_state=5)
 
 
 def told(fun, curve, tol=1e-6, dtype=float):
@@ -60,3 +63,63 @@ def test_whether_an_objective_falls_for_ever_does_not_depend_on_its_unit(unit):
 def test_a_run_too_short_to_have_been_anywhere_says_nothing_of_what_is_far():
     problem = SimpleNamespace(advice=Advice(), penalty=None, objective=lambda x: -x[0])
     assert not falls_for_ever(problem, SimpleNamespace(milestones=(None, None)), np.ones(1), -1.0)
+
+
+def test_a_budget_that_does_not_pay_for_the_start_is_told_with_what_it_takes():
+    problem = PortfolioProblem(RETURNS)
+    with pytest.warns(ConvergenceWarning, match="made no iteration .* max_ifo=1 .* Raise max_ifo to at least") as said:
+        result = minimize(problem, max_ifo=1, random_state=0)
+    message = str(said[0].message)
+    assert result.n_iter == 0 and f"the start took {result.ifo[-1]} IFO" in message
+    enough = int(message.split()[-1].rstrip("."))
+    assert minimize(problem, max_ifo=enough, tol=0, random_state=0).n_iter == 1
+
+
+def test_a_fit_says_it_once():
+    with pytest.warns(ConvergenceWarning, match="made no iteration") as said:
+        CompositionalPortfolio(SCGD(max_ifo=10), random_state=0).fit(RETURNS)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "lbfgs"])
+@pytest.mark.parametrize("away", [1e4, 1e8])
+def test_a_start_far_away_does_not_converge_far_above_the_minimum_in_silence(name, away):
+    problem = PortfolioProblem(RETURNS)
+    with pytest.warns(ConvergenceWarning, match="x0, which is far away"):
+        far = minimize(problem, name, x0=np.full(6, away), random_state=0)
+    assert far.success and far.fun > 0  # which is Phi at the problem's own start
+
+
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "lbfgs", "sketchy-storm"])
+@pytest.mark.parametrize("mean", [0.3, 0.0])
+def test_ordinary_starts_are_no_cause_for_a_warning(name, mean, recwarn):
+    """Without a mean the problem's own start is a minimum, and any other start ends above it."""
+    R = make_gaussian_returns(2000, 6, mean=0.3, random_state=5)
+    problem = PortfolioProblem(R if mean else R - R.mean(axis=0))
+    for seed in range(4):
+        for size in (1e-3, 1.0, 10.0):
+            x0 = size * np.random.default_rng(seed).standard_normal(6)
+            assert minimize(problem, name, x0=x0, random_state=seed).success
+    assert not recwarn
+
+
+def log_of_mean(floor):
+    """The logarithm of the mean of (x - a_j)^2 + 0.1, of which the least value is about 0.1."""
+    a = 0.01 * np.random.default_rng(0).standard_normal(50)
+    return FiniteSumComposition(
+        lambda x, j: np.mean((x - a[j]) ** 2 + 0.1, keepdims=True),
+        lambda x, j: np.mean(2 * (x - a[j]), keepdims=True)[None],
+        lambda x, u, i: (None, 1 / u),
+        lambda x, u: float(np.log(u[0])),
+        50,
+        1,
+        x0=np.ones(1),
+        inner_floor=floor,
+    )
+
+
+def test_a_floor_above_g_is_the_reason_that_is_given_for_a_wrong_gradient(recwarn):
+    assert minimize(log_of_mean(0.0), max_iter=200, random_state=0).success
+    assert not recwarn
+    with pytest.warns(ConvergenceWarning, match=r"inner_floor=0\.5, where 1 entries of g\(x\).* are below it"):
+        minimize(log_of_mean(0.5), max_iter=200, random_state=0)

@@ -219,9 +219,9 @@ def test_files_of_version_0_2_0_are_refused_with_a_sentence(tmp_path):
 
 def test_other_formats_name_the_version_that_wrote_them(contents, tmp_path):
     found, arrays = taken_apart(contents["scgd"])
-    content = files.archived(json.dumps(found | {"format": 3, "version": "9.9"}), arrays)
+    content = files.archived(json.dumps(found | {"format": 9, "version": "9.9"}), arrays)
     refused(content, tmp_path)
-    with pytest.raises(ValueError, match="it has format 3, of version '9.9'; this version reads format 2"):
+    with pytest.raises(ValueError, match="it has format 9, of version '9.9'; this version reads format 3"):
         files.unpacked(content)
 
 
@@ -241,7 +241,7 @@ def archive_of(members, compression=zipfile.ZIP_STORED):
     return sealed(file)
 
 
-HEAD = {"format": 2, "version": "0", "arrays": [], "tree": None}
+HEAD = {"format": 3, "version": "0", "arrays": [], "tree": None}
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ HEAD = {"format": 2, "version": "0", "arrays": [], "tree": None}
         (archive_of([]), "Expecting value"),
         (archive_of([("run.json", "null")]), "it must have the number of its format"),
         (archive_of([("run.json", '{"format": true}')]), "it must have the number of its format"),
-        (archive_of([("run.json", '{"format": 2}')]), r"run.json must have \['arrays'"),
-        (archive_of([("run.json", '{"format": 2, "format": 2}')]), "run.json has a key twice"),
+        (archive_of([("run.json", '{"format": 3}')]), r"run.json must have \['arrays'"),
+        (archive_of([("run.json", '{"format": 3, "format": 3}')]), "run.json has a key twice"),
         (archive_of([("run.json", b"\xff")]), "codec can't decode"),
         (archive_of([("run.json", "[" * 10**6)]), "run.json is nested too deeply"),
         (archive_of([("run.json", '{"format": ' + "1" * 10**5)]), "integer string conversion"),

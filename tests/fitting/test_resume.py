@@ -182,7 +182,7 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files if name != "run.json")
-        assert json.loads(file["run.json"])["format"] == 2
+        assert json.loads(file["run.json"])["format"] == 3
     np.testing.assert_array_equal(
         clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_
     )

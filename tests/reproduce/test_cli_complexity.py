@@ -88,7 +88,7 @@ def test_the_fit_recovers_a_slope_and_its_interval_covers():
 
 def test_the_average_is_that_over_all_iterates():
     problem = FallingValley()
-    storm = METHODS["storm-c"][0]
+    storm = METHODS["storm-c-paper"][0]
     ifo, every = _run(problem, storm, 0.2, 3, 3000, 1)
     coarse_ifo, coarse = _run(problem, storm, 0.2, 3, 3000, 45)
     B = 5
@@ -119,7 +119,7 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     names = [row.name for rows in METHODS.values() for row in rows]
     rows = [line.split("  ")[0] for line in out.splitlines() if line.startswith((*names, "Prop"))]
     assert rows[: len(names) + 1] == [*names, "Proposition 3.2"]
-    assert "storm-c's interval ends at" in out and "means over 3 seeds" in out
+    assert "storm-c-paper's interval ends at" in out and "means over 3 seeds" in out
     picture = image.imread(tmp_path / "c.png")
     assert min(picture.shape[:2]) > 300 and picture.std() > 0.05
 
@@ -131,5 +131,5 @@ def test_errors(capsys):
     assert "--ifo must pay for the largest eps, 0.4" in capsys.readouterr().err
     with pytest.raises(ValueError, match="epsilons must be a finite number > 0, got 0"):
         run_complexity(["scgd"], (0.4, 0))
-    with pytest.raises(ValueError, match="methods must be some of storm-c, sarah-c, scgd"):
+    with pytest.raises(ValueError, match="methods must be some of storm-c-paper, sarah-c, scgd"):
         run_complexity(["adam"])

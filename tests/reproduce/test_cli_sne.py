@@ -6,9 +6,11 @@ from matplotlib import image
 from sklearn.datasets import load_iris
 
 from sk_stormc.__main__ import main
+from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.plotting import plot_embeddings
+from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.points_file import read_points
-from sk_stormc.reproduce.sne import METHODS, RANK_ONE, run_sne
+from sk_stormc.reproduce.sne import LABELS, METHODS, RANK_ONE, run_sne, starts
 
 X, Y = load_iris(return_X_y=True)
 
@@ -50,6 +52,17 @@ def test_the_progress_line_moves_within_a_run():
     X = load_iris().data
     run_sne(X, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1, progress=lambda *shown: seen.append(shown[1]))
     assert len(set(seen)) >= 5 and seen == sorted(seen) and seen[0] == 0 and seen[-1] == pytest.approx(1, abs=0.05)
+
+
+def test_the_pictures_show_the_gradient_beside_the_divergence():
+    """The paper's other column: |grad Phi| of all data at each record, not an estimate."""
+    (run,) = run_sne(X, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1)
+    P = perplexity_affinities(X, 30)
+    problem = SNEProblem(P, 2)
+    ends = [np.linalg.norm(problem.gradient(x.ravel())) for x in (starts(X, 2)[0], run.embedding)]
+    assert len(run.gradient_norm) == len(run.ifo) > 10
+    np.testing.assert_allclose(run.gradient_norm[[0, -1]], ends, rtol=1e-3)
+    assert "exact gradient" in LABELS[1] and run.gradient_norm[-1] < 0.1 * run.gradient_norm[0]
 
 
 def test_a_budget_too_small(capsys):

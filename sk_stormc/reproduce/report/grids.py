@@ -4,7 +4,7 @@ __all__ = ["FULL", "METHODS", "PARTS", "QUICK", "SNE_VARIANTS", "STORM", "VARIAN
 
 STORM = "storm-c-paper"  # Algorithm 1
 METHODS = ("scgd", "asc-pg", "vrsc-pg", "sarah-c", STORM)
-PARTS = ("published", "tuned", "defaults")
+PARTS = ("published", "tuned")  # by which claims are decided
 
 FULL = {
     "seeds": 5,  # 0, 1, ...: of what is reported
@@ -12,7 +12,7 @@ FULL = {
     "rates": tuple(2.0**k for k in range(-6, 4)),  # over the largest curvature of Phi
     "portfolio": {"periods": 2000, "assets": 200, "max_ifo": 3_000_000},
     "streaming": {"max_ifo": 3_000_000},
-    "bellman": {"states": 400, "features": 100, "max_ifo": 144_000},
+    "bellman": {"states": 400, "features": 100, "published_ifo": 144_000, "max_ifo": 144_000},
     "sne": {
         "points": 1797,
         "dimension": 10,
@@ -30,7 +30,7 @@ QUICK = {
     "rates": (0.25, 1.0, 4.0),
     "portfolio": {"periods": 2000, "assets": 200, "max_ifo": 360_000},
     "streaming": {"max_ifo": 600_000},
-    "bellman": {"states": 150, "features": 30, "max_ifo": 36_000},
+    "bellman": {"states": 150, "features": 30, "published_ifo": 144_000, "max_ifo": 36_000},
     "sne": {
         "points": 1100,
         "dimension": 10,

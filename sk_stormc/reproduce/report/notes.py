@@ -54,14 +54,18 @@ def about(experiment, sizes, days):
     if experiment == "bellman":
         return (
             f"Mean squared Bellman residual of a random model: {size['states']} states, {size['features']} features, "
-            f"gamma = .95, from w = 0. Budget: {size['max_ifo']:,} calls."
+            f"gamma = .95, from w = 0. {_budgets(size)}"
         )
     return (
         f"The paper's SNE of {size['points']} of scikit-learn's digits (8 x 8), which take the place of 2000 images of "
         f"MNIST, in {size['dimension']} dimensions, perplexity 30. KL is the mean divergence over the points, exact. "
-        f"Budget: {size['published_ifo']:,} calls at the published constants, {size['max_ifo']:,} else. Seeds: 0 to "
-        f"{size['seeds'] - 1}."
+        f"{_budgets(size)} Seeds: 0 to {size['seeds'] - 1}."
     )
+
+
+def _budgets(size):
+    """The sentence about the budgets of an experiment whose published constants have one of their own."""
+    return f"Budget: {size['published_ifo']:,} calls at the published constants, {size['max_ifo']:,} else."
 
 
 _NOTES = {
@@ -74,18 +78,12 @@ _NOTES = {
         "The same constants, but for steps of 1e-3 for the other methods. A stream gives g, its Jacobian and f "
         "batches of one size: five rows of f where the published scripts have one."
     ),
-    ("streaming", "defaults"): (
-        "VRSC-PG and SARAH-C have no default on a stream: the size of a checkpoint has to be said. L-BFGS needs "
-        "all data."
-    ),
     ("bellman", "published"): (
         "STORM-C: eta = eps = .1, a = .1, B = 20, 20 and 1, S = 100, 100 and 1. The other methods: steps of 5e-4 "
         "(VRSC-PG) or 1e-5; SCGD and ASC-PG with batches of 100, 100 and 1 and beta = .9, VRSC-PG and SARAH-C "
-        "with 100 steps of 5, 5 and 1 samples between checkpoints. As published, a checkpoint has one component "
-        "of f, which the published scripts charge as 100. Rows with (f 100) really take a hundred; they take no "
-        "part in verdicts."
+        "with 100 steps of 5, 5 and 1 samples between checkpoints. A checkpoint of the published scripts has "
+        "one component of f and is charged 100. Rows with (f 100) really take a hundred."
     ),
-    ("sne", "defaults"): ("From principal components, the rate made to end with the budget."),
 }
 
 

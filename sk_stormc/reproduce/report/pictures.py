@@ -6,7 +6,9 @@ from sk_stormc.reproduce.complexity import METHODS as ROWS
 from sk_stormc.reproduce.complexity import Measured
 from sk_stormc.reproduce.report.claims import TITLES, slopes
 from sk_stormc.reproduce.report.grids import PARTS
+from sk_stormc.reproduce.report.plan import COMPLEXITY
 from sk_stormc.reproduce.slopes import draw_slopes
+from sk_stormc.reproduce.sne import LABELS as SNE_LABELS
 
 __all__ = ["draw"]
 
@@ -14,7 +16,7 @@ LABELS = {
     "portfolio": ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi(x)|$"],
     "streaming": ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi(x)|$"],
     "bellman": ["gap / gap at the start", "exact gradient  $|\\nabla\\Phi(w)|$"],
-    "sne": ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "above the best found"],
+    "sne": SNE_LABELS,
 }
 DPI = 110
 
@@ -41,10 +43,9 @@ def draw(results, out):
         figure.savefig(out / names[key], dpi=DPI)
 
     for experiment in TITLES:
-        least = results.least(experiment)
         for part in PARTS:
             panels = {
-                case: {method: [_run(curve, piece, least) for curve in piece["curves"]] for method, piece in by.items()}
+                case: {method: [_run(curve, piece) for curve in piece["curves"]] for method, piece in by.items()}
                 for case, by in results.part(experiment, part).items()
             }
             save((experiment, part), f"{experiment}_{part}", plot_curves(panels, LABELS[experiment]))
@@ -55,19 +56,16 @@ def draw(results, out):
     return names
 
 
-def _run(curve, piece, least):
+def _run(curve, piece):
     """(ifo, y_1, y_2)."""
-    gap = np.array(curve["gap"])
-    if piece["scale"] is None:
-        return curve["ifo"], gap, gap - least
-    return curve["ifo"], gap / piece["scale"], np.array(curve["gradient"])
+    return curve["ifo"], np.array(curve["gap"]) / (piece["scale"] or 1.0), np.array(curve["gradient"])
 
 
 def _measured(results):
     fitted, found = slopes(results), []
-    for method, rows in ROWS.items():
+    for method in COMPLEXITY:
         stored = results[f"complexity/{method}"]
-        for row in rows:
+        for row in ROWS[method]:
             it = {name: np.array(value) for name, value in stored[row.name].items()}
             found.append(Measured(row, it["epsilons"], it["ifo"], it["resampled"], fitted[row.name]))
     return found

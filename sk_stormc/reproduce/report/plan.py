@@ -19,14 +19,15 @@ from sk_stormc.reproduce.tuning import largest_curvature, settings_of, tune
 from sk_stormc.solvers import StopReason
 from sk_stormc.values.models import make_bellman_problem
 
-__all__ = ["CHECKPOINTS", "DEFAULTS", "make_plan", "thinned"]
+__all__ = ["CHECKPOINTS", "COMPLEXITY", "DEFAULTS", "make_plan", "thinned"]
 
 DEFAULTS = {  # the methods that run with nothing but their defaults
-    "portfolio": ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs"),
-    "streaming": ("scgd", "asc-pg", "storm-c"),  # the others need the size of a checkpoint
-    "bellman": ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs"),
-    "sne": ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs"),
+    "portfolio": ("storm-c", "lbfgs"),
+    "streaming": ("storm-c",),  # L-BFGS needs all data
+    "bellman": ("storm-c", "lbfgs"),
+    "sne": ("storm-c", "lbfgs"),
 }
+COMPLEXITY = (STORM, "sarah-c")  # the methods whose order is measured
 CHECKPOINTS = " (f 100)"  # of a method whose checkpoints have as many components of f as they are charged for
 RECORDS = 150  # of a curve, at the most
 
@@ -35,7 +36,7 @@ _SECONDS = {
     "portfolio": {"scgd": 0.2, "asc-pg": 0.2, "vrsc-pg": 0.6, "sarah-c": 0.6, STORM: 0.6, "storm-c": 0.2, "lbfgs": 0.1},
     "streaming": {"scgd": 0.8, "asc-pg": 0.8, "vrsc-pg": 1.2, "sarah-c": 1.2, STORM: 1.1, "storm-c": 2.2},
     "bellman": {"scgd": 1.0, "asc-pg": 1.0, "vrsc-pg": 3.0, "sarah-c": 3.0, STORM: 2.0, "storm-c": 0.1, "lbfgs": 0.1},
-    "complexity": {"storm-c": 25.0, "sarah-c": 25.0, "scgd": 70.0},
+    "complexity": {STORM: 25.0, "sarah-c": 25.0},
 }
 _GRID = {"portfolio": 2.0, "streaming": 1.5, "bellman": 0.5}  # a run of the grid, over a published one
 
@@ -61,14 +62,15 @@ def _curve(run):
 
 def _compared(case_of, method, params, sizes, max_ifo, variants, show):
     """Run a method on a case from the reporting seeds; tuned before where there are variants."""
-    case, setting, n_seeds = case_of(), None, sizes["seeds"]
+    case, setting, n_seeds, tried = case_of(), None, sizes["seeds"], []
     if variants is not None:
         L = largest_curvature(case.problem, np.zeros(case.problem.n_variables))
         grid = settings_of(variants, sizes["rates"], lambda rate: rate / L, published=params)
 
         def value_of(params, seed):
             (run,) = run_methods([case], {method: {**params, "tol": 0}}, max_ifo=max_ifo, n_seeds=1, first_seed=seed)
-            return np.inf if run.stop_reason == StopReason.NON_FINITE else run.gap[-1]
+            tried.append(np.inf if run.stop_reason == StopReason.NON_FINITE else float(run.gap[-1]))
+            return tried[-1]
 
         setting = tune(grid, value_of, sizes["tuning_seeds"], lambda fraction: show(0.85 * fraction))
         params = {**setting.params, "tol": 0}
@@ -85,17 +87,17 @@ def _compared(case_of, method, params, sizes, max_ifo, variants, show):
         "scale": case.scale,
         "setting": None if setting is None else setting.text,
         "at_end": setting is not None and setting.at_end,
+        "grid": tried[1 : len(grid)] if variants is not None else [],  # without the published setting
         "curves": [_curve(run) for run in runs],
     }
 
 
 def _comparison(experiment, cases, published, sizes):
     """Pieces of an experiment; ``cases`` has a function of no argument for (name, metric or not)."""
-    max_ifo = sizes[experiment]["max_ifo"]
-    pieces = []
+    size, pieces = sizes[experiment], []
 
     def add(part, name, case_of, label, method, params, variants=None):
-        n_runs = sizes["seeds"]
+        n_runs, max_ifo = sizes["seeds"], size.get(f"{part}_ifo", size["max_ifo"])
         if variants is not None:
             n_runs += _GRID[experiment] * len(variants) * len(sizes["rates"])
         share = max_ifo / {"portfolio": 3e6, "streaming": 3e6, "bellman": 144e3}[experiment]
@@ -181,7 +183,7 @@ def make_plan(sizes, sources):
         pieces += [sne_piece(part, name, method, data, sizes) for method in methods]
     pieces.append(sne_maps(data, sizes))
 
-    for name in complexity.METHODS:
+    for name in COMPLEXITY:
         size = sizes["complexity"]
         seconds = _SECONDS["complexity"][name] * size["seeds"] / 20 * 10 ** ((size["n_epsilons"] - 7) / 2)
         pieces.append(Piece(f"complexity/{name}", seconds, partial(_complexity, name, size)))

@@ -71,32 +71,36 @@ def _compared(part, method, data, sizes, show):
         def params_of(setting):
             return _steps(problem, method, max_ifo, setting)
 
-    def one(params, seed, report):
-        return embed(problem, method, x0, _solver(method, part), params, seed, max_ifo, report)
+    def one(params, seed, report, gradients=False):
+        return embed(problem, method, x0, _solver(method, part), params, seed, max_ifo, report, gradients)
 
-    begin = 0.0
+    begin, tried = 0.0, []
     if part == "tuned":
         begin = 0.7
         # one number, the factor of the problem's own rate
         grid = settings_of(SNE_VARIANTS[method], size["factors"], lambda factor: factor)
-        setting = tune(
-            grid,
-            lambda params, seed: one({**params_of(params), "tol": 0}, seed, lambda fraction: None).kl[-1],
-            sizes["tuning_seeds"],
-            lambda fraction: show(begin * fraction),
-        )
+
+        def value_of(params, seed):
+            tried.append(float(one({**params_of(params), "tol": 0}, seed, lambda fraction: None).kl[-1]))
+            return tried[-1]
+
+        setting = tune(grid, value_of, sizes["tuning_seeds"], lambda fraction: show(begin * fraction))
     params = params_of({} if setting is None else setting.params)
     if part != "defaults":
         params = {**params, "tol": 0}
     curves, n_seeds = [], 1 if method == "lbfgs" else size["seeds"]
     for seed in range(n_seeds):
-        run = one(params, seed, lambda f, seed=seed: show(begin + (1 - begin) * (seed + f) / n_seeds))
+
+        def report(fraction, seed=seed):
+            show(begin + (1 - begin) * (seed + fraction) / n_seeds)
+
+        run = one(params, seed, report, gradients=part != "defaults")
         curves.append(
             {
                 "seed": seed,
                 "ifo": run.ifo.tolist(),
                 "gap": run.kl.tolist(),
-                "gradient": [],
+                "gradient": run.gradient_norm.tolist(),
                 "seconds": run.seconds,
                 "failed": not np.isfinite(run.kl[-1]),
             }
@@ -106,6 +110,7 @@ def _compared(part, method, data, sizes, show):
         "scale": None,
         "setting": None if setting is None else setting.text,
         "at_end": setting is not None and setting.at_end,
+        "grid": [value if np.isfinite(value) else np.inf for value in tried[: len(grid)]] if tried else [],
         "curves": curves,
     }
 
