@@ -223,6 +223,11 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         solver.validate()
         return solver
 
+    def _stepping_solver(self):
+        """The solver of a stream, where "auto" is "storm-c"."""
+        solver = self._make_solver()
+        return get_solver("storm-c") if isinstance(solver, str) else solver
+
     def _check_solver(self):
         """Check ``solver`` like `get_solver`, but with the estimator's own names in the error."""
         names = [*SOLVERS, *self.own_solvers]
@@ -283,7 +288,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         SolverResult or None
             None if there are too few rows for an iteration. While rows wait, a result without an iteration.
         """
-        solver = self._make_solver().set_params(max_iter=None, max_ifo=None, tol=0)
+        solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self.__dict__.get("_stream") is None
         stream, state, waiting, x0, seed = (None, None, [], x0, self._seed()) if first_call else self._stream
         short = False

@@ -130,11 +130,9 @@ class ActionSums:
         w : ndarray of shape (n_actions, n_features)
             The coefficients. They are 0 for features that no row with the action has.
         found : Solution
-        fun : float
-            The remaining mean squared projected Bellman error, which is 0 if A w = b has a solution.
         """
-        x, found, fun = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
-        return x.reshape(self.shape), found, fun
+        found = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
+        return found.x.reshape(self.shape), found
 
 
 @dataclass
@@ -146,7 +144,7 @@ class Iterated:
     w : ndarray of shape (n_actions, n_features)
     found : Solution
     losses : list of float
-        The objective at each solution.
+        The objective at 0 and at each solution.
     changes : list of float
         For each policy, the fraction of successors in which the greedy action differs from the policy's action. The
         last entry is 0 if the policy has converged.
@@ -182,12 +180,13 @@ def iterate_policies(sums, going, max_iter):
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
     tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
     again = False
-    while len(losses) < max_iter:
-        w, found, fun = sums.solution(chances)
+    while len(changes) < max_iter:
+        w, found = sums.solution(chances)
+        losses = losses or [found.start]  # at 0 it is the same for all policies
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
         now[going] = chosen(action, m)
-        losses.append(fun)
+        losses.append(found.fun)
         changes.append(float(np.mean((now != chances)[going].any(axis=1))) if len(going) else 0.0)
         if not changes[-1]:
             break
@@ -240,8 +239,9 @@ def problem_of(sums, log, action, chances, ridge):
 
 
 def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each policy."""
-    n, passes = len(losses), np.arange(1, len(losses) + 1)
+    """The records of exact solutions, which cost one pass over the data for each policy. The first is at 0."""
+    passes = np.arange(len(losses))
+    n = len(passes) - 1
     return {
         "loss_curve_": np.array(losses),
         "ifo_": passes * (2 * n_rows + 1),

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.values.episodes import in_order, in_time
 from sk_stormc.values.forgetting import fading
 from sk_stormc.values.guards import told, warn_of_ratios, warn_of_state_numbers, warn_of_unknown_successors
-from sk_stormc.values.markov import largest_values
+from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 
-__all__ = ["Given", "Log", "distinct_rows", "read_log"]
+__all__ = ["Given", "Log", "by_state", "distinct_rows", "read_log"]
 
 BLOCK = 1024  # rows of a block
 ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
@@ -123,7 +124,9 @@ def read_log(estimator, X, y, given, half_life=None):
     if given.importance_ratio is not None:
         warn_of_ratios(ratios)
     weights = row_weights(given.sample_weight, n) * ratios
-    numbers, clock = in_order(given.episode, given.time, given.terminal, n)
+    numbers, clock = None, given.time
+    if given.episode is not None:
+        numbers, clock = in_order(given.episode, given.time, given.terminal, n)
     time = given.time if given.next_X is not None else clock
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
     if half_life is not None:
@@ -179,6 +182,15 @@ def distinct_rows(rows):
     if len(first) < n and not np.array_equal(rows[first[number]], rows):
         _, first, number = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)
     return first, number.reshape(-1)
+
+
+def by_state(rows, visited, gamma):
+    """Shares of the states, their features, and means over their transitions of phi - gamma phi' and of the reward."""
+    (Z, next_Z, y, weights), (number, first) = rows, visited
+    visits, n = np.bincount(number, weights), len(y)
+    mean = sparse.csr_array((weights / visits[number], (number, np.arange(n))), shape=(len(first), n))
+    features = Z[first]
+    return normalized_weights(visits, len(visits)), features, minus_scaled(features, gamma, mean @ next_Z), mean @ y
 
 
 def all_differ(numbers):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sk_stormc.values.least_squares import check_ends, is_endless, root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import check_ends, is_endless, solve_moments
 from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
@@ -161,7 +161,7 @@ class Moments:
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):
-        """LSTD's solution, the same as that of `ProjectedBellmanProblem` on these transitions, and its objective.
+        """LSTD's solution, the same as that of `ProjectedBellmanProblem` on these transitions.
 
         Parameters
         ----------
@@ -172,10 +172,8 @@ class Moments:
 
         Returns
         -------
-        x : ndarray of shape (n_features,)
-            The solution. It is 0 for features that are 0 in all states.
-        solution : Solution
-        fun : float
+        Solution
+            Its x is 0 for features that are 0 in all states.
         """
         known = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
@@ -186,12 +184,8 @@ class Moments:
         ridge = np.diag(alpha[known])
         A, C = A + ridge, C + ridge
         found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
-        found = replace(found, endless=is_endless(A, C, found.x, self.n_rows))
         x[known] = found.x
-        if found.vanishes:
-            return x, found, 0.0
-        residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
-        return x, found, float(residual @ residual)
+        return replace(found, x=x, endless=is_endless(A, C, found.x, self.n_rows))
 
 
 def _add(total, lost, part, more):

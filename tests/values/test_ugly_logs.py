@@ -133,7 +133,7 @@ def test_features_whose_squares_vanish_are_refused():
     for fit in (value().partial_fit, value(objective="projected").fit):
         with pytest.raises(ValueError, match="X must have features whose squares are not 0"):
             fit(**tiny)
-    assert Moments.none(3).solution(np.zeros(3))[0].tolist() == [0.0, 0.0, 0.0]
+    assert Moments.none(3).solution(np.zeros(3)).x.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_actions_to_choose_from():
