@@ -81,8 +81,8 @@ class ActionSums:
     With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, the sums are C = sum_k d_k
     psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k =
     sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
-    actions. A ridge on A is added to C too. It equals additional transitions, each from a state with a single feature
-    to the end of the episode, without reward.
+    actions. The solution adds the ridge to A and C. It equals additional transitions, each from a state with a single
+    feature to the end of the episode, without reward.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ class ActionSums:
     def __init__(self, log, action, n_actions, gamma, ridge):
         Z, y = log.Z, log.y
         self.next_Z, self.gamma, self.n_rows = log.next_Z, gamma, len(y)
-        self.shape = n_actions, Z.shape[1]
+        self.shape, self.ridge = (n_actions, Z.shape[1]), np.tile(ridge, n_actions)
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
         self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
         self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
         self.known = self.largest > 0
-        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) + np.diag(ridge) for rows in self.rows))
+        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows))
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
 
     def moments(self, chances):
@@ -131,7 +131,7 @@ class ActionSums:
             The coefficients. They are 0 for features that no row with the action has.
         found : Solution
         """
-        found = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
+        found = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
         return found.x.reshape(self.shape), found
 
 

@@ -185,7 +185,9 @@ class Moments:
         A, C = A + ridge, C + ridge
         found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
         x[known] = found.x
-        return replace(found, x=x, endless=is_endless(A, C, found.x, self.n_rows))
+        whole = 1 + ridge.sum()  # in the problem the ridge's rows have weight too, and all weights sum to one
+        endless = is_endless(A, C, found.x, self.n_rows)
+        return replace(found, x=x, endless=endless, start=found.start / whole, fun=found.fun / whole)
 
 
 def _add(total, lost, part, more):

@@ -13,7 +13,6 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 
@@ -277,23 +276,6 @@ def test_ties_are_kept():
 
 
 # as scikit-learn has it
-
-
-class OnlyAction:
-    """A policy whose name in a test is the same in all processes."""
-
-    def __call__(self, X):
-        return np.zeros(len(X), int)
-
-    def __repr__(self):
-        return "only_action"
-
-
-@parametrize_with_checks([ActionValueEstimator(), ActionValueEstimator(OnlyAction(), alpha=0.1)])
-def test_scikit_learn_checks(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        check(estimator)
 
 
 def cart(n=400, seed=0):
