@@ -1,0 +1,186 @@
+"""The model of doubly robust estimates: action values under the target policy, cross-fitted over folds of episodes."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from sk_stormc.utils.validation import naming
+from sk_stormc.values.action_data import (
+    as_chances,
+    check_actions,
+    check_policy,
+    chosen,
+    policy_chances,
+    warn_of_unknown,
+)
+from sk_stormc.values.action_sums import of_actions, unknown_actions
+from sk_stormc.values.action_values import ActionValueEstimator
+from sk_stormc.values.moments import Moments
+from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
+from sk_stormc.values.uncertainty import RANK
+
+__all__ = ["QLog", "cross_fitted", "folds_of", "read_q_log"]
+
+NEEDED = {
+    "X": "the states",
+    "action": "the action of each row",
+    "target": "the target policy's probabilities of all actions in each row, (n_transitions, n_actions), or a function "
+    "of states",
+}
+
+
+@dataclass(eq=False)
+class QLog:
+    """The transitions of whole episodes in order, with actions and the target policy.
+
+    ``at`` are the rows of the successors in ``source``, which ``follows`` has as numbers. ``kept`` is False for rows
+    that are not terminal and have no successor. ``now`` and ``after`` are the target's probabilities of the
+    ``actions`` in the states and in the successors.
+    """
+
+    model: ActionValueEstimator
+    X: Any
+    states: np.ndarray
+    y: np.ndarray
+    action: np.ndarray
+    actions: np.ndarray
+    source: Any
+    follows: np.ndarray
+    at: np.ndarray
+    kept: np.ndarray
+    terminal: np.ndarray
+    now: np.ndarray
+    after: np.ndarray
+
+
+def read_q_log(model, X, y, action, target, next_X, terminal, clock, numbers, order):
+    """Check the data of "dr" and "wdr". ``order`` sorts rows by episode and time; y and ``numbers`` are sorted."""
+    for name, value in {"X": X, "action": action, "target": target}.items():
+        if value is None:
+            raise ValueError(
+                f"{name} must be given for the methods 'dr' and 'wdr', whose model is Q(s, a) under the target policy: "
+                f"pass {NEEDED[name]}; got None. 'pdis' and 'wpdis' need no model"
+            )
+    model = ActionValueEstimator(alpha=1e-6) if model is None else model
+    if not isinstance(model, ActionValueEstimator) or not model.solves_itself():
+        raise ValueError(
+            "estimator must be an ActionValueEstimator with solver='auto', because the methods 'dr' and 'wdr' need "
+            f"Q(s, a), got {model!r}"
+        )
+    n, model = len(order), clone(model)
+    model._check_parameters()
+    check_policy(target, "target")
+    by_row = not callable(target) and len(target) == n
+    columns = {"X": X, "action": check_actions(action, n), "next_X": None if by_row else next_X, "terminal": terminal}
+    columns["target"] = np.asarray(target) if by_row else None
+    X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
+    states, y = checked_data(model, X, y)
+    actions, action = np.unique(action, return_inverse=True)
+    clock = clock[order] if next_X is None else None
+    source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, clock)
+    gap = ~kept & ~np.append(np.diff(numbers) > 0, True)
+    if gap.any():
+        raise ValueError(
+            f"time must have no gaps within an episode for the methods 'dr' and 'wdr', got one after row "
+            f"{order[np.argmax(gap)]}: pass next_X"
+        )
+    going, now = np.flatnonzero(kept & ~terminal), np.zeros((n, len(actions)))
+    after = now.copy()
+    if by_row:
+        now = as_chances(rows, n, actions, "target")
+        after[going] = now[at[going]]
+    else:
+        now = policy_chances(target, X, states, np.arange(n), actions, "target")
+        after[going] = policy_chances(target, source, follows[at[going]], at[going], actions, "target")
+    return QLog(model, X, states, y.astype(float), action, actions, source, follows, at, kept, terminal, now, after)
+
+
+def _in_order(name, column, order):
+    """The rows of a column in a given order."""
+    if column is None:
+        return None
+    with naming(name):
+        n = _num_samples(column)
+        if n != len(order):
+            raise ValueError(f"{name} must have {len(order)} rows, as y has, got {n}")
+        return _safe_indexing(column, order)
+
+
+def folds_of(labels, cv):
+    """The fold of each episode, from the hashes of the labels: it does not depend on the order of the episodes."""
+    names = [str(label) for label in labels.tolist()]
+    order = sorted(range(len(names)), key=lambda k: (zlib.crc32(names[k].encode()), names[k]))
+    fold = np.empty(len(names), dtype=int)
+    fold[order] = np.arange(len(names)) % cv
+    return fold
+
+
+def cross_fitted(log, gamma, numbers, fold, share):
+    """The model's values and errors, each by the model of the other folds.
+
+    Parameters
+    ----------
+    log : QLog
+    gamma : float
+    numbers : ndarray of int of shape (n,)
+        Numbers of the episodes of the rows.
+    fold : ndarray of int of shape (n_episodes,)
+    share : ndarray of shape (n,)
+        Weight in the estimate of the last value of an episode that was cut off: V(s') in its last row, or V(s) if that
+        row has no successor. 0 in all other rows.
+
+    Returns
+    -------
+    values, errors : ndarray of shape (n,)
+        V(s), and r + gamma V(s') - Q(s, a), which is 0 in a row without a successor.
+    influence : ndarray of shape (n_episodes,)
+        First-order effect of each episode on the estimate through the models of the other folds, from the sandwich of
+        their equations. Values of states at which episodes are cut off have it; all other values of the model drop out
+        of the expectation of a doubly robust estimate.
+    """
+    model, (n, m) = log.model, log.now.shape
+    values, errors, influence, unknown = np.zeros(n), np.zeros(n), np.zeros(len(fold)), 0.0
+    lacks = log.terminal | ~log.kept
+    for k in np.unique(fold):
+        test = fold[numbers] == k
+        train = np.flatnonzero(log.kept & ~test)
+        if not len(train):
+            raise ValueError("X must have rows with successors or terminal rows in at least 2 episodes")
+        features = None
+        if model.features is not None:
+            features = clone(model.features).fit(_safe_indexing(log.X, train), log.y[train])
+        Z = transform(features, log.X, log.states, None, model.fit_intercept)
+        next_Z = transform_next(features, log.source, log.follows, log.at, lacks, Z, model.fit_intercept)
+        psi, next_psi = of_actions(Z[train], chosen(log.action[train], m)), of_actions(next_Z[train], log.after[train])
+        moments = Moments.of_log(psi, next_psi, gamma, log.y[train], np.ones(len(train)))
+        alpha = np.tile(model._alphas(Z.shape[1]), m)
+        w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)
+        value, known = Z @ w.T, moments.largest.reshape(m, -1) > 0
+        missing = unknown_actions(Z[test], known)
+        unknown += 0.0 if missing is None else float((log.now[test] * missing).sum()) / n
+        error = log.y + gamma * (log.after * (next_Z @ w.T)).sum(axis=1) - value[np.arange(n), log.action]
+        values[test] = (log.now * value).sum(axis=1)[test]
+        errors[test] = np.where(log.kept, error, 0.0)[test]
+        cut = np.flatnonzero(test & (share != 0))
+        if len(cut):
+            # the derivative of the estimate by w, times that of w by the weight of an episode
+            led = log.kept[cut, None]
+            gradient = of_actions(Z[cut], ~led * log.now[cut]).T @ share[cut]
+            gradient += of_actions(next_Z[cut], led * log.after[cut]).T @ share[cut]
+            effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
+            influence += np.bincount(numbers[train], effect, minlength=len(fold))
+    warn_of_unknown(unknown, "states")
+    return values, errors, influence
+
+
+def _solve_transposed(moments, alpha, gradient):
+    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, in units in which the features are equal."""
+    A, _, C = moments.means()
+    scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
+    scaled = scale[:, None] * (A + np.diag(alpha)) * scale
+    return scale * np.linalg.lstsq(scaled.T, scale * gradient, rcond=RANK)[0] / moments.weight
