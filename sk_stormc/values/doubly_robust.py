@@ -38,9 +38,8 @@ NEEDED = {
 class QLog:
     """The transitions of whole episodes in order, with actions and the target policy.
 
-    ``at`` are the rows of the successors in ``source``, which ``follows`` has as numbers. ``kept`` is False for rows
-    that are not terminal and have no successor. ``now`` and ``after`` are the target's probabilities of the
-    ``actions`` in the states and in the successors.
+    ``at`` are the rows of the successors in ``source``, which ``follows`` has as numbers. ``now`` and ``after`` are
+    the target's probabilities of the ``actions`` in the states and in the successors.
     """
 
     model: ActionValueEstimator
@@ -52,14 +51,13 @@ class QLog:
     source: Any
     follows: np.ndarray
     at: np.ndarray
-    kept: np.ndarray
     terminal: np.ndarray
     now: np.ndarray
     after: np.ndarray
 
 
-def read_q_log(model, X, y, action, target, next_X, terminal, clock, numbers, order):
-    """Check the data of "dr" and "wdr". ``order`` sorts rows by episode and time; y and ``numbers`` are sorted."""
+def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
+    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y is sorted already."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
@@ -75,7 +73,7 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, numbers, or
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
-    by_row = not callable(target) and len(target) == n
+    by_row, given = not callable(target) and len(target) == n, next_X is not None
     columns = {"X": X, "action": check_actions(action, n), "next_X": None if by_row else next_X, "terminal": terminal}
     columns["target"] = np.asarray(target) if by_row else None
     X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
@@ -83,13 +81,16 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, numbers, or
     actions, action = np.unique(action, return_inverse=True)
     clock = clock[order] if next_X is None else None
     source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, clock)
-    gap = ~kept & ~np.append(np.diff(numbers) > 0, True)
-    if gap.any():
+    if not kept.all():  # without these rows, which go on, terminal ones would count for too much
+        k = order[np.argmin(kept)]
         raise ValueError(
-            f"time must have no gaps within an episode for the methods 'dr' and 'wdr', got one after row "
-            f"{order[np.argmax(gap)]}: pass next_X"
+            "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
+            f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor"
+            if by_row and given else
+            f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
+            "not terminal and has no successor"
         )
-    going, now = np.flatnonzero(kept & ~terminal), np.zeros((n, len(actions)))
+    going, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
     after = now.copy()
     if by_row:
         now = as_chances(rows, n, actions, "target")
@@ -97,7 +98,7 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, numbers, or
     else:
         now = policy_chances(target, X, states, np.arange(n), actions, "target")
         after[going] = policy_chances(target, source, follows[at[going]], at[going], actions, "target")
-    return QLog(model, X, states, y.astype(float), action, actions, source, follows, at, kept, terminal, now, after)
+    return QLog(model, X, states, y.astype(float), action, actions, source, follows, at, terminal, now, after)
 
 
 def _in_order(name, column, order):
@@ -131,13 +132,12 @@ def cross_fitted(log, gamma, numbers, fold, share):
         Numbers of the episodes of the rows.
     fold : ndarray of int of shape (n_episodes,)
     share : ndarray of shape (n,)
-        Weight in the estimate of the last value of an episode that was cut off: V(s') in its last row, or V(s) if that
-        row has no successor. 0 in all other rows.
+        Weight in the estimate of V(s') in the last row of an episode that was cut off, and 0 in all other rows.
 
     Returns
     -------
     values, errors : ndarray of shape (n,)
-        V(s), and r + gamma V(s') - Q(s, a), which is 0 in a row without a successor.
+        V(s), and r + gamma V(s') - Q(s, a).
     influence : ndarray of shape (n_episodes,)
         First-order effect of each episode on the estimate through the models of the other folds, from the sandwich of
         their equations. Values of states at which episodes are cut off have it; all other values of the model drop out
@@ -145,17 +145,14 @@ def cross_fitted(log, gamma, numbers, fold, share):
     """
     model, (n, m) = log.model, log.now.shape
     values, errors, influence, unknown = np.zeros(n), np.zeros(n), np.zeros(len(fold)), 0.0
-    lacks = log.terminal | ~log.kept
     for k in np.unique(fold):
         test = fold[numbers] == k
-        train = np.flatnonzero(log.kept & ~test)
-        if not len(train):
-            raise ValueError("X must have rows with successors or terminal rows in at least 2 episodes")
+        train = np.flatnonzero(~test)
         features = None
         if model.features is not None:
             features = clone(model.features).fit(_safe_indexing(log.X, train), log.y[train])
         Z = transform(features, log.X, log.states, None, model.fit_intercept)
-        next_Z = transform_next(features, log.source, log.follows, log.at, lacks, Z, model.fit_intercept)
+        next_Z = transform_next(features, log.source, log.follows, log.at, log.terminal, Z, model.fit_intercept)
         psi, next_psi = of_actions(Z[train], chosen(log.action[train], m)), of_actions(next_Z[train], log.after[train])
         moments = Moments.of_log(psi, next_psi, gamma, log.y[train], np.ones(len(train)))
         alpha = np.tile(model._alphas(Z.shape[1]), m)
@@ -164,14 +161,11 @@ def cross_fitted(log, gamma, numbers, fold, share):
         missing = unknown_actions(Z[test], known)
         unknown += 0.0 if missing is None else float((log.now[test] * missing).sum()) / n
         error = log.y + gamma * (log.after * (next_Z @ w.T)).sum(axis=1) - value[np.arange(n), log.action]
-        values[test] = (log.now * value).sum(axis=1)[test]
-        errors[test] = np.where(log.kept, error, 0.0)[test]
+        values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
         cut = np.flatnonzero(test & (share != 0))
         if len(cut):
             # the derivative of the estimate by w, times that of w by the weight of an episode
-            led = log.kept[cut, None]
-            gradient = of_actions(Z[cut], ~led * log.now[cut]).T @ share[cut]
-            gradient += of_actions(next_Z[cut], led * log.after[cut]).T @ share[cut]
+            gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
             effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
             influence += np.bincount(numbers[train], effect, minlength=len(fold))
     warn_of_unknown(unknown, "states")

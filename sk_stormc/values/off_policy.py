@@ -134,15 +134,16 @@ def off_policy_value(
         Time within the episodes. None means that the rows of an episode are in order.
     X, next_X, terminal : array-like, default=None
         As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
-        successor.
+        successor, and all episodes must end.
     action : array-like of shape (n_transitions,), default=None
         The actions: integers or strings. They are needed for "dr" and "wdr".
     target : array-like or callable, default=None
         The target policy, which is needed for "dr" and "wdr": V(s) = sum_a target(a | s) Q(s, a). An array of shape
         (n_transitions, n_actions) has the probabilities of all actions in the state of each row, in the sorted order of
-        the labels; one of shape (n_transitions,) has an action for each. next_X is not used with such an array, which
-        lacks the probabilities there. A callable gets rows of X or next_X, and returns such an array for them. Where X
-        is numbers or indicators of states, an array of shape (n_states, n_actions) or (n_states,) works too.
+        the labels; one of shape (n_transitions,) has an action for each. A callable gets rows of X or next_X, and
+        returns such an array for them. It is needed where episodes were cut off, because an array of rows has no
+        probabilities for their last successors. Where X is numbers or indicators of states, an array of shape
+        (n_states, n_actions) or (n_states,) works too.
     estimator : ActionValueEstimator, default=None
         The features, the intercept and the ridge of the model of "dr" and "wdr". None means these features and a ridge
         of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
@@ -160,7 +161,7 @@ def off_policy_value(
     ValueError
         If a parameter is out of its range, lengths disagree, ratios are negative, their products within an episode are
         not finite (except for the weighted methods), there are fewer than 2 episodes, all ratios are 0, or, for "dr"
-        and "wdr", if X, action or target is missing or time has gaps.
+        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal.
 
     Warns
     -----
@@ -228,10 +229,10 @@ def off_policy_value(
         raise ValueError("importance_ratio must be positive, in all rows of one episode for 'wis', got 0 everywhere")
     discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
     if method in ("dr", "wdr"):
-        log = read_q_log(estimator, X, y, action, target, next_X, terminal, clock, numbers, order)
+        log = read_q_log(estimator, X, y, action, target, next_X, terminal, clock, order)
+        cut = weights.last[~log.terminal[weights.last]]
         share = np.zeros(n)
-        share[weights.last] = weights.of_last_values(discount, gamma, log.kept)
-        share[log.terminal] = 0.0
+        share[cut] = gamma * discount[cut] * weights.share[cut]
         fold = folds_of(labels[order][weights.start], min(cv, m))
         values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
         first = values[weights.start]
@@ -293,7 +294,7 @@ class Weights:
         if weighted:
             self._total = self._total_by_step(logs)
             total = self._total[self.step]
-            self.share = np.exp(np.where(np.isfinite(total), logs - total, -np.inf))
+            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))  # 0 where all weights are
             return
         with np.errstate(over="ignore"):
             self.share = np.exp(logs) / self.m
@@ -344,11 +345,3 @@ class Weights:
         share = np.exp(self.final - np.logaddexp.reduce(self.final))
         mean = share @ values
         return mean, mean + self.m * share * (values - mean)
-
-    def of_last_values(self, discount, gamma, kept):
-        """The weight of each episode's last value in a doubly robust estimate, if the episode was cut off.
-
-        It is that of V(s') in the last row, or of V(s) if the row has no successor and is left out.
-        """
-        before = np.where(self.step[self.last] > 0, self.share[self.last - 1], 1 / self.m)
-        return discount[self.last] * np.where(kept[self.last], gamma * self.share[self.last], before)
