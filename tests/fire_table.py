@@ -304,7 +304,7 @@ CASES = {
          "method": "dr", "time": None, "X": LEFT, "action": np.arange(15) % 2,
          "target": np.full((15, 2), 0.5), "next_X": CAME, "terminal": np.arange(15) % 5 == 4, "estimator": None,
          "cv": 2},
-        {"importance_ratio": "None,bool", "next_X": "None", "terminal": "None", "estimator": "None", "time": "None"},
+        {"importance_ratio": "None,bool", "next_X": "None", "estimator": "None", "time": "None", "target": FUNCTION},
     ),
     "compare_solvers": Case(
         sk.compare_solvers,

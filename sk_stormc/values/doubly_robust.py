@@ -73,14 +73,16 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
-    by_row, given = not callable(target) and len(target) == n, next_X is not None
-    columns = {"X": X, "action": check_actions(action, n), "next_X": None if by_row else next_X, "terminal": terminal}
+    by_row = not callable(target) and len(target) == n
+    columns = {"X": X, "action": check_actions(action, n), "next_X": next_X, "terminal": terminal}
     columns["target"] = np.asarray(target) if by_row else None
     X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
     states, y = checked_data(model, X, y)
     actions, action = np.unique(action, return_inverse=True)
-    clock = clock[order] if next_X is None else None
-    source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, clock)
+    clock, given = clock[order], next_X is not None
+    source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, None if given else clock)
+    if by_row:
+        kept = terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # without these rows, which go on, terminal ones would count for too much
         k = order[np.argmin(kept)]
         raise ValueError(
@@ -94,7 +96,7 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
     after = now.copy()
     if by_row:
         now = as_chances(rows, n, actions, "target")
-        after[going] = now[at[going]]
+        after[going] = now[going + 1]
     else:
         now = policy_chances(target, X, states, np.arange(n), actions, "target")
         after[going] = policy_chances(target, source, follows[at[going]], at[going], actions, "target")

@@ -71,7 +71,7 @@ def test_problems_of_a_risk_measure_describe_all_parameters(kind):
 
 @pytest.mark.parametrize(("kind", "name"), [(CompositionalPortfolio, "newton"), (BellmanValueEstimator, "lstd")])
 def test_an_estimator_takes_the_names_that_it_declares(kind, name):
-    assert kind(solver=name).solves_itself() and not kind().solves_itself()
+    assert kind(solver=name).solves_itself() and not kind(solver="storm-c").solves_itself()
     assert not SNEEmbedding(solver=name).solves_itself()
     for solver, found in (("adam", "'adam'"), (CompositionalEstimator, "a class: give CompositionalEstimator")):
         with pytest.raises(ValueError, match=rf"solver must be .*'{name}'.*got {found}"):
