@@ -1,6 +1,8 @@
 """solver="auto": the exact solution up to a number of features, else "storm-c"; records of exact solutions."""
 
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import sk_stormc
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
+from sk_stormc.datasets import make_bellman_problem
 from sk_stormc.solvers import SOLVERS, AutomaticSTORM
 from sk_stormc.values import linear_estimator
 
@@ -165,3 +169,21 @@ def test_check_estimator(estimator, check):
 )
 def test_check_estimator_with_every_solver(estimator, check):
     check(estimator)
+
+
+def test_a_default_fit_enters_few_files():
+    model = make_bellman_problem(n_states=30, n_features=None, gamma=0.9, kind="garnet", random_state=0)
+    parts, here, files = model.transitions(4000, random_state=0)._asdict(), str(Path(sk_stormc.__file__).parent), set()
+
+    def see(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(here):
+            files.add(frame.f_code.co_filename)
+
+    value = BellmanValueEstimator(gamma=0.9)
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        value.fit(**parts)
+    finally:
+        sys.setprofile(before)
+    assert value.solver_ == "lstd" and len(files) <= 14
