@@ -268,7 +268,7 @@ class ActionValueEstimator(FittedActionValues):
             fitted = attributes_of(found, {}, StopReason.CONVERGED) | charged([found.start, found.fun], sums.n_rows)
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
-            solver.accept(problem)
+            self._accept(solver, problem)
             fit = Fit(self, solver, X, y, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)

@@ -263,7 +263,7 @@ class BellmanValueEstimator(FittedValues):
             x, exact = solve_projected(log.rows, self.gamma, alpha, self.trace_decay, keys)
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
-            solver.accept(problem)
+            self._accept(solver, problem)
             fit = Fit(self, solver, X, y, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x

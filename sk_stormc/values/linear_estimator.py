@@ -17,6 +17,7 @@ from sk_stormc.values.transitions import successors_to_score, transform
 
 __all__ = ["LinearEstimator"]
 
+ITERATIONS = 10_000  # default budget of iterative solvers where full batches are advised
 EXACT = LARGEST_METRIC  # number of columns of features, with the intercept's, up to which "auto" is "lstd"
 
 
@@ -38,6 +39,12 @@ class LinearEstimator(CompositionalEstimator):
         if solver == "auto" and n_columns > EXACT:
             return copy.copy(self).set_params(solver="storm-c")._make_solver()
         return "lstd" if solver == "auto" else solver
+
+    def _accept(self, solver, problem):
+        """Prepare the solver for the problem. A budget of passes would give weighted rows fewer steps than repeated."""
+        solver.accept(problem)
+        if problem.advice.batch_size is None and solver.max_iter is None and solver.max_ifo is None:
+            solver.set_params(max_iter=ITERATIONS)
 
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)

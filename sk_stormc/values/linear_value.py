@@ -9,9 +9,8 @@ from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
 from sk_stormc.values.markov import check_discount, dense, largest_values, normalized_weights
 
-__all__ = ["ITERATIONS", "LARGEST_METRIC", "LinearValue", "inverse"]
+__all__ = ["LARGEST_METRIC", "LinearValue", "inverse"]
 
-ITERATIONS = 10_000  # default budget: passes would give weighted rows fewer iterations than repeated ones
 LARGEST_METRIC = 2000  # number of variables up to which the metric is a full matrix
 
 

@@ -9,7 +9,7 @@ from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import check_choice
-from sk_stormc.values.linear_value import ITERATIONS, LinearValue
+from sk_stormc.values.linear_value import LinearValue
 from sk_stormc.values.markov import check_features, check_model, scale_rows
 
 __all__ = ["BellmanProblem"]
@@ -92,11 +92,7 @@ class BellmanProblem(LinearValue):
     """
 
     # full batches: they cost no more than drawing a few successors for every state, and even less if P is sparse
-    advice = Advice(
-        batch_size=None,
-        max_iter=ITERATIONS,
-        published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)),
-    )
+    advice = Advice(batch_size=None, published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)))
 
     def __init__(
         self,

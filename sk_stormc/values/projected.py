@@ -11,7 +11,7 @@ from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.least_squares import is_endless, root_of_inverse, solve_moments
-from sk_stormc.values.linear_value import ITERATIONS, LARGEST_METRIC, LinearValue
+from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.noise import expected_smoothness
@@ -206,9 +206,5 @@ class ProjectedBellmanProblem(LinearValue):
     def advice(self):
         """Full batches if the metric is a full matrix, because J is then known and a step is as cheap as a few rows."""
         has_metric = self._automatic or self._metric is not None
-        full = has_metric and self.n_variables <= LARGEST_METRIC
-        return Advice(
-            batch_size=None if full else "auto",
-            max_iter=ITERATIONS if full else None,
-            smoothness=ProjectedBellmanProblem.expected_smoothness,
-        )
+        size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
+        return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
