@@ -140,10 +140,10 @@ def _numbers_of_states(states, n, name):
     return numbers.astype(int)
 
 
-def warn_of_unknown(share, where="successors"):
+def warn_of_unknown(share):
     """Warn if a policy takes actions that the log lacks in a notable share of the successors."""
     if share > UNKNOWN:
         warn(
-            f"in {share:.0%} of the {where} the policy takes an action that the log never has there: the states "
+            f"in {share:.0%} of the successors the policy takes an action that the log never has there: the states "
             "have features that no row with this action has. The coefficients of such features are set to 0."
         )

@@ -28,16 +28,7 @@ def streams_actions(estimator):
 
 
 def go_on_with_actions(estimator, X, y, action, given, actions):
-    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised.
-
-    Parameters
-    ----------
-    estimator : ActionValueEstimator
-    X, y, action : array-like
-    given : Given
-    actions : array-like or None
-        All actions that can occur.
-    """
+    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
     held = check_stays(estimator)
     told = given.told(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")

@@ -27,17 +27,7 @@ TIE = 1e-9  # difference of two values, relative to the largest, below which two
 
 
 def of_actions(Z, chances):
-    """Features of state-action pairs: the state's features in the block of each action, times its probability.
-
-    Parameters
-    ----------
-    Z : ndarray or sparse matrix of shape (n, n_features)
-    chances : ndarray of shape (n, n_actions)
-
-    Returns
-    -------
-    csr_array of shape (n, n_actions * n_features)
-    """
+    """Features of state-action pairs (CSR): the state's in the block of each action, times its probability."""
     return sparse.csr_array(sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T]))
 
 
@@ -51,20 +41,7 @@ def unknown_actions(Z, known):
 
 
 def best_actions(values, unknown=None, before=None):
-    """The best action of each state. The first one wins ties.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, n_actions)
-    unknown : ndarray of bool of shape (n, n_actions), default=None
-        Actions that are chosen only if all are unknown.
-    before : ndarray of int of shape (n,), default=None
-        Earlier choices, which are kept if no action is better by more than rounding.
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
-    """
+    """The best action of each state: the first of equals, or the one ``before``, and an unknown one only if all are."""
     open_to = values
     if unknown is not None:
         open_to = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
@@ -118,19 +95,7 @@ class ActionSums:
         return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
 
     def solution(self, chances):
-        """LSTDQ's solution for a policy.
-
-        Parameters
-        ----------
-        chances : ndarray of shape (n, n_actions)
-            Probabilities of the actions in the successors.
-
-        Returns
-        -------
-        w : ndarray of shape (n_actions, n_features)
-            The coefficients. They are 0 for features that no row with the action has.
-        found : Solution
-        """
+        """LSTDQ's coefficients for probabilities of the actions in the successors, and the `Solution`."""
         found = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
         return found.x.reshape(self.shape), found
 
@@ -205,22 +170,7 @@ def iterate_policies(sums, going, max_iter):
 
 
 def problem_of(sums, log, action, chances, ridge):
-    """The compositional problem of a given policy, and a function from its variables to coefficients.
-
-    Parameters
-    ----------
-    sums : ActionSums
-    log, action, ridge
-        The arguments of ``sums``.
-    chances : ndarray of shape (n, n_actions)
-        Action probabilities of the policy in the successors.
-
-    Returns
-    -------
-    problem : ProjectedBellmanProblem
-    spread : callable
-        Maps a point x of the problem to coefficients of shape (n_actions, n_features).
-    """
+    """The compositional problem of a given policy, and a function from its variables to coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.known)
     left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
     y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]

@@ -10,15 +10,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
-from sk_stormc.values.action_data import (
-    as_chances,
-    check_actions,
-    check_policy,
-    chosen,
-    policy_chances,
-    warn_of_unknown,
-)
-from sk_stormc.values.action_sums import of_actions, unknown_actions
+from sk_stormc.values.action_data import as_chances, check_actions, check_policy, chosen, policy_chances
+from sk_stormc.values.action_sums import of_actions
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
@@ -124,29 +117,15 @@ def folds_of(labels, cv):
 
 
 def cross_fitted(log, gamma, numbers, fold, share):
-    """The model's values and errors, each by the model of the other folds.
+    """V(s) and r + gamma V(s') - Q(s, a) of all rows, by the model of the other folds; influences of the episodes.
 
-    Parameters
-    ----------
-    log : QLog
-    gamma : float
-    numbers : ndarray of int of shape (n,)
-        Numbers of the episodes of the rows.
-    fold : ndarray of int of shape (n_episodes,)
-    share : ndarray of shape (n,)
-        Weight in the estimate of V(s') in the last row of an episode that was cut off, and 0 in all other rows.
-
-    Returns
-    -------
-    values, errors : ndarray of shape (n,)
-        V(s), and r + gamma V(s') - Q(s, a).
-    influence : ndarray of shape (n_episodes,)
-        First-order effect of each episode on the estimate through the models of the other folds, from the sandwich of
-        their equations. Values of states at which episodes are cut off have it; all other values of the model drop out
-        of the expectation of a doubly robust estimate.
+    ``share`` is the weight in the estimate of V(s') in the last row of an episode that was cut off, and 0 in other
+    rows. The other values of the model drop out of the expectation of a doubly robust estimate. The influence of an
+    episode is its first-order effect on the estimate through those values of the other folds, from the sandwich of the
+    equations of their models.
     """
     model, (n, m) = log.model, log.now.shape
-    values, errors, influence, unknown = np.zeros(n), np.zeros(n), np.zeros(len(fold)), 0.0
+    values, errors, influence = np.zeros(n), np.zeros(n), np.zeros(len(fold))
     for k in np.unique(fold):
         test = fold[numbers] == k
         train = np.flatnonzero(~test)
@@ -159,9 +138,7 @@ def cross_fitted(log, gamma, numbers, fold, share):
         moments = Moments.of_log(psi, next_psi, gamma, log.y[train], np.ones(len(train)))
         alpha = np.tile(model._alphas(Z.shape[1]), m)
         w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)
-        value, known = Z @ w.T, moments.largest.reshape(m, -1) > 0
-        missing = unknown_actions(Z[test], known)
-        unknown += 0.0 if missing is None else float((log.now[test] * missing).sum()) / n
+        value = Z @ w.T
         error = log.y + gamma * (log.after * (next_Z @ w.T)).sum(axis=1) - value[np.arange(n), log.action]
         values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
         cut = np.flatnonzero(test & (share != 0))
@@ -170,7 +147,6 @@ def cross_fitted(log, gamma, numbers, fold, share):
             gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
             effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
             influence += np.bincount(numbers[train], effect, minlength=len(fold))
-    warn_of_unknown(unknown, "states")
     return values, errors, influence
 
 

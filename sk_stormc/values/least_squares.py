@@ -67,21 +67,7 @@ def ridge(alpha, n_columns, fit_intercept):
 
 
 def solve_rows(A, b, alpha, unit):
-    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2.
-
-    Parameters
-    ----------
-    A : ndarray or sparse matrix of shape (n, d)
-        A matrix with more rows than columns is reduced to a triangular one by QR, block by block.
-    b : ndarray of shape (n,)
-    alpha : ndarray of shape (d,)
-    unit : ndarray of shape (d,)
-        The unit of each variable, for the norm that selects one of several solutions.
-
-    Returns
-    -------
-    Solution
-    """
+    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is that of each variable, for the minimum norm."""
     n, d = A.shape
     scale = _inverse(np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)))
     if n <= d:
@@ -132,20 +118,7 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
 
 
 def root_of_inverse(C):
-    """A square root of a generalised inverse of a covariance matrix, computed with a scaled diagonal of ones.
-
-    Parameters
-    ----------
-    C : ndarray of shape (d, d)
-        Symmetric and positive semidefinite.
-
-    Returns
-    -------
-    root : ndarray of shape (d, rank)
-        |root^T u|^2 = u^T C^+ u for u in the range of C.
-    spread : float
-        The square root of the condition number of the scaled C within its rank.
-    """
+    """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the scaled C within its rank."""
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
     found = values > NEGLIGIBLE * max(values[-1], 0.0)
@@ -190,13 +163,7 @@ def is_endless(A, C, x, n_rows):
 
 
 def check_ends(A, C):
-    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not.
-
-    Parameters
-    ----------
-    A, C : ndarray of shape (d, d)
-        As for `solve_moments`.
-    """
+    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not."""
     root = root_of_inverse(C)[0]
     values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
     if len(values) and values[-1] <= ENDLESS * values[0]:

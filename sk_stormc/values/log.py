@@ -103,21 +103,7 @@ class Log:
 
 
 def read_log(estimator, X, y, given, half_life=None):
-    """Check the user's data, and compute the features of the transitions.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator or ActionValueEstimator
-        A copy of the estimator. Its number and names of columns are set.
-    X, y : array-like
-    given : Given
-    half_life : float or None
-        Half-life of the weights, in transitions.
-
-    Returns
-    -------
-    Log
-    """
+    """The checked `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
     ratios = check_ratios(given.importance_ratio, n)
@@ -155,19 +141,7 @@ def read_log(estimator, X, y, given, half_life=None):
 
 
 def distinct_rows(rows):
-    """The distinct rows of a matrix.
-
-    Parameters
-    ----------
-    rows : ndarray of float of shape (n, n_columns)
-
-    Returns
-    -------
-    first : ndarray of int of shape (n_distinct,)
-        Index of the first occurrence of each distinct row.
-    number : ndarray of int of shape (n,)
-        Number of the distinct row for each row.
-    """
+    """The first occurrence of each distinct row of a matrix, and the number of the distinct row for each row."""
     n = len(rows)
     if all_differ(rows[:, 0]):  # then all rows are distinct
         return np.arange(n), np.arange(n)

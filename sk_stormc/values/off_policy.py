@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
 from sk_stormc.utils.warnings import warn
@@ -234,7 +235,8 @@ def off_policy_value(
         share = np.zeros(n)
         share[cut] = gamma * discount[cut] * weights.share[cut]
         fold = folds_of(labels[order][weights.start], min(cv, m))
-        values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
+        with in_one_thread():
+            values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
         first = values[weights.start]
     returns = discount * y
     value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)

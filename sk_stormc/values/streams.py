@@ -32,27 +32,7 @@ ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 
 def transitions(estimator, features, X, states, y, given):
-    """The transitions of a chunk of a stream.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator
-    features : transformer or None
-    X, states, y
-        The user's data, and the states and rewards of `checked_data`.
-    given : Given
-
-    Returns
-    -------
-    rows : tuple
-        Features, features of the successors (0 after terminal transitions), rewards, weights.
-    keys : tuple
-        The argument of `Collected.plus`.
-    waiting : Waiting or None
-        Rows whose successors have not come yet.
-    when : ndarray of int
-        Order of the rows in time.
-    """
+    """Rows, keys for `Collected.plus`, rows that wait for their successors, and the order in time, of a chunk."""
     n, waiting = len(y), None
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
@@ -146,13 +126,7 @@ def values_on(estimator, rows, x):
 
 
 def warn_if_unsettled(stream, x):
-    """Warn if values are farther from the solution of their transitions than sampling noise explains.
-
-    Parameters
-    ----------
-    stream : TransitionStream
-    x : ndarray of shape (n_features,)
-    """
+    """Warn if values are farther from the solution of their transitions than sampling noise explains."""
     newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
         way = newton.spread(newton.apply(newton.gradient(x)))
