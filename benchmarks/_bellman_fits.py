@@ -14,7 +14,7 @@ WORSE = 1.25  # times numpy's RMSE
 RIDGES = (0.0, 1e-9, 1e-7, 1e-5, 1e-3, 0.1)  # tried by numpy where features are nearly collinear
 FLOOR = 1e-3  # of the values' root mean square: a smaller RMSE counts as this
 METHODS = {  # label: solver, rows of a chunk (None is fit)
-    "`fit`": ("storm-c", None),
+    '`fit`, "storm-c"': ("storm-c", None),
     '`fit`, "lstd"': ("lstd", None),
     '"storm-c", chunks of 100': ("storm-c", 100),
     '"storm-c", of 1000': ("storm-c", 1000),

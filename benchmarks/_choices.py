@@ -96,7 +96,7 @@ def _others(results):
         ["points to compress to more than three dimensions", "`SNEEmbedding(5)`",
          f"1,797 digits in five dimensions: {five('SNEEmbedding')}; "
          f"L-BFGS on all pairs, best of three, {five('L-BFGS, best of three')}"],
-        ["logged transitions, up to 2,000 features", '`BellmanValueEstimator(solver="lstd")`',
+        ["logged transitions, up to 2,000 features", '`BellmanValueEstimator()`',
          f"400 states: exact in {gap['least squares']:.0f} ms; `storm-c` {gap['storm-c']['ms']:.0f} ms "
          f"to a relative gap of 1e-3"],
         ["returns that do not fit in memory", "`fit` on a memmap, or `partial_fit` for one pass",

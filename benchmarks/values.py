@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import _value_models as models
 from benchmarks._tables import markdown
-from sk_stormc import BellmanValueEstimator, off_policy_value
+from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
 DURATION = "10 minutes"
 NEEDS_DATA = False
@@ -98,11 +98,9 @@ def off_policy(quick):
             for k in range(4 if quick else LOGS):
                 log = model.draw(n, SEED + LOGS + k)
                 ratio, parts = models.ratios(log, first), columns(log, n_states)
-                values = lstd(alpha=1e-6).fit(**parts, importance_ratio=ratio).predict(np.eye(n_states))
-                plain = models.numpy_off_policy(log, ratio, values)
+                plain = models.numpy_off_policy(log, ratio, first)
                 for method in METHODS:
-                    how = {"method": method, "estimator": lstd(alpha=1e-6), "cv": 2}
-                    value = off_policy_value(importance_ratio=ratio, gamma=models.GAMMA, **how, **parts)
+                    value = worth(method, log, parts, ratio, first)
                     low, high = value.interval()
                     found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
                                           value.std_error, value.effective_size))  # fmt: skip
@@ -116,6 +114,45 @@ def off_policy(quick):
     return rows
 
 
+def worth(method, log, parts, ratio, first):
+    """The value of the policy that takes the first action with this probability."""
+    target = np.tile([first, 1 - first], (parts["X"].shape[1], 1))
+    return off_policy_value(
+        importance_ratio=ratio, gamma=models.GAMMA, method=method, action=log.action, target=target, cv=2,
+        estimator=ActionValueEstimator(fit_intercept=False, alpha=1e-6), **parts,
+    )  # fmt: skip
+
+
+def cut_off(quick):
+    """Coverage of doubly robust estimates where episodes are cut off, and of the direct method."""
+    n_states, goes_on, seed = MODELS["8 states, steps to the end 10"]
+    model, rows = models.Model(n_states, goes_on, seed), []
+    for first in (0.5, 0.7):
+        truth = model.values(first).mean()
+        for steps in (None, 3, 6):
+            for n in EPISODES[1:]:
+                found = {name: [] for name in ("dr", "wdr", "direct")}
+                for k in range(4 if quick else LOGS):
+                    log = model.draw(n, SEED + 2 * LOGS + k)
+                    step = np.arange(len(log.y)) - np.searchsorted(log.episode, log.episode)
+                    log = models.Episodes(*(part[step < (steps or np.inf)] for part in log))
+                    ratio, parts = models.ratios(log, first), columns(log, n_states)
+                    for method in ("dr", "wdr"):
+                        value = worth(method, log, parts, ratio, first)
+                        low, high = value.interval()
+                        found[method].append((low < truth < high, value.value - truth))
+                    value = lstd().fit(**parts, importance_ratio=ratio)
+                    low, high = value.value_interval(np.eye(n_states), mean=True)
+                    error = value.predict(np.eye(n_states)).mean() - truth
+                    found["direct"].append((low < truth < high, error))
+                row = {"first": first, "steps": steps, "episodes": n}
+                for name, cells in found.items():
+                    inside, error = np.array(cells).T
+                    row |= {f"{name}_coverage": inside.mean(), f"{name}_rmse": np.sqrt(np.mean(error**2))}
+                rows.append(row)
+    return rows
+
+
 def cpu(quick):
     """CPU of fits over that of LSTD's products and solution in plain numpy, in turns."""
     rows = []
@@ -126,8 +163,8 @@ def cpu(quick):
         y = X @ rng.normal(size=d) + rng.normal(size=n)
         ways = {
             "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
-            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("lstd", X, next_X, y, terminal),
-            "fit": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("storm-c", X, next_X, y, terminal),
+            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("auto", X, next_X, y, terminal),
+            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("storm-c", X, next_X, y, terminal),
         }
         found = {name: [] for name in ways}
         for _ in range(2 if quick else 7):
@@ -138,7 +175,7 @@ def cpu(quick):
         seconds = {name: np.array(used) for name, used in found.items()}
         rows.append({
             "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
-            **{name: np.median(seconds[name] / seconds["numpy"]) for name in ("lstd", "fit")},
+            **{name: np.median(seconds[name] / seconds["numpy"]) for name in ("lstd", "storm-c")},
         })  # fmt: skip
     return rows
 
@@ -177,7 +214,7 @@ def ridge(quick):
     return rows
 
 
-PARTS = ("coverage", "off_policy", "cpu", "ridge")
+PARTS = ("coverage", "off_policy", "cut_off", "cpu", "ridge")
 
 
 def run_part(name, quick, images):
@@ -198,7 +235,8 @@ def run_part(name, quick, images):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
-        return {"coverage": coverage, "off_policy": off_policy, "cpu": cpu, "ridge": ridge}[name](quick)
+        parts = {"coverage": coverage, "off_policy": off_policy, "cut_off": cut_off, "cpu": cpu, "ridge": ridge}
+        return parts[name](quick)
 
 
 def table_of_coverage(rows):
@@ -221,11 +259,23 @@ def table_of_off_policy(rows):
     ])  # fmt: skip
 
 
+def table_of_cut_off(rows):
+    """Coverage and errors of three estimates."""
+    names = ("dr", "wdr", "direct")
+    header = ["probability, for .5", "cut after", "episodes", '"dr"', '"wdr"', "`value_interval`", 'RMSE of "dr"',
+              '"wdr"', "values"]  # fmt: skip
+    return markdown(header, [
+        [f"{r['first']:g}", f"{r['steps']} steps" if r["steps"] else "never", str(r["episodes"]),
+         *(f"{r[f'{name}_coverage']:.1%}" for name in names), *(f"{r[f'{name}_rmse']:.3g}" for name in names)]
+        for r in rows
+    ])  # fmt: skip
+
+
 def table_of_cpu(rows):
     """Ratios to plain numpy."""
-    header = ["transitions", "features", "numpy's LSTD, ms", '"lstd" over it', "`fit` over it"]
+    header = ["transitions", "features", "numpy's LSTD, ms", '"lstd" over it', '"storm-c" over it']
     return markdown(header, [
-        [f"{r['n']:,}", str(r["d"]), f"{1e3 * r['numpy']:.0f}", f"{r['lstd']:.2f}", f"{r['fit']:.2f}"] for r in rows
+        [f"{r['n']:,}", str(r["d"]), f"{1e3 * r['numpy']:.0f}", f"{r['lstd']:.2f}", f"{r['storm-c']:.2f}"] for r in rows
     ])  # fmt: skip
 
 
@@ -239,6 +289,6 @@ def table_of_ridge(rows):
 
 def tables(stored):
     """A table for each part that was measured."""
-    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cpu": table_of_cpu,
-              "ridge": table_of_ridge}
+    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cut_off": table_of_cut_off,
+              "cpu": table_of_cpu, "ridge": table_of_ridge}
     return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}

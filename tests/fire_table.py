@@ -302,9 +302,10 @@ CASES = {
     "off_policy_value": Case(
         sk.off_policy_value,
         {"y": REWARDS, "importance_ratio": np.ones(15), "episode": np.repeat(["a", "b", "c"], 5), "gamma": 0.5,
-         "method": "dr", "time": None, "X": LEFT, "next_X": CAME, "terminal": np.zeros(15, bool), "estimator": None,
+         "method": "dr", "time": None, "X": LEFT, "action": np.arange(15) % 2,
+         "target": np.full((15, 2), 0.5), "next_X": CAME, "terminal": np.arange(15) % 5 == 4, "estimator": None,
          "cv": 2},
-        {"importance_ratio": "None,bool", "next_X": "None", "terminal": "None", "estimator": "None", "time": "None"},
+        {"importance_ratio": "None,bool", "next_X": "None", "estimator": "None", "time": "None", "target": FUNCTION},
     ),
     "estimated_ratios": Case(
         sk.estimated_ratios,

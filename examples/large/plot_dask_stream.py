@@ -41,11 +41,12 @@ print(dict(zip(portfolio.feature_names_in_, portfolio.weights_.round(3).tolist()
 # Transitions
 # -----------
 # The columns of a transition stay together in one table, so that they are divided alike: X, next_X, y and terminal.
+# The default solves the equations of all rows so far after each partition; "storm-c" takes its steps in batches.
 log = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(4000, random_state=0)
-straight = BellmanValueEstimator(0.9, random_state=0)
+straight = BellmanValueEstimator(0.9, "storm-c", random_state=0)
 straight.partial_fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
 table = da.from_array(np.column_stack([log.X, log.next_X, log.y, log.terminal]), chunks=(900, -1))
-value = BellmanValueEstimator(0.9, random_state=0)
+value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
 for i in range(table.numblocks[0]):
     rows = table.blocks[i].compute()
     value.partial_fit(rows[:, :5], rows[:, 10], next_X=rows[:, 5:10], terminal=rows[:, 11] == 1)

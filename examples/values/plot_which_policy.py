@@ -37,13 +37,13 @@ print({name: round(float(value), 4) for name, value in truth.items()})
 # What the log says
 # -----------------
 # ``collect_transitions`` logs the probability of each action under the policy that acted, and under a target. Their
-# ratio is what an estimate of the target's value needs. "wpdis" uses ratios alone. "wdr" takes a model of values too,
-# and is usually surer.
+# ratio is what an estimate of the target's value needs. "wpdis" uses ratios alone. "wdr" fits a model of the values of
+# actions under the target policy too, and is usually surer.
 import warnings
 
-from sk_stormc import BellmanValueEstimator, off_policy_value
+from sk_stormc import ActionValueEstimator, off_policy_value
 
-model = BellmanValueEstimator(GAMMA, "lstd", objective="projected", fit_intercept=False, alpha=1e-8)
+model = ActionValueEstimator(fit_intercept=False, alpha=1e-8)
 
 
 def evaluate(n_transitions, method, seed):
@@ -53,7 +53,7 @@ def evaluate(n_transitions, method, seed):
         log = collect_transitions("FrozenLake-v1", acted, n_transitions, seed, target=policy)
         found[name] = off_policy_value(
             log.y, log.importance_ratio, log.episode, gamma=GAMMA, method=method,
-            X=log.X, next_X=log.next_X, terminal=log.terminal, estimator=model,
+            X=log.X, action=log.action, target=policy, next_X=log.next_X, terminal=log.terminal, estimator=model,
         )  # fmt: skip
     return found
 

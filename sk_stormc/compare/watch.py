@@ -88,9 +88,9 @@ class Watch:
 
     def seconds_at(self, ifo):
         """Seconds at the records; without a run, the seconds of the whole fit."""
-        if not self.records:
-            return np.full(len(ifo), self._whole)
-        seconds = np.array([record[2] for record in self._at(ifo)])
+        seconds = np.full(len(ifo), self._whole)
+        if self.records:
+            seconds = np.array([record[2] for record in self._at(ifo)])
         seconds[np.asarray(ifo) == 0] = 0.0  # evaluating Phi(x_0) is not part of a method
         return seconds
 

@@ -30,7 +30,7 @@ def refuse_no_numbers(name, data):
         raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
-    if is_table(data):
+    if not isinstance(data, np.ndarray) and is_table(data):
         for j, dtype in enumerate(data.dtypes):
             if not _holds_numbers(dtype, lambda j=j: column(data, j)):
                 raise ValueError(

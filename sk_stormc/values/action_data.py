@@ -6,7 +6,15 @@ from sklearn.utils import _safe_indexing
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_actions", "check_policy", "chosen", "numbers_of", "policy_chances", "warn_of_unknown"]
+__all__ = [
+    "as_chances",
+    "check_actions",
+    "check_policy",
+    "chosen",
+    "numbers_of",
+    "policy_chances",
+    "warn_of_unknown",
+]
 
 NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # tolerance of the sum of probabilities
@@ -60,58 +68,51 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     return at
 
 
-def check_policy(policy):
-    """Raise a ValueError unless the policy is "greedy", a callable, or an array that `policy_chances` takes."""
-    if callable(policy) or is_word(policy, "greedy"):
+def check_policy(policy, name="policy"):
+    """Raise a ValueError unless the policy is a callable, an array that `policy_chances` takes, or "greedy"."""
+    first = "'greedy', " if name == "policy" else ""
+    if callable(policy) or (first and is_word(policy, "greedy")):
         return
     given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
     if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
         raise ValueError(
-            "policy must be 'greedy', a function of states, or an array of actions (n_states,) or of their "
-            f"probabilities (n_states, n_actions), got {short(policy)}"
+            f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "
+            f"their probabilities (n_states, n_actions), got {short(policy)}"
         )
 
 
-def policy_chances(policy, source, follows, rows, actions):
-    """The probability of each action in some states under a policy.
+def policy_chances(policy, source, follows, rows, actions, name="policy"):
+    """The probability of each action in some states under a policy, of shape (n_states, n_actions).
 
-    Parameters
-    ----------
-    policy : callable or array-like
-    source : array-like
-        The states as the user passed them, which a callable policy gets.
-    follows : ndarray of shape (n, n_columns)
-        The states for which probabilities are needed, as numbers.
-    rows : ndarray of int of shape (n,)
-        Their rows in ``source``.
-    actions : ndarray of shape (n_actions,)
-        The sorted labels.
-
-    Returns
-    -------
-    ndarray of shape (n, n_actions)
+    The states are ``follows``, as numbers, and some rows of ``source``, which a callable policy gets. ``actions`` are
+    sorted.
     """
     if callable(policy):
         found = np.asarray(policy(_safe_indexing(source, rows)))
         if found.ndim == 0 or len(found) != len(rows):
             raise ValueError(
-                f"policy must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
+                f"{name} must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
                 f"{found.shape}"
             )
     else:
         found = np.asarray(policy)
-        found = found[_numbers_of_states(follows, len(found))]
+        found = found[_numbers_of_states(follows, len(found), name)]
+    return as_chances(found, len(rows), actions, name)
+
+
+def as_chances(found, n, actions, name="policy"):
+    """The checked probabilities of n states, from probabilities or from one action for each."""
     if found.ndim == 1:
-        labels = check_actions(found, len(rows)) if len(rows) else found
-        return chosen(numbers_of(labels, actions, "actions of policy"), len(actions))
-    if found.shape != (len(rows), len(actions)) or found.dtype.kind not in "iubf":
+        labels = check_actions(found, n) if n else found
+        return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
+    if found.shape != (n, len(actions)) or found.dtype.kind not in "iubf":
         raise ValueError(
-            f"policy must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
+            f"{name} must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
         )
     wrong = ~((found >= 0) & np.isfinite(found)).all(axis=1) | ~(abs(found.sum(axis=1) - 1) <= SUM)
     if wrong.any():
         raise ValueError(
-            f"policy must give probabilities >= 0 that sum to 1, got {short(found[np.argmax(wrong)])} in row "
+            f"{name} must give probabilities >= 0 that sum to 1, got {short(found[np.argmax(wrong)])} in row "
             f"{np.argmax(wrong)}"
         )
     return found / found.sum(axis=1, keepdims=True)
@@ -122,7 +123,7 @@ def chosen(numbers, n_actions):
     return (numbers[:, None] == np.arange(n_actions)).astype(float)
 
 
-def _numbers_of_states(states, n):
+def _numbers_of_states(states, n, name):
     """The numbers of states that are one column of integers, or n indicators (one-hot)."""
     if states.shape[1] == 1:
         numbers = states[:, 0]
@@ -130,12 +131,12 @@ def _numbers_of_states(states, n):
         numbers = states.argmax(axis=1)
     else:
         raise ValueError(
-            f"policy is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
+            f"{name} is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
             f"got {states.shape[1]} columns that are neither. Use a function of states instead."
         )
     wrong = ~np.isin(numbers, np.arange(n))
     if wrong.any():
-        raise ValueError(f"policy must have a row for each state, got {n} rows and state {numbers[wrong][0]:g}")
+        raise ValueError(f"{name} must have a row for each state, got {n} rows and state {numbers[wrong][0]:g}")
     return numbers.astype(int)
 
 

@@ -22,22 +22,13 @@ def streams_actions(estimator):
             "policy='greedy' evaluates several policies on all transitions, so it needs them at once: partial_fit is "
             "for a given policy"
         )
-    if not is_word(estimator.solver, "lstd"):
-        raise AttributeError(f"{estimator.solver!r} needs all transitions at once; for partial_fit set solver='lstd'")
+    if not is_word(estimator.solver, "auto", "lstd"):
+        raise AttributeError(f"{estimator.solver!r} needs all transitions at once; for partial_fit set solver='auto'")
     return True
 
 
 def go_on_with_actions(estimator, X, y, action, given, actions):
-    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised.
-
-    Parameters
-    ----------
-    estimator : ActionValueEstimator
-    X, y, action : array-like
-    given : Given
-    actions : array-like or None
-        All actions that can occur.
-    """
+    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
     held = check_stays(estimator)
     told = given.told(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
@@ -58,12 +49,12 @@ def go_on_with_actions(estimator, X, y, action, given, actions):
     told_before = sums is not None and estimator.condition_number_ >= ILL_CONDITIONED
     sums = sums or Collected.none(m * d, estimator.gamma)
     sums = sums.plus(of_actions(Z, chosen(done, m)), of_actions(next_Z, chances), y.astype(float), weights)
-    x, found, fun = sums.solution(np.tile(estimator._alphas(d), m))
+    found = sums.solution(np.tile(estimator._alphas(d), m))
     n, known = sums.moments.n_rows, sums.moments.largest.reshape(m, d) > 0
     vars(estimator).update(
-        attributes_of(found, fun, {}, StopReason.EXHAUSTED, told_before) | charged([fun], n),
+        attributes_of(found, {}, StopReason.EXHAUSTED, told_before) | charged([found.start, found.fun], n),
         _stream=sums, _held=held, _given=told, _known=known[:, : d - estimator.fit_intercept],
-        features_=features, actions_=labels, **of_columns(x.reshape(m, d), estimator.fit_intercept),
+        features_=features, actions_=labels, **of_columns(found.x.reshape(m, d), estimator.fit_intercept),
     )  # fmt: skip
     vars(estimator).pop("policy_changes_", None)  # from an earlier fit
 

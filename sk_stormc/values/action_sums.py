@@ -27,17 +27,7 @@ TIE = 1e-9  # difference of two values, relative to the largest, below which two
 
 
 def of_actions(Z, chances):
-    """Features of state-action pairs: the state's features in the block of each action, times its probability.
-
-    Parameters
-    ----------
-    Z : ndarray or sparse matrix of shape (n, n_features)
-    chances : ndarray of shape (n, n_actions)
-
-    Returns
-    -------
-    csr_array of shape (n, n_actions * n_features)
-    """
+    """Features of state-action pairs (CSR): the state's in the block of each action, times its probability."""
     return sparse.csr_array(sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T]))
 
 
@@ -51,20 +41,7 @@ def unknown_actions(Z, known):
 
 
 def best_actions(values, unknown=None, before=None):
-    """The best action of each state. The first one wins ties.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, n_actions)
-    unknown : ndarray of bool of shape (n, n_actions), default=None
-        Actions that are chosen only if all are unknown.
-    before : ndarray of int of shape (n,), default=None
-        Earlier choices, which are kept if no action is better by more than rounding.
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
-    """
+    """The best action of each state: the first of equals, or the one ``before``, and an unknown one only if all are."""
     open_to = values
     if unknown is not None:
         open_to = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
@@ -81,8 +58,8 @@ class ActionSums:
     With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, the sums are C = sum_k d_k
     psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k =
     sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
-    actions. A ridge on A is added to C too. It equals additional transitions, each from a state with a single feature
-    to the end of the episode, without reward.
+    actions. The solution adds the ridge to A and C. It equals additional transitions, each from a state with a single
+    feature to the end of the episode, without reward.
 
     Parameters
     ----------
@@ -98,12 +75,12 @@ class ActionSums:
     def __init__(self, log, action, n_actions, gamma, ridge):
         Z, y = log.Z, log.y
         self.next_Z, self.gamma, self.n_rows = log.next_Z, gamma, len(y)
-        self.shape = n_actions, Z.shape[1]
+        self.shape, self.ridge = (n_actions, Z.shape[1]), np.tile(ridge, n_actions)
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
         self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
         self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
         self.known = self.largest > 0
-        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) + np.diag(ridge) for rows in self.rows))
+        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows))
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
 
     def moments(self, chances):
@@ -118,23 +95,9 @@ class ActionSums:
         return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
 
     def solution(self, chances):
-        """LSTDQ's solution for a policy.
-
-        Parameters
-        ----------
-        chances : ndarray of shape (n, n_actions)
-            Probabilities of the actions in the successors.
-
-        Returns
-        -------
-        w : ndarray of shape (n_actions, n_features)
-            The coefficients. They are 0 for features that no row with the action has.
-        found : Solution
-        fun : float
-            The remaining mean squared projected Bellman error, which is 0 if A w = b has a solution.
-        """
-        x, found, fun = self.moments(chances).solution(np.zeros(self.largest.size), ends=self.gamma == 1)
-        return x.reshape(self.shape), found, fun
+        """LSTDQ's coefficients for probabilities of the actions in the successors, and the `Solution`."""
+        found = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
+        return found.x.reshape(self.shape), found
 
 
 @dataclass
@@ -146,7 +109,7 @@ class Iterated:
     w : ndarray of shape (n_actions, n_features)
     found : Solution
     losses : list of float
-        The objective at each solution.
+        The objective at 0 and at each solution.
     changes : list of float
         For each policy, the fraction of successors in which the greedy action differs from the policy's action. The
         last entry is 0 if the policy has converged.
@@ -182,12 +145,13 @@ def iterate_policies(sums, going, max_iter):
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
     tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
     again = False
-    while len(losses) < max_iter:
-        w, found, fun = sums.solution(chances)
+    while len(changes) < max_iter:
+        w, found = sums.solution(chances)
+        losses = losses or [found.start]  # at 0 it is the same for all policies
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
         now[going] = chosen(action, m)
-        losses.append(fun)
+        losses.append(found.fun)
         changes.append(float(np.mean((now != chances)[going].any(axis=1))) if len(going) else 0.0)
         if not changes[-1]:
             break
@@ -206,22 +170,7 @@ def iterate_policies(sums, going, max_iter):
 
 
 def problem_of(sums, log, action, chances, ridge):
-    """The compositional problem of a given policy, and a function from its variables to coefficients.
-
-    Parameters
-    ----------
-    sums : ActionSums
-    log, action, ridge
-        The arguments of ``sums``.
-    chances : ndarray of shape (n, n_actions)
-        Action probabilities of the policy in the successors.
-
-    Returns
-    -------
-    problem : ProjectedBellmanProblem
-    spread : callable
-        Maps a point x of the problem to coefficients of shape (n_actions, n_features).
-    """
+    """The compositional problem of a given policy, and a function from its variables to coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.known)
     left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
     y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]
@@ -240,8 +189,9 @@ def problem_of(sums, log, action, chances, ridge):
 
 
 def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each policy."""
-    n, passes = len(losses), np.arange(1, len(losses) + 1)
+    """The records of exact solutions, which cost one pass over the data for each policy. The first is at 0."""
+    passes = np.arange(len(losses))
+    n = len(passes) - 1
     return {
         "loss_curve_": np.array(losses),
         "ifo_": passes * (2 * n_rows + 1),

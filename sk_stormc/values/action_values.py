@@ -14,7 +14,7 @@ from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import is_word, seeded
+from sk_stormc.utils.validation import seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
@@ -55,9 +55,10 @@ class ActionValueEstimator(FittedActionValues):
         below; `get_params` returns the parameter.
     gamma : float, default=0.95
         Discount factor in [0, 1]. 1 is for episodes that all end.
-    solver : str or CompositionalSolver, default="lstd"
-        "lstd" solves the equations of LSTDQ. With a given policy it may be any other solver that
-        `BellmanValueEstimator` takes.
+    solver : str or CompositionalSolver, default="auto"
+        "lstd" solves the equations of LSTDQ. "auto" is "lstd" with "greedy" and in `partial_fit`. In `fit` with a given
+        policy it is "lstd" for at most 2000 features of all actions together, and "storm-c" for more; intercepts count.
+        With a given policy it may be any other solver that `BellmanValueEstimator` takes.
     features : transformer, default=None
         Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Each action has
         coefficients of its own for all features.
@@ -87,13 +88,14 @@ class ActionValueEstimator(FittedActionValues):
     n_iter_ : int
         Number of policies that were evaluated, or of the solver's iterations.
     loss_curve_ : ndarray of shape (n_records,)
-        The mean square projected Bellman error at the records. With "greedy" there is one for each policy.
+        The mean square projected Bellman error at the records. The first record of "lstd" is at coefficients of 0. With
+        "greedy" there is one more for each policy.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls up to each record. "lstd" counts as one pass over the data for each policy.
     stop_reason_ : str
         Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
     solver_ : CompositionalSolver or "lstd"
-        The solver that was run.
+        The solver that was run. "auto" is replaced.
     rank_, condition_number_ : int, float
         Only for "lstd": as for `BellmanValueEstimator`, for the last system of equations.
 
@@ -142,7 +144,7 @@ class ActionValueEstimator(FittedActionValues):
         self,
         policy: Any = "greedy",
         gamma: float = 0.95,
-        solver: str | CompositionalSolver = "lstd",
+        solver: str | CompositionalSolver = "auto",
         *,
         features: Any = None,
         fit_intercept: bool = True,
@@ -219,8 +221,8 @@ class ActionValueEstimator(FittedActionValues):
         ------
         ValueError
             If a parameter is out of its range, values are not finite, shapes or columns disagree, actions are not
-            labels, the solver is not "lstd" with "greedy", a policy does not fit the states and actions, or no
-            transition is left. The attributes of an earlier fit are then unchanged.
+            labels, the solver is neither "auto" nor "lstd" with "greedy", a policy does not fit the states and
+            actions, or no transition is left. The attributes of an earlier fit are then unchanged.
 
         Warns
         -----
@@ -231,7 +233,8 @@ class ActionValueEstimator(FittedActionValues):
             If the policy still changes after ``max_iter`` policies.
         """
         given = Given(next_X, terminal, time, episode, sample_weight)
-        solver, policy = self._make_solver(), vars(self)["policy"]
+        policy = vars(self)["policy"]
+        self._make_solver()  # raises if a parameter of the solver is wrong
         self._check_parameters()
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
@@ -248,12 +251,13 @@ class ActionValueEstimator(FittedActionValues):
             found = of_columns(whole, self.fit_intercept) | {"features_": log.features, "actions_": actions}
             return found | {"_known": known[:, : found["coef_"].shape[1]] > 0}
 
+        solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
         result = changes = None
         if isinstance(policy, str):
             found = iterate_policies(sums, going, self.max_iter or POLICIES)
             w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
             warn_of_no_information(log.y, log.terminal)
-            fitted = attributes_of(found.found, 0.0, {}, reason) | charged(found.losses, sums.n_rows)
+            fitted = attributes_of(found.found, {}, reason) | charged(found.losses, sums.n_rows)
         else:
             chances = np.zeros((len(log.y), len(actions)))
             chances[going] = policy_chances(policy, log.source, log.follows[going], log.at[going], actions)
@@ -261,11 +265,11 @@ class ActionValueEstimator(FittedActionValues):
             if unknown is not None:
                 warn_of_unknown(float((chances * unknown).sum() / max(1, len(going))))
         if changes is None and solver == "lstd":
-            w, found, fun = sums.solution(chances)
-            fitted = attributes_of(found, fun, {}, StopReason.CONVERGED) | charged([fun], sums.n_rows)
+            w, found = sums.solution(chances)
+            fitted = attributes_of(found, {}, StopReason.CONVERGED) | charged([found.start, found.fun], sums.n_rows)
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
-            solver.accept(problem)
+            self._accept(solver, problem)
             fit = Fit(self, solver, X, y, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
@@ -291,7 +295,7 @@ class ActionValueEstimator(FittedActionValues):
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
     ) -> Self:
-        """Continue with the next transitions of a stream, for a given policy and "lstd".
+        """Continue with the next transitions of a stream, for a given policy and "auto" or "lstd".
 
         After every call the solution is that of `fit` on all rows of the stream, up to rounding, for any division into
         chunks. It keeps sums in four matrices with n_features * n_actions rows and columns, of at most 4000. Chunks of
@@ -320,7 +324,7 @@ class ActionValueEstimator(FittedActionValues):
             As for `fit`, for an action that the first call did not have, and if a parameter changes that must stay
             constant. The estimator is then unchanged.
         AttributeError
-            For policy="greedy", and for other solvers than "lstd".
+            For policy="greedy", and for other solvers than "auto" and "lstd".
 
         Examples
         --------
@@ -343,8 +347,8 @@ class ActionValueEstimator(FittedActionValues):
         super()._check_parameters()
         check_policy(vars(self)["policy"])
         seeded(self.random_state)
-        if isinstance(vars(self)["policy"], str) and not is_word(self.solver, "lstd"):
-            raise ValueError(f"solver must be 'lstd' with policy='greedy', got {self.solver!r}")
+        if isinstance(vars(self)["policy"], str) and not self.solves_itself():
+            raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
 
 
 def warn_if_unsettled(found):

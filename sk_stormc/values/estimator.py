@@ -18,11 +18,11 @@ from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_exactly, solve_traced
-from sk_stormc.values.objectives import choose_objective
-from sk_stormc.values.projected import ProjectedBellmanProblem
+from sk_stormc.values.lstd import check_products, forget, solve_bellman, solve_projected
+from sk_stormc.values.moments import Moments
+from sk_stormc.values.objectives import choose_objective, value_problem
 from sk_stormc.values.streams import go_on
-from sk_stormc.values.traces import check_trace_decay, keys_in_order
+from sk_stormc.values.traces import keys_in_order
 from sk_stormc.values.uncertainty import spread_of_log
 
 __all__ = ["BellmanValueEstimator"]
@@ -38,10 +38,12 @@ class BellmanValueEstimator(FittedValues):
     ----------
     gamma : float, default=0.95
         Discount factor in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
-    solver : str or CompositionalSolver, default="storm-c"
-        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
-        "sketchy-storm" and "lstd", or an instance. "storm-c" needs no tuning. "lstd" finds the exact minimiser of the
-        chosen objective by least squares, in `fit` and, for streams, in `partial_fit`.
+    solver : str or CompositionalSolver, default="auto"
+        "auto" is "lstd" for at most 2000 features, and "storm-c" for more. The intercept counts as a feature, and a
+        feature that is 0 in all rows does not count. "lstd" finds the exact minimiser of the chosen objective by least
+        squares, in `fit` and in `partial_fit`. The others are for more features and for comparisons: "storm-c",
+        "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
+        "sketchy-storm", or an instance.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
         transitions of a state, and is biased if states do not repeat. "projected" is the mean squared projected
@@ -60,10 +62,11 @@ class BellmanValueEstimator(FittedValues):
         squared Bellman error. A constant error of all values contributes only (1 - gamma)^2 times its square to the
         latter, so alpha has to be far smaller there.
     trace_decay : float, default=0.0
-        The lambda of LSTD(lambda), in [0, 1], for "lstd" with the "projected" objective. Eligibility traces then credit
-        an error to the earlier states of its episode, with a factor of lambda at each step. With 1 this is regression
-        on the discounted returns. Rows must be in order. A trace ends with its episode, and at a row whose next_X is
-        not the X of the next row, up to rounding to float32 or to six decimals. With ``time``, it ends at a gap.
+        The lambda of LSTD(lambda), in [0, 1], for "auto" and "lstd" with the "projected" objective. Eligibility traces
+        then credit an error to the earlier states of its episode, with a factor of lambda at each step. With 1 this is
+        regression on the discounted returns. Rows must be in order. A trace ends with its episode, and at a row whose
+        next_X is not the X of the next row, up to rounding to float32 or to six decimals. With ``time``, it ends at a
+        gap.
     half_life : float or None, default=None
         Number of later rows after which the weight of a transition halves, in `fit` and in `partial_fit`, for
         environments that change with time. The effective sample size is about 2.9 half-lives. Rows must be in the order
@@ -86,12 +89,12 @@ class BellmanValueEstimator(FittedValues):
     features_ : transformer or None
         The fitted transformer.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records. With solver="lstd" it is the objective at the solution.
+        The objective at the records. "lstd" has two: at coefficients of 0, and at the solution.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" counts as one pass
         over the data.
     solver_ : CompositionalSolver or "lstd"
-        The solver that was run.
+        The solver that was run. "auto" is replaced.
     rank_ : int
         Only for "lstd": the numerical rank of the system of equations. It can be less than the number of features, as
         for indicators with an intercept. The solution is then the one of minimum norm, after features are divided by
@@ -116,7 +119,9 @@ class BellmanValueEstimator(FittedValues):
     GridSearchCV.
 
     Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate for nearly collinear
-    features, such as many radial basis functions. The other solvers are not.
+    features, such as many radial basis functions. The other solvers are not. They take steps in the inverse Hessian, up
+    to 2000 features, and "storm-c" takes full batches in it, which makes its iterations those of Newton's method. For
+    stochastic iterations give it a ``batch_size``.
 
     References
     ----------
@@ -131,7 +136,7 @@ class BellmanValueEstimator(FittedValues):
     >>> import numpy as np
     >>> from sk_stormc import BellmanValueEstimator
     >>> X, next_X = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
-    >>> value = BellmanValueEstimator(gamma=0.5, fit_intercept=False, random_state=0)
+    >>> value = BellmanValueEstimator(gamma=0.5, fit_intercept=False)
     >>> value.fit(X, [1.0, 1.0], next_X=next_X, terminal=[False, True]).predict(X).round(4)
     array([1.5, 1. ])
     """
@@ -142,7 +147,7 @@ class BellmanValueEstimator(FittedValues):
     def __init__(
         self,
         gamma: float = 0.95,
-        solver: str | CompositionalSolver = "storm-c",
+        solver: str | CompositionalSolver = "auto",
         *,
         objective: str = "auto",
         features: Any = None,
@@ -230,18 +235,18 @@ class BellmanValueEstimator(FittedValues):
             row is the successor of the row before it.
         """
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        solver = self._make_solver()
+        self._make_solver()  # raises if a parameter of the solver is wrong
         self._check_parameters()
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
-            everything = ProjectedBellmanProblem(log.Z, log.next_Z, log.y, 1, sample_weight=log.weights)
-            check_ends(everything.jacobian(None, everything.inner_batch(None)), everything.covariance)
-        visited = distinct_rows(log.states)
-        objective, reason, problem = choose_objective(
-            self.objective, log.rows, visited[::-1], log.leads_to, self.gamma, alpha, self.trace_decay
-        )
+            A, _, C = Moments.of_log(log.Z, log.next_Z, 1, log.y, log.weights).means()
+            check_ends(A, C)
+        first, number = distinct_rows(log.states)
+        visited = number, first
+        objective, reason = choose_objective(self.objective, log.rows, visited, self.gamma, alpha, self.trace_decay)
+        solver = self._solver_for(0 if self.trace_decay else len(log.columns))  # only "lstd" has traces
 
         def values(x):
             w = np.zeros(log.n_features)
@@ -250,13 +255,15 @@ class BellmanValueEstimator(FittedValues):
             return {"coef_": coef, "intercept_": intercept, "features_": log.features}
 
         result = keys = None
-        if solver == "lstd" and self.trace_decay:
+        if self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
-            x, exact = solve_traced(self, log.rows, keys[0], keys[1], alpha)
+        if solver == "lstd" and objective == "bellman":
+            x, exact = solve_bellman(log.rows, visited, self.gamma, alpha)
         elif solver == "lstd":
-            x, exact = solve_exactly(problem, len(log.y))
+            x, exact = solve_projected(log.rows, self.gamma, alpha, self.trace_decay, keys)
         else:
-            solver.accept(problem)
+            problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
+            self._accept(solver, problem)
             fit = Fit(self, solver, X, y, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
@@ -264,11 +271,11 @@ class BellmanValueEstimator(FittedValues):
         spread = None
         if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
             decay = self.gamma * self.trace_decay
-            spread = spread_of_log(problem, log, visited[1], x, alpha, keys, decay, self.half_life)
+            spread = spread_of_log(objective, log, number, x, alpha, self.gamma, keys, decay, self.half_life)
 
         validate_data(self, X, skip_check_array=True)
         self._spread = spread and (spread, log.columns)
-        self.n_states_ = len(visited[0])
+        self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = None
@@ -290,21 +297,25 @@ class BellmanValueEstimator(FittedValues):
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
-        """Continue with the next transitions of a stream. The estimates of g, its Jacobian and F are carried over.
+        """Continue with the next transitions of a stream.
 
-        It minimises the "projected" objective over all transitions so far. It keeps moments of them, matrices of
-        n_features columns, which is practical up to about 2000 features. Transitions are used in order, each once. They
-        are divided into batches (for "auto" of n_features / 2 transitions, but at least 32) that do not depend on the
-        chunks. Transitions that do not fill a batch wait for the next call. A stream shorter than 512 transitions, or
-        than 10 n_features, has the exact solution of its moments, and the run starts from it. `max_iter` and `tol` are
-        not used. After `fit` a stream starts from the fitted values. ``features`` is fitted on the first chunk.
-        `gamma`, `alpha`, `half_life` and `fit_intercept` must not change during a stream.
+        It minimises the "projected" objective over all transitions so far. ``features`` is fitted on the first chunk.
+        `gamma`, `half_life` and `fit_intercept` must not change during a stream. solver="auto" is "lstd" for at most
+        2000 features, the intercept included, and "storm-c" for more.
 
-        With solver="lstd" the solution after every call is that of `fit` with objective="projected" on all rows of the
+        With "lstd" the solution after every call is that of `fit` with objective="projected" on all rows of the
         stream, for any division into chunks, up to rounding times ``condition_number_``. It keeps sums in four matrices
         of n_features x n_features numbers (128 MB for 2000 features; at most 4000 are allowed). Each call solves a
         system of equations in n_features^3 operations, so chunks should have at least n_features rows. Rows of an
         earlier `fit` do not count, but its fitted ``features`` are kept. ``alpha`` may change between calls.
+
+        The other solvers use each transition once, in order, and carry over the estimates of g, its Jacobian and F.
+        Transitions are divided into batches (of n_features / 2 transitions, but at least 32, unless ``batch_size`` is
+        set) that do not depend on the chunks. Transitions that do not fill a batch wait for the next call. A stream
+        shorter than 512 transitions, or than 10 n_features, has the exact solution of its moments, and the run starts
+        from it. `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted values. ``alpha`` must
+        not change. Moments of the transitions are kept here too, so "storm-c" needs no less memory than "lstd". Its
+        iterations are faster where chunks have few rows and there are many features.
 
         Parameters
         ----------
@@ -347,7 +358,7 @@ class BellmanValueEstimator(FittedValues):
         >>> from sk_stormc import BellmanValueEstimator
         >>> from sk_stormc.datasets import make_bellman_problem
         >>> model = make_bellman_problem(n_states=10, n_features=None, gamma=0.8, random_state=0)
-        >>> value = BellmanValueEstimator(gamma=0.8, random_state=0)
+        >>> value = BellmanValueEstimator(gamma=0.8)
         >>> for day in range(20):
         ...     log = model.transitions(1000, random_state=day)
         ...     value = value.partial_fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
@@ -363,5 +374,12 @@ class BellmanValueEstimator(FittedValues):
     def _check_parameters(self):
         super()._check_parameters()
         check_choice("objective", self.objective, ("auto", "bellman", "projected"))
-        check_trace_decay(self)
+        check_number("trace_decay", self.trace_decay, low=0, high=1)
+        if self.trace_decay and not self.solves_itself():
+            raise ValueError(
+                f"trace_decay must be 0 unless solver is 'auto' or 'lstd', got {self.trace_decay} with "
+                f"solver={self.solver!r}"
+            )
+        if self.trace_decay and self.objective == "bellman":
+            raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
         check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))

@@ -13,6 +13,7 @@ __all__ = [
     "Solution",
     "check_ends",
     "is_endless",
+    "ridge",
     "root_of_inverse",
     "solve_moments",
     "solve_rows",
@@ -44,6 +45,8 @@ class Solution:
         Whether the residual of the equations is 0, up to rounding.
     endless : bool, default=False
         Whether the values do not exist according to `is_endless`. False if this was not tested.
+    start, fun : float, default=0.0
+        The objective at 0 and at x.
     """
 
     x: np.ndarray
@@ -51,24 +54,20 @@ class Solution:
     condition: float
     vanishes: bool = False
     endless: bool = False
+    start: float = 0.0
+    fun: float = 0.0
+
+
+def ridge(alpha, n_columns, fit_intercept):
+    """The ridge weights of all columns. With an intercept, the weight of the last column is 0."""
+    weights = np.full(n_columns, float(alpha))
+    if fit_intercept:
+        weights[-1] = 0.0
+    return weights
 
 
 def solve_rows(A, b, alpha, unit):
-    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2.
-
-    Parameters
-    ----------
-    A : ndarray or sparse matrix of shape (n, d)
-        A matrix with more rows than columns is reduced to a triangular one by QR, block by block.
-    b : ndarray of shape (n,)
-    alpha : ndarray of shape (d,)
-    unit : ndarray of shape (d,)
-        The unit of each variable, for the norm that selects one of several solutions.
-
-    Returns
-    -------
-    Solution
-    """
+    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is that of each variable, for the minimum norm."""
     n, d = A.shape
     scale = _inverse(np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)))
     if n <= d:
@@ -78,7 +77,9 @@ def solve_rows(A, b, alpha, unit):
         for start in range(0, n, step):
             block = np.column_stack([dense(A[start : start + step]), b[start : start + step]])
             rows = np.linalg.qr(np.vstack([rows, block]), mode="r")
-    return _ridge(rows[:, :-1] * scale, rows[:, -1], alpha, scale, unit)
+    A, b = rows[:, :-1], rows[:, -1]
+    found = _ridge(A * scale, b, alpha, scale, unit)
+    return replace(found, start=_square(b), fun=_square(A @ found.x - b) + float(alpha @ found.x**2))
 
 
 def solve_moments(A, b, C, alpha, unit, exact=True):
@@ -107,27 +108,17 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
         found = _ridge(scaled, target, alpha, scale, unit)
         residual = np.linalg.norm(scaled @ (found.x / scale) - target)
         if found.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
-            return replace(found, vanishes=True)
+            return replace(found, vanishes=True, start=_within(scale[:, None] * C * scale, target))
     root, spread = root_of_inverse(C)
-    found = _ridge(root.T @ A * scale, root.T @ b, alpha, scale, unit)
-    return replace(found, condition=found.condition * spread)  # the root amplifies rounding errors of C by spread
+    A, b = root.T @ A, root.T @ b
+    found = _ridge(A * scale, b, alpha, scale, unit)
+    fun = _square(A @ found.x - b) + float(alpha @ found.x**2)
+    # the root amplifies rounding errors of C by spread
+    return replace(found, condition=found.condition * spread, start=_square(b), fun=fun)
 
 
 def root_of_inverse(C):
-    """A square root of a generalised inverse of a covariance matrix, computed with a scaled diagonal of ones.
-
-    Parameters
-    ----------
-    C : ndarray of shape (d, d)
-        Symmetric and positive semidefinite.
-
-    Returns
-    -------
-    root : ndarray of shape (d, rank)
-        |root^T u|^2 = u^T C^+ u for u in the range of C.
-    spread : float
-        The square root of the condition number of the scaled C within its rank.
-    """
+    """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the scaled C within its rank."""
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
     found = values > NEGLIGIBLE * max(values[-1], 0.0)
@@ -172,13 +163,7 @@ def is_endless(A, C, x, n_rows):
 
 
 def check_ends(A, C):
-    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not.
-
-    Parameters
-    ----------
-    A, C : ndarray of shape (d, d)
-        As for `solve_moments`.
-    """
+    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not."""
     root = root_of_inverse(C)[0]
     values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
     if len(values) and values[-1] <= ENDLESS * values[0]:
@@ -211,6 +196,20 @@ def _ridge(A, b, alpha, scale, unit):
     return Solution(x, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0)
 
 
+def _within(C, u):
+    """u^T C^+ u."""
+    try:
+        return float(u @ linalg.cho_solve(linalg.cho_factor(C, check_finite=False), u, check_finite=False))
+    except linalg.LinAlgError:
+        return float(u @ linalg.lstsq(C, u, NEGLIGIBLE, lapack_driver="gelsy", check_finite=False)[0])
+
+
+def _square(v):
+    """|v|^2."""
+    return float(v @ v)
+
+
 def _inverse(lengths):
+    """1 / lengths, and 1 where a length is 0."""
     lengths = np.asarray(lengths).ravel()
     return 1 / np.where(lengths > 0, lengths, 1.0)

@@ -1,5 +1,7 @@
 """Base class of the value estimators: values that are linear in features of states, and their score."""
 
+import copy
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -8,17 +10,21 @@ from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.validation import check_bool, check_number, naming
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
-from sk_stormc.values.linear_value import ridge
+from sk_stormc.values.least_squares import ridge
+from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import successors_to_score, transform
 
 __all__ = ["LinearEstimator"]
 
+ITERATIONS = 10_000  # default budget of iterative solvers where full batches are advised
+EXACT = LARGEST_METRIC  # number of columns of features, with the intercept's, up to which "auto" is "lstd"
+
 
 class LinearEstimator(CompositionalEstimator):
     """Base class of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
 
-    own_solvers = ("lstd",)
+    own_solvers = ("auto", "lstd")
 
     def _check_parameters(self):
         check_discount(self.gamma)
@@ -26,6 +32,19 @@ class LinearEstimator(CompositionalEstimator):
         check_bool("fit_intercept", self.fit_intercept)
         if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
             raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+
+    def _solver_for(self, n_columns):
+        """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of features, else by "storm-c"."""
+        solver = self._make_solver()
+        if solver == "auto" and n_columns > EXACT:
+            return copy.copy(self).set_params(solver="storm-c")._make_solver()
+        return "lstd" if solver == "auto" else solver
+
+    def _accept(self, solver, problem):
+        """Prepare the solver for the problem. A budget of passes would give weighted rows fewer steps than repeated."""
+        solver.accept(problem)
+        if problem.advice.batch_size is None and solver.max_iter is None and solver.max_ifo is None:
+            solver.set_params(max_iter=ITERATIONS)
 
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)

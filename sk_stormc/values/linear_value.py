@@ -9,7 +9,7 @@ from sk_stormc.utils.validation import as_numbers, check_choice
 from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
 from sk_stormc.values.markov import check_discount, dense, largest_values, normalized_weights
 
-__all__ = ["LinearValue", "inverse", "ridge"]
+__all__ = ["LARGEST_METRIC", "LinearValue", "inverse"]
 
 LARGEST_METRIC = 2000  # number of variables up to which the metric is a full matrix
 
@@ -103,14 +103,6 @@ class LinearValue(CompositionalProblem):
         """The largest absolute value of each feature, or 1 if it is 0."""
         largest = largest_values(self.features)
         return np.where(largest > 0, largest, 1.0)
-
-
-def ridge(alpha, n_columns, fit_intercept):
-    """The ridge weights of all columns. With an intercept, the weight of the last column is 0."""
-    weights = np.full(n_columns, float(alpha))
-    if fit_intercept:
-        weights[-1] = 0.0
-    return weights
 
 
 def inverse(H):

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 
 from sk_stormc.utils.validation import row_weights
 from sk_stormc.values.episodes import in_order, in_time
 from sk_stormc.values.forgetting import fading
 from sk_stormc.values.guards import told, warn_of_ratios, warn_of_state_numbers, warn_of_unknown_successors
-from sk_stormc.values.markov import largest_values
+from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 
-__all__ = ["Given", "Log", "distinct_rows", "read_log"]
+__all__ = ["Given", "Log", "by_state", "distinct_rows", "read_log"]
 
 BLOCK = 1024  # rows of a block
 ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
@@ -102,28 +103,16 @@ class Log:
 
 
 def read_log(estimator, X, y, given, half_life=None):
-    """Check the user's data, and compute the features of the transitions.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator or ActionValueEstimator
-        A copy of the estimator. Its number and names of columns are set.
-    X, y : array-like
-    given : Given
-    half_life : float or None
-        Half-life of the weights, in transitions.
-
-    Returns
-    -------
-    Log
-    """
+    """The checked `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
     ratios = check_ratios(given.importance_ratio, n)
     if given.importance_ratio is not None:
         warn_of_ratios(ratios)
     weights = row_weights(given.sample_weight, n) * ratios
-    numbers, clock = in_order(given.episode, given.time, given.terminal, n)
+    numbers, clock = None, given.time
+    if given.episode is not None:
+        numbers, clock = in_order(given.episode, given.time, given.terminal, n)
     time = given.time if given.next_X is not None else clock
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
     if half_life is not None:
@@ -152,19 +141,7 @@ def read_log(estimator, X, y, given, half_life=None):
 
 
 def distinct_rows(rows):
-    """The distinct rows of a matrix.
-
-    Parameters
-    ----------
-    rows : ndarray of float of shape (n, n_columns)
-
-    Returns
-    -------
-    first : ndarray of int of shape (n_distinct,)
-        Index of the first occurrence of each distinct row.
-    number : ndarray of int of shape (n,)
-        Number of the distinct row for each row.
-    """
+    """The first occurrence of each distinct row of a matrix, and the number of the distinct row for each row."""
     n = len(rows)
     if all_differ(rows[:, 0]):  # then all rows are distinct
         return np.arange(n), np.arange(n)
@@ -179,6 +156,15 @@ def distinct_rows(rows):
     if len(first) < n and not np.array_equal(rows[first[number]], rows):
         _, first, number = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)
     return first, number.reshape(-1)
+
+
+def by_state(rows, visited, gamma):
+    """Shares of the states, their features, and means over their transitions of phi - gamma phi' and of the reward."""
+    (Z, next_Z, y, weights), (number, first) = rows, visited
+    visits, n = np.bincount(number, weights), len(y)
+    mean = sparse.csr_array((weights / visits[number], (number, np.arange(n))), shape=(len(first), n))
+    features = Z[first]
+    return normalized_weights(visits, len(visits)), features, minus_scaled(features, gamma, mean @ next_Z), mean @ y
 
 
 def all_differ(numbers):

@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_endless_values
-from sk_stormc.values.least_squares import ENOUGH_ROWS
-from sk_stormc.values.linear_value import ridge
-from sk_stormc.values.markov import minus_scaled
+from sk_stormc.values.least_squares import ridge, solve_rows
+from sk_stormc.values.log import by_state
+from sk_stormc.values.markov import largest_values, minus_scaled, scale_rows
 from sk_stormc.values.moments import OVERFLOW, Moments
 from sk_stormc.values.traces import Traces
 
@@ -24,8 +24,8 @@ __all__ = [
     "check_stays",
     "check_stream_size",
     "forget",
-    "solve_exactly",
-    "solve_traced",
+    "solve_bellman",
+    "solve_projected",
     "stream_moments",
 ]
 
@@ -56,21 +56,7 @@ class Collected:
         return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
-        """Add transitions.
-
-        Parameters
-        ----------
-        Z, next_Z : ndarray or sparse matrix of shape (n, n_features)
-            Features of states and successors. next_Z is 0 after terminal transitions.
-        y, weights : ndarray of shape (n,)
-            Rewards and weights. Transitions of weight 0 do not count.
-        keys : tuple
-            The argument of `Traces.over`. It is needed for traces only.
-
-        Returns
-        -------
-        Collected
-        """
+        """Add transitions. ``keys``, the argument of `Traces.over`, are needed for traces only."""
         counted = weights > 0
         if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
@@ -96,49 +82,24 @@ def check_products(*parts):
                 raise ValueError(OVERFLOW)
 
 
-def solve_exactly(problem, n_rows):
-    """The minimiser of a problem of n_rows transitions, and the fitted attributes."""
-    found = problem.solution()
-    if n_rows < ENOUGH_ROWS * len(found.x):  # the problem counts the additional rows of the ridge too
-        found = replace(found, endless=False)
-    n_inner = min(problem.n_inner, n_rows)  # without the additional rows of the ridge
-    n_evaluations = {"inner": n_inner, "jacobian": n_inner, "outer": problem.n_outer}
-    fun = 0.0 if found.vanishes else problem.objective(found.x)
-    return found.x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
+def solve_bellman(rows, visited, gamma, alpha):
+    """The exact minimiser of the "bellman" objective, and the fitted attributes."""
+    share, features, difference, reward = by_state(rows, visited, gamma)
+    root, unit, n = np.sqrt(share), largest_values(features), len(share)
+    found = solve_rows(scale_rows(root, difference), root * reward, alpha, np.where(unit > 0, unit, 1.0))
+    return found.x, attributes_of(found, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED)
 
 
-def solve_traced(estimator, rows, order, keys, alpha):
-    """As `solve_exactly`, for LSTD(lambda). ``order`` and ``keys`` are from `keys_in_order`."""
-    rows = (part[order] for part in rows)
-    collected = Collected.none(len(alpha), estimator.gamma, estimator.trace_decay).plus(*rows, keys)
-    x, found, fun = collected.solution(alpha)
-    n_evaluations = _one_pass(collected.moments.n_rows)
-    return x, attributes_of(found, fun, n_evaluations, StopReason.CONVERGED)
+def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
+    """The solution of LSTD(lambda), and the fitted attributes. ``keys`` are from `keys_in_order`, for traces."""
+    order, keys = keys or (slice(None), None)
+    collected = Collected.none(len(alpha), gamma, trace_decay).plus(*(part[order] for part in rows), keys)
+    found = collected.solution(alpha)
+    return found.x, attributes_of(found, _one_pass(len(rows[2])), StopReason.CONVERGED)
 
 
 def stream_moments(estimator, rows, keys, left=1.0):
-    """Add transitions to the moments of an estimator's stream, and solve. The estimator is not changed.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator
-    rows : tuple (Z, next_Z, y, weights)
-        Features of states and successors with the intercept's column, rewards, weights.
-    keys : tuple
-        The argument of `Traces.over`.
-    left : float, default=1.0
-        Discount factor of the weights of earlier transitions.
-
-    Returns
-    -------
-    dict
-        The new attributes.
-
-    Raises
-    ------
-    ValueError
-        If there are too many features, or products overflow.
-    """
+    """Add transitions to the moments of a stream, and solve. Return the new attributes of the estimator."""
     collected = estimator.__dict__.get("_stream")
     began = collected is not None
     d = rows[0].shape[1]
@@ -148,12 +109,12 @@ def stream_moments(estimator, rows, keys, left=1.0):
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
-    x, found, fun = collected.solution(ridge(estimator.alpha, d, estimator.fit_intercept))
-    n = collected.moments.n_rows
+    found = collected.solution(ridge(estimator.alpha, d, estimator.fit_intercept))
+    x, n = found.x, collected.moments.n_rows
     if not collected.moments.weight and hasattr(estimator, "coef_"):
         x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # the only row waits for its successor
     told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return attributes_of(found, fun, _one_pass(n), StopReason.EXHAUSTED, told) | {
+    return attributes_of(found, _one_pass(n), StopReason.EXHAUSTED, told) | {
         "_stream": collected,
         "coef_": x[:-1] if estimator.fit_intercept else x,
         "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
@@ -173,19 +134,7 @@ def check_stream_size(d):
 
 
 def check_stays(estimator, exact, labelled):
-    """Raise a ValueError if a parameter that must not change during a stream has changed, or the kind of solver.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator
-    exact, labelled : bool
-        Whether the solver is "lstd", and whether rows have labels of episodes.
-
-    Returns
-    -------
-    dict
-        The parameters that must not change during the stream.
-    """
+    """The parameters that must not change during a stream. Raise a ValueError if one has, or the kind of solver."""
     stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
     held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
     held |= {"half_life": estimator.half_life, "episode": labelled}
@@ -221,7 +170,7 @@ def _one_pass(n):
     return {"inner": n, "jacobian": n, "outer": 1}
 
 
-def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
+def attributes_of(found, n_evaluations, stop_reason, told=False):
     """The fitted attributes of a `Solution`. It warns if the solution is ill-conditioned or does not exist."""
     if found.condition >= ILL_CONDITIONED and not told:
         warn(
@@ -234,8 +183,8 @@ def attributes_of(found, fun, n_evaluations, stop_reason, told=False):
     if found.endless:
         warn_of_endless_values()
     return {
-        "loss_curve_": np.array([fun]),
-        "ifo_": np.array([sum(n_evaluations.values())]),
+        "loss_curve_": np.array([found.start, found.fun]),
+        "ifo_": np.array([0, sum(n_evaluations.values())]),
         "n_evaluations_": n_evaluations,
         "n_iter_": 1,
         "stop_reason_": stop_reason,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sk_stormc.values.least_squares import check_ends, is_endless, root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import check_ends, is_endless, solve_moments
 from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 
 __all__ = ["OVERFLOW", "Moments"]
@@ -54,27 +54,7 @@ class Moments:
 
     @classmethod
     def of(cls, Z, difference, y, weights, traced=None):
-        """The moments of some transitions.
-
-        Parameters
-        ----------
-        Z : ndarray or sparse matrix of shape (n, n_features)
-            Features phi_k of the states.
-        difference : ndarray or sparse matrix of shape (n, n_features)
-            phi_k - gamma phi'_k, with phi'_k = 0 after terminal transitions.
-        y, weights : ndarray of shape (n,)
-        traced : iterable of (rows, traces), default=None
-            Blocks of rows with their dense eligibility traces. None means that the trace is phi_k.
-
-        Returns
-        -------
-        Moments
-
-        Raises
-        ------
-        ValueError
-            If products are not finite.
-        """
+        """The moments of transitions. ``traced`` are blocks of rows with their eligibility traces; None means phi_k."""
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -95,24 +75,7 @@ class Moments:
 
     @classmethod
     def of_log(cls, Z, next_Z, gamma, y, weights):
-        """The moments of many transitions, computed block by block without large temporary arrays.
-
-        Parameters
-        ----------
-        Z, next_Z : ndarray or sparse matrix of shape (n, n_features)
-            Features of states and of successors. next_Z is 0 after terminal transitions.
-        gamma : float
-        y, weights : ndarray of shape (n,)
-
-        Returns
-        -------
-        Moments
-
-        Raises
-        ------
-        ValueError
-            If products are not finite.
-        """
+        """The moments of many transitions, computed block by block without large temporary arrays."""
         total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
         for start in range(0, len(y), step):
             rows = slice(start, start + step)
@@ -161,22 +124,7 @@ class Moments:
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):
-        """LSTD's solution, the same as that of `ProjectedBellmanProblem` on these transitions, and its objective.
-
-        Parameters
-        ----------
-        alpha : ndarray of shape (n_features,)
-            The ridge, which is added to the diagonals of A and C.
-        ends : bool, default=False
-            Whether to raise an error if values without a discount are not determined.
-
-        Returns
-        -------
-        x : ndarray of shape (n_features,)
-            The solution. It is 0 for features that are 0 in all states.
-        solution : Solution
-        fun : float
-        """
+        """LSTD's solution with a ridge, that of `ProjectedBellmanProblem`; x is 0 for features that no state has."""
         known = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
@@ -186,12 +134,10 @@ class Moments:
         ridge = np.diag(alpha[known])
         A, C = A + ridge, C + ridge
         found = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
-        found = replace(found, endless=is_endless(A, C, found.x, self.n_rows))
         x[known] = found.x
-        if found.vanishes:
-            return x, found, 0.0
-        residual = root_of_inverse(C)[0].T @ (A @ found.x - b)
-        return x, found, float(residual @ residual)
+        whole = 1 + ridge.sum()  # in the problem the ridge's rows have weight too, and all weights sum to one
+        endless = is_endless(A, C, found.x, self.n_rows)
+        return replace(found, x=x, endless=endless, start=found.start / whole, fun=found.fun / whole)
 
 
 def _add(total, lost, part, more):

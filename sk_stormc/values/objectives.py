@@ -4,9 +4,10 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.streams.problem import WINDOW, stack
-from sk_stormc.values.linear_value import LARGEST_METRIC, inverse, ridge
-from sk_stormc.values.log import distinct_rows
-from sk_stormc.values.markov import dense, scale_rows
+from sk_stormc.values.least_squares import ridge, solve_rows
+from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
+from sk_stormc.values.log import by_state, distinct_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.problem import BellmanProblem
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transition_stream import TransitionStream
@@ -16,53 +17,32 @@ __all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream
 REPEATING = 0.5  # share of transitions from states visited more than once, from which "auto" may be "bellman"
 
 
-def choose_objective(objective, transitions, visited, leads_to, gamma, alpha, trace_decay=0.0):
-    """Choose the objective. Return it, the reason, and its problem.
+def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=0.0):
+    """Choose the objective. Return it, and the reason.
 
     "auto" is "bellman" if states repeat and its minimiser is reliable. It is reliable if the features distinguish the
     states, so that the residual can vanish, or if the bias of few visits is at most the noise. Visits are counted as
     rows, because weights may be importance ratios.
-
-    Parameters
-    ----------
-    objective : {"auto", "bellman", "projected"}
-    transitions, visited, leads_to, gamma, alpha
-        As for `value_problem`.
-    trace_decay : float, default=0.0
-
-    Returns
-    -------
-    objective : {"bellman", "projected"}
-    reason : str
-    problem : BellmanProblem or ProjectedBellmanProblem
     """
-
-    def problem_of(name):
-        return value_problem(name, transitions, visited, leads_to, gamma, alpha)
-
-    def projected(reason):
-        return "projected", reason, problem_of("projected")
-
     if objective != "auto":
-        return objective, "as given", problem_of(objective)
+        return objective, "as given"
     if trace_decay:
-        return projected("it has eligibility traces")
+        return "projected", "it has eligibility traces"
     visits = np.bincount(visited[0])
     share = visits[visits > 1].sum() / visits.sum()
     reason = f"{share:.0%} of the transitions are from states visited more than once"
     if share < REPEATING:
-        return projected(reason)
+        return "projected", reason
     features = transitions[0][visited[1]]
     if tells_apart(features):
-        return "bellman", f"{reason}, and features tell the states apart", problem_of("bellman")
+        return "bellman", f"{reason}, and features tell the states apart"
     if features.shape[1] > LARGEST_METRIC:
-        return projected(f"{reason}, but there are too many features to know whether they tell the states apart")
-    problem = problem_of("bellman")
-    bias, noise = bias_and_noise(problem, transitions, visited[0])
+        return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
+    bias, noise = bias_and_noise(transitions, visited, gamma, alpha)
     found = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
     if bias > noise:
-        return projected(f"{reason}, but {found.format('above')}")
-    return "bellman", f"{reason}, and {found.format('not above')}", problem
+        return "projected", f"{reason}, but {found.format('above')}"
+    return "bellman", f"{reason}, and {found.format('not above')}"
 
 
 def tells_apart(features):
@@ -77,28 +57,19 @@ def tells_apart(features):
     return n <= LARGEST_METRIC and np.linalg.matrix_rank(dense(features)) == n
 
 
-def bias_and_noise(problem, transitions, state):
+def bias_and_noise(transitions, visited, gamma, alpha):
     """Bias and standard error of the values that minimise the Bellman residual of an estimated model.
 
     The mean target of a state, r + gamma V(s') over its n_s visits, has a variance. The residual contains this
     variance, which biases V towards small values. The gradient of the variance is gamma sum_s d_s Cov(phi', r + gamma
     V(s') | s) / n_s, and is estimated within states. For states that were visited once, the mean variance of the other
-    states is used.
-
-    Parameters
-    ----------
-    problem : BellmanProblem
-    transitions : tuple
-        As for `value_problem`.
-    state : ndarray of shape (n_transitions,)
-
-    Returns
-    -------
-    bias, noise : float
-        Root mean squares over the states, to first order in the variance.
+    states is used. Both are root mean squares over the states, to first order in the variance.
     """
     _, next_Z, y, weights = transitions
-    x, gamma, share = problem.minimizer(), problem.gamma, problem.weights
+    share, features, A, reward = by_state(transitions, visited, gamma)
+    state, root, unit = visited[0], np.sqrt(share), largest_values(features)
+    rows = scale_rows(root, A)
+    x = solve_rows(rows, root * reward, alpha, np.where(unit > 0, unit, 1.0)).x
     visits, weights = np.bincount(state), weights / weights.max()
     part = weights / np.bincount(state, weights)[state]
     target = y + gamma * (next_Z @ x)
@@ -110,32 +81,18 @@ def bias_and_noise(problem, transitions, state):
     fraction = np.bincount(state, part**2)  # one over the number of visits, where weights are equal
     once = share[~often].sum() / share[often].sum()  # weight of states visited once, which the others represent
     gradient = gamma * (((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z)
-    H = inverse(problem.hessian() / 2)
-    A = problem.features - gamma * (problem.transition_matrix @ problem.next_features)
-    bias = problem.features @ (H @ gradient)
-    C = dense(scale_rows(share, problem.features).T @ problem.features)
+    H = inverse(dense(rows.T @ rows) + np.diag(alpha))
+    bias = features @ (H @ gradient)
+    C = dense(scale_rows(share, features).T @ features)
     rows = scale_rows(share * np.sqrt(fraction * spread), A)  # noise of the gradient from the target of each state
     return float(np.sqrt(share @ bias**2)), float(np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows))))
 
 
 def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
-    """The problem of an objective.
+    """The problem of an objective, for an iterative solver.
 
-    Parameters
-    ----------
-    objective : {"bellman", "projected"}
-    transitions : tuple
-        Features of states and of successors (0 after terminal transitions), rewards, weights.
-    visited : tuple of ndarray
-        For each transition the number of its state, and for each state its first transition.
-    leads_to : callable
-        Returns rows that identify the successors, of shape (n_transitions, n_keys).
-    gamma : float
-    alpha : ndarray of shape (n_features,)
-
-    Returns
-    -------
-    BellmanProblem or ProjectedBellmanProblem
+    ``visited`` has the number of each transition's state and the first transition of each state. ``leads_to`` returns
+    rows that identify the successors.
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
@@ -147,19 +104,7 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
 
 
 def with_ridge(Z, next_Z, y, weights, alpha):
-    """Add rows that add alpha to the diagonals of A and C: transitions from single features to the end, without reward.
-
-    Parameters
-    ----------
-    Z, next_Z, y, weights
-        As for `value_problem`.
-    alpha : ndarray of shape (n_features,)
-        The ridge, in units of the sum of the weights.
-
-    Returns
-    -------
-    Z, next_Z, y, weights
-    """
+    """Add rows that add alpha to the diagonals of A and C: transitions from single features to the end."""
     alone, d = np.flatnonzero(alpha), len(alpha)
     if not len(alone):
         return Z, next_Z, y, weights

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy import stats
-from sklearn.base import clone
-from sklearn.model_selection import GroupKFold
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
 
+from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.action_values import ActionValueEstimator
+from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
 from sk_stormc.values.episodes import check_episode, clock_of, numbers_of_labels
-from sk_stormc.values.estimator import BellmanValueEstimator
 from sk_stormc.values.guards import effective_size, warn_of_ratios
-from sk_stormc.values.log import Given, read_log
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import check_ratios, check_terminal, check_time
 
 __all__ = ["PolicyValue", "off_policy_value"]
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
+LEAST = -1e300  # a logarithm below those of all weights but 0
 FEW = 20  # effective number of episodes below which a standard error is itself uncertain
 
 
@@ -105,9 +104,11 @@ def off_policy_value(
     method: str = "wpdis",
     time: ArrayLike | None = None,
     X: Features | None = None,
+    action: ArrayLike | None = None,
+    target: Any = None,
     next_X: Features | None = None,
     terminal: ArrayLike | None = None,
-    estimator: BellmanValueEstimator | None = None,
+    estimator: ActionValueEstimator | None = None,
     cv: int = 5,
 ) -> PolicyValue:
     """The mean discounted return of a target policy, from episodes of a behaviour policy.
@@ -127,18 +128,30 @@ def off_policy_value(
         "is" (importance sampling) multiplies the return of an episode by the product of its ratios. "pdis" (per
         decision) multiplies each reward by the product of the ratios up to it. "wis" and "wpdis" (weighted) divide by
         the sum of the weights in place of the number of episodes, which gives a small bias and far less variance. "dr"
-        is doubly robust: the value of the first state by a model, plus the temporal-difference errors of the model
-        weighted per decision. "wdr" is "dr" divided by the sums of the weights.
+        is doubly robust: the value of the first state by a model of Q(s, a), plus the temporal-difference errors of the
+        model weighted per decision. Its mean is right if the model or the ratios are. "wdr" is "dr" divided by the sums
+        of the weights.
     time : array-like of int of shape (n_transitions,), default=None
         Time within the episodes. None means that the rows of an episode are in order.
     X, next_X, terminal : array-like, default=None
-        As for `BellmanValueEstimator.fit`, for "dr" and "wdr".
-    estimator : BellmanValueEstimator, default=None
-        The model of "dr" and "wdr", which is cloned. None means "lstd" with these features and a ridge of 1e-6. Its own
-        gamma is not used.
+        As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
+        successor, and all episodes must end.
+    action : array-like of shape (n_transitions,), default=None
+        The actions: integers or strings. They are needed for "dr" and "wdr".
+    target : array-like or callable, default=None
+        The target policy, which is needed for "dr" and "wdr": V(s) = sum_a target(a | s) Q(s, a). An array of shape
+        (n_transitions, n_actions) has the probabilities of all actions in the state of each row, in the sorted order of
+        the labels; one of shape (n_transitions,) has an action for each. A callable gets rows of X or next_X, and
+        returns such an array for them. It is needed where episodes were cut off, because an array of rows has no
+        probabilities for their last successors. Where X is numbers or indicators of states, an array of shape
+        (n_states, n_actions) or (n_states,) works too.
+    estimator : ActionValueEstimator, default=None
+        The features, the intercept and the ridge of the model of "dr" and "wdr". None means these features and a ridge
+        of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
     cv : int, default=5
         Number of folds of "dr" and "wdr", at most the number of episodes. The model of an episode is fitted on the
-        other folds, so that it is independent of the episode (cross-fitting).
+        other folds, so that it is independent of the episode (cross-fitting). The labels of the episodes determine the
+        folds, not their order.
 
     Returns
     -------
@@ -147,8 +160,9 @@ def off_policy_value(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, lengths disagree, ratios are negative or their products within an episode
-        are not finite, there are fewer than 2 episodes, all ratios are 0, or X is missing for "dr" and "wdr".
+        If a parameter is out of its range, lengths disagree, ratios are negative, their products within an episode are
+        not finite (except for the weighted methods), there are fewer than 2 episodes, all ratios are 0, or, for "dr"
+        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal.
 
     Warns
     -----
@@ -163,8 +177,9 @@ def off_policy_value(
     Notes
     -----
     An episode that was cut off counts with its rewards so far. "dr" and "wdr" add the model's value of its last state.
-    The product of many ratios is almost always near 0 and rarely huge. With few episodes the standard error is then too
-    small. A small ``effective_size`` shows this.
+    Their standard errors then include that of the model, to first order. They do not include the bias of features that
+    cannot represent Q. The product of many ratios is almost always near 0 and rarely huge. With few episodes the
+    standard error is then too small. A small ``effective_size`` shows this.
 
     References
     ----------
@@ -184,6 +199,14 @@ def off_policy_value(
     >>> better = off_policy_value(right.astype(float), ratio, episode=np.arange(100))
     >>> round(better.value, 3), round(better.std_error, 3)
     (0.9, 0.018)
+
+    With a model of Q the ratios may even be wrong:
+
+    >>> data = {"X": np.ones((100, 1)), "action": right.astype(int), "terminal": np.ones(100, dtype=bool)}
+    >>> chances = np.tile([0.1, 0.9], (100, 1))
+    >>> value = off_policy_value(right, np.ones(100), np.arange(100), method="dr", target=chances, **data)
+    >>> round(value.value, 3)
+    0.9
     """
     check_discount(gamma)
     check_choice("method", method, METHODS)
@@ -200,107 +223,127 @@ def off_policy_value(
     ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
     clock = clock_of(numbers, None if time is None else check_time(time, n, distinct=False), ends, labels)
     warn_of_ratios(ratios)
-    order, first = np.argsort(clock), np.zeros(m)
-    y, ratios, numbers = y[order], ratios[order], numbers[order]
-    if method in ("dr", "wdr"):
-        model = BellmanValueEstimator(solver="lstd", alpha=1e-6) if estimator is None else estimator
-        columns = {"X": X, "next_X": next_X, "terminal": terminal, "time": time if next_X is None else None}
-        if (np.diff(order) != 1).any():
-            columns = {name: _in_order(name, column, order) for name, column in columns.items()}
-        y, values = _errors(model, gamma, min(cv, m), numbers, y, columns | {"episode": labels[order]}, ratios)
-        first = values[np.append(True, np.diff(numbers) > 0)]
-    weights, rewards = _by_step(y, ratios, numbers, m, gamma)
-    whole = weights[-1]
-    if not (whole if method == "wis" else ratios).any():
+    order = np.argsort(clock)
+    y, numbers = y[order], numbers[order]
+    weights = Weights(ratios[order], numbers, weighted=method in ("wis", "wpdis", "wdr"))
+    if weights.final.max() == -np.inf if method == "wis" else not ratios.any():
         raise ValueError("importance_ratio must be positive, in all rows of one episode for 'wis', got 0 everywhere")
-    if method in ("is", "wis"):
-        returns = rewards.sum(axis=0)
-        found = _weighted(whole, returns) if method == "wis" else _plain(whole * returns)
-    elif method in ("pdis", "dr"):
-        found = _plain(first + (weights * rewards).sum(axis=0))
-    else:
-        value, influence = first.mean(), first - first.mean()
-        for weight, reward in zip(weights, rewards, strict=True):
-            if weight.any():
-                mean, part = _weighted(weight, reward)
-                value, influence = value + mean, influence + part - mean
-        found = value, value + influence
-    size = effective_size(whole)
+    discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
+    if method in ("dr", "wdr"):
+        log = read_q_log(estimator, X, y, action, target, next_X, terminal, clock, order)
+        cut = weights.last[~log.terminal[weights.last]]
+        share = np.zeros(n)
+        share[cut] = gamma * discount[cut] * weights.share[cut]
+        fold = folds_of(labels[order][weights.start], min(cv, m))
+        with in_one_thread():
+            values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
+        first = values[weights.start]
+    returns = discount * y
+    value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)
+    size = effective_size(np.exp(weights.final - max(weights.final.max(), LEAST)))
     if min(m, size) < FEW:
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
             f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
         )
-    return _from(found[0], found[1], size)
+    return _from(value + first.mean(), parts + first + m * (influence - influence.mean()), size)
 
 
 def _from(value, contributions, size):
-    return PolicyValue(
-        float(value), float(contributions.std(ddof=1) / np.sqrt(len(contributions))), contributions, float(size)
-    )
+    """A `PolicyValue` from the contributions of the episodes."""
+    error = contributions.std(ddof=1) / np.sqrt(len(contributions))
+    return PolicyValue(float(value), float(error), contributions, float(size))
 
 
-def _plain(values):
-    return values.mean(), values
+class Weights:
+    """Products of the ratios of an episode up to each row, and estimates with these weights.
 
+    Products are sums of logarithms, because those of many ratios underflow. All arrays have an entry for each row or
+    each episode, however long the episodes are.
 
-def _weighted(weights, values):
-    """A weighted mean, and the contribution of each value: the mean plus the value's influence."""
-    mean = weights @ values / weights.sum()
-    return mean, mean + weights / weights.mean() * (values - mean)
+    Parameters
+    ----------
+    ratios : ndarray of shape (n,)
+        Rows of an episode are contiguous and in order.
+    numbers : ndarray of int of shape (n,)
+        Numbers of the episodes: 0, 1, ... in this order.
+    weighted : bool
+        Whether to divide by the sums of the weights in place of the number of episodes.
 
-
-def _by_step(y, ratios, numbers, m, gamma):
-    """Products of the ratios up to each step, and discounted rewards, of shape (n_steps, n_episodes).
-
-    After the end of an episode rewards are 0.
+    Attributes
+    ----------
+    start, last : ndarray of int of shape (n_episodes,)
+        First and last row of each episode.
+    step : ndarray of int of shape (n,)
+        Steps since the start of the episode.
+    final : ndarray of shape (n_episodes,)
+        Logarithm of the product of all ratios.
+    share : ndarray of shape (n,)
+        The weight of each row in the estimate. An episode that has ended keeps its last weight, in the sums of later
+        steps.
     """
-    starts = np.searchsorted(numbers, np.arange(m))
-    lengths = np.diff(np.append(starts, len(y)))
-    weights, rewards = np.ones((lengths.max(), m)), np.zeros((lengths.max(), m))
-    weight = np.ones(m)
-    for t in range(len(weights)):
-        going = np.flatnonzero(lengths > t)
+
+    def __init__(self, ratios, numbers, weighted):
+        n, self.numbers, self.weighted = len(ratios), numbers, weighted
+        self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))
+        self.last, self.m = np.append(self.start[1:], n) - 1, len(self.start)
+        self.step = np.arange(n) - self.start[numbers]
+        with np.errstate(divide="ignore"):
+            logs = np.log(ratios)
+        for rows in map(slice, self.start, self.last + 1):
+            logs[rows] = np.cumsum(logs[rows])  # one by one: no number depends on another episode
+        self.final = logs[self.last]
+        if weighted:
+            self._total = self._total_by_step(logs)
+            total = self._total[self.step]
+            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))  # 0 where all weights are
+            return
         with np.errstate(over="ignore"):
-            weight[going] *= ratios[starts[going] + t]
-        if not np.isfinite(weight).all():
+            self.share = np.exp(logs) / self.m
+        if not np.isfinite(self.share).all():
             raise ValueError(
                 f"importance_ratio must have finite products within episodes, got {short(ratios.max())} at the most: "
                 "probabilities under the target policy over those under the behaviour policy are rarely above 100"
             )
-        weights[t], rewards[t, going] = weight, gamma**t * y[starts[going] + t]
-    return weights, rewards
 
+    def _total_by_step(self, logs):
+        """Logarithms of the sums of all episodes' weights at each step."""
+        n_steps = self.step.max() + 1
+        largest = np.full(n_steps, -np.inf)
+        np.maximum.at(largest, self.step, logs)
+        unit = np.where(np.isfinite(largest), largest, 0.0)
+        length = self.last - self.start + 1
+        order = np.argsort(length, kind="stable")
+        ended = np.append(-np.inf, np.logaddexp.accumulate(self.final[order]))
+        ended = ended[np.searchsorted(length[order], np.arange(n_steps), side="right")]
+        with np.errstate(divide="ignore"):
+            going = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
+        return np.logaddexp(going, ended)
 
-def _in_order(name, column, order):
-    """The rows of a column in a given order."""
-    if column is None:
-        return None
-    with naming(name):
-        n = _num_samples(column)
-        if n != len(order):
-            raise ValueError(f"{name} must have {len(order)} rows, as y has, got {n}")
-        return _safe_indexing(column, order)
+    def of_rows(self, values):
+        """The estimate from a value of each row, and the contribution of each episode."""
+        weighted = self.share * values
+        if not self.weighted:
+            parts = self.m * np.bincount(self.numbers, weighted)
+            return parts.mean(), parts
+        mean = np.bincount(self.step, weighted)
+        influence = np.bincount(self.numbers, weighted - self.share * mean[self.step])
+        # an episode that has ended still counts, with a value of 0, in the means of later steps
+        after = self.last - self.start + 1
+        for sign in (1, -1):
+            with np.errstate(divide="ignore"):
+                size = np.log(np.maximum(sign * mean, 0.0))
+            later = np.where(np.isfinite(size), size - self._total, -np.inf)[::-1]
+            later = np.append(np.logaddexp.accumulate(later)[::-1], -np.inf)
+            influence -= sign * np.exp(self.final + later[after])
+        return mean.sum(), mean.sum() + self.m * influence
 
-
-def _errors(model, gamma, cv, numbers, y, columns, ratios):
-    """Temporal-difference errors and values of a model that was fitted on the other folds."""
-    X = columns.pop("X")
-    if X is None:
-        raise ValueError("X must be given for the methods 'dr' and 'wdr', which need a model of values, got None")
-    if not isinstance(model, BellmanValueEstimator):
-        raise ValueError(f"estimator must be a BellmanValueEstimator, got {model!r}")
-    read_log(clone(model), X, y, Given(**columns, importance_ratio=ratios))  # raises if anything is wrong
-    errors, values = np.zeros(len(y)), np.zeros(len(y))
-    for train, test in GroupKFold(cv).split(numbers, groups=numbers):
-        parts = [
-            {name: None if part is None else _safe_indexing(part, rows) for name, part in columns.items()}
-            for rows in (train, test)
-        ]
-        rows = _safe_indexing(X, train), y[train]
-        fitted = clone(model).set_params(gamma=gamma).fit(*rows, **parts[0], importance_ratio=ratios[train])
-        left = _safe_indexing(X, test)
-        error = fitted.td_error(left, y[test], **parts[1])
-        values[test] = fitted.predict(left)
-        errors[test] = np.where(np.isnan(error), y[test] - values[test], error)
-    return errors, values
+    def of_episodes(self, values):
+        """The estimate from the sums of the values of each episode, and the contribution of each episode."""
+        values = np.bincount(self.numbers, values)
+        if not self.weighted:
+            parts = np.exp(self.final) * values
+            return parts.mean(), parts
+        share = np.exp(self.final - np.logaddexp.reduce(self.final))
+        mean = share @ values
+        return mean, mean + self.m * share * (values - mean)

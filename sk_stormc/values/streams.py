@@ -32,27 +32,7 @@ ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 
 def transitions(estimator, features, X, states, y, given):
-    """The transitions of a chunk of a stream.
-
-    Parameters
-    ----------
-    estimator : BellmanValueEstimator
-    features : transformer or None
-    X, states, y
-        The user's data, and the states and rewards of `checked_data`.
-    given : Given
-
-    Returns
-    -------
-    rows : tuple
-        Features, features of the successors (0 after terminal transitions), rewards, weights.
-    keys : tuple
-        The argument of `Collected.plus`.
-    waiting : Waiting or None
-        Rows whose successors have not come yet.
-    when : ndarray of int
-        Order of the rows in time.
-    """
+    """Rows, keys for `Collected.plus`, rows that wait for their successors, and the order in time, of a chunk."""
     n, waiting = len(y), None
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
@@ -93,11 +73,8 @@ def faded(estimator, rows, keys, when):
 
 def go_on(estimator, X, y, given):
     """`BellmanValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
-    exact = estimator._make_solver() == "lstd"
-    if estimator.gamma == 1 and not exact:
-        raise ValueError(f"gamma must be < 1 for partial_fit, except with solver='lstd', got {estimator.gamma!r}")
+    estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled = given.episode is not None
-    held = check_stays(estimator, exact, labelled)
     named = given.told(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
@@ -105,9 +82,14 @@ def go_on(estimator, X, y, given):
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     rows, keys, waiting, when = transitions(estimator, features, X, states, y, given)
+    d = rows[0].shape[1]
+    exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
+    if estimator.gamma == 1 and not exact:
+        raise ValueError(f"gamma must be < 1 for partial_fit, except with solver='lstd', got {estimator.gamma!r}")
+    held = check_stays(estimator, exact, labelled)
     came, left = rows, remaining(estimator.half_life, len(when))
     rows, keys = faded(estimator, rows, keys, when)
-    groups, d = vars(estimator).get("_groups"), rows[0].shape[1]
+    groups = vars(estimator).get("_groups")
     if labelled and d <= LARGEST:
         groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
         groups = groups.plus(*rows, keys, left)
@@ -144,13 +126,7 @@ def values_on(estimator, rows, x):
 
 
 def warn_if_unsettled(stream, x):
-    """Warn if values are farther from the solution of their transitions than sampling noise explains.
-
-    Parameters
-    ----------
-    stream : TransitionStream
-    x : ndarray of shape (n_features,)
-    """
+    """Warn if values are farther from the solution of their transitions than sampling noise explains."""
     newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
         way = newton.spread(newton.apply(newton.gradient(x)))

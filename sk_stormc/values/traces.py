@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.utils.validation import check_number, is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["Traces", "check_trace_decay", "goes_on", "keys_in_order", "trace_blocks"]
+__all__ = ["Traces", "goes_on", "keys_in_order", "trace_blocks"]
 
 BLOCK = 64  # rows whose traces are computed by one matrix product
 SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
@@ -100,16 +99,6 @@ class TracedRows:
                 last.append(self.ratios[here, None] * traces[here - first])
                 yield slice(first, stop), traces
         self.after = Traces(decay, np.vstack(last), *self._rest)
-
-
-def check_trace_decay(estimator):
-    """Raise a ValueError unless lambda is in [0, 1], and 0 for solvers and objectives without traces."""
-    decay = estimator.trace_decay
-    check_number("trace_decay", decay, low=0, high=1)
-    if decay and not is_word(estimator.solver, "lstd"):
-        raise ValueError(f"trace_decay must be 0 unless solver='lstd', got {decay} with solver={estimator.solver!r}")
-    if decay and estimator.objective == "bellman":
-        raise ValueError(f"trace_decay must be 0 with objective='bellman', got {decay}")
 
 
 def goes_on(left, after, terminal):

@@ -12,7 +12,6 @@ from scipy import sparse, stats
 from sk_stormc.values.episodes import numbers_of_labels
 from sk_stormc.values.forgetting import remembered
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
-from sk_stormc.values.problem import BellmanProblem
 from sk_stormc.values.traces import Traces
 
 __all__ = ["FEW", "LARGEST", "Groups", "Spread", "spread_of_log", "sums_by"]
@@ -67,16 +66,7 @@ class Spread:
         return correction * (inverse @ self.meat @ inverse.T)
 
     def deviation(self, Z):
-        """Standard deviations of values.
-
-        Parameters
-        ----------
-        Z : ndarray or sparse matrix of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Standard deviations of the values of states with features Z."""
         product = Z @ self.covariance
         variance = Z.multiply(product).sum(axis=1) if sparse.issparse(Z) else (product * Z).sum(axis=1)
         return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
@@ -86,67 +76,38 @@ class Spread:
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
-def spread_of_log(problem, log, number, x, alpha, keys=None, decay=0.0, half_life=None):
-    """The `Spread` of a fit.
+def spread_of_log(objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None):
+    """The `Spread` of a fit at the solution x, from a log with episodes and the numbers of its states.
 
-    Parameters
-    ----------
-    problem : BellmanProblem or ProjectedBellmanProblem
-    log : Log
-        The log, with numbers of episodes.
-    number : ndarray of int of shape (n,)
-        Numbers of the states.
-    x, alpha : ndarray of shape (n_features,)
-        The solution and the ridge.
-    keys : tuple (order, keys), default=None
-        The result of `keys_in_order`, for traces.
-    decay : float
-        The product gamma lambda.
-    half_life : float or None
-        Half-life of the weights, which are already discounted.
-
-    Returns
-    -------
-    Spread
+    ``keys`` are the result of `keys_in_order`, for traces, whose ``decay`` is gamma lambda. With a half-life the
+    weights of the log are already discounted.
     """
     Z, next_Z, y, weights = log.rows
-    weights, error = weights / weights.sum(), Z @ x - problem.gamma * (next_Z @ x) - y
+    weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
     episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
-    if isinstance(problem, BellmanProblem):
+    difference = minus_scaled(Z, gamma, next_Z)
+    if objective == "bellman":
         # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and the mean error e_s of a state
-        difference = minus_scaled(Z, problem.gamma, next_Z)
-        share = weights / np.bincount(number, weights)[number]
+        visits = np.bincount(number, weights)
+        share = weights / visits[number]
         mean = sums_by(number, difference, share)
         mean_error = np.bincount(number, share * error)[number]
         added = sums_by(episode, difference, weights * mean_error)
         added -= sums_by(episode, mean[number], weights * mean_error)
-        eligible, bread = mean[number], problem.hessian() / 2
-    elif decay:
-        order, keys = keys
-        Z, next_Z, error, weights, episode = (part[order] for part in (Z, next_Z, error, weights, episode))
-        traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
-        eligible = np.vstack([block for _, block in traces])
-        bread = dense(scale_rows(weights, eligible).T @ minus_scaled(Z, problem.gamma, next_Z)) + np.diag(alpha)
+        eligible, bread = mean[number], mean.T @ scale_rows(visits, mean)
     else:
-        # the additional rows of the ridge have weight too
-        bread = (1 + alpha.sum()) * problem.jacobian(None, problem.inner_batch(None))
+        if decay:
+            order, keys = keys
+            Z, difference, error, weights, episode = (part[order] for part in (Z, difference, error, weights, episode))
+            traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
+            eligible = np.vstack([block for _, block in traces])
+        bread = dense(scale_rows(weights, eligible).T @ difference)
     scores = added + sums_by(episode, eligible, weights * error)
-    return Spread.of(bread, scores, len(y), half_life, np.bincount(episode, weights))
+    return Spread.of(bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights))
 
 
 def sums_by(numbers, rows, factors):
-    """Sums of rows with the same number, each multiplied by its factor.
-
-    Parameters
-    ----------
-    numbers : ndarray of int of shape (n,)
-    rows : ndarray or sparse matrix of shape (n, d)
-    factors : ndarray of shape (n,)
-
-    Returns
-    -------
-    ndarray of shape (n_numbers, d)
-    """
+    """Sums of rows with the same number, each multiplied by its factor: an ndarray of shape (n_numbers, d)."""
     n = len(numbers)
     gather = sparse.csr_array((factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
     return dense(gather @ rows)
@@ -214,17 +175,7 @@ class Groups:
         return np.flatnonzero(self.known)
 
     def spread(self, x, alpha, half_life=None):
-        """The `Spread` at the coefficients x.
-
-        Parameters
-        ----------
-        x, alpha : ndarrays of shape (n_features,)
-        half_life : float or None
-
-        Returns
-        -------
-        Spread
-        """
+        """The `Spread` at the coefficients x."""
         there, known, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
         A, b = self.A[there][:, known][:, :, known] / weight, self.b[there][:, known] / weight
         bread = A.sum(axis=0) + np.diag(alpha[known])

@@ -155,7 +155,7 @@ def test_metadata_reaches_scorers_where_it_is_routed():
         seen["next_X"] = next_X
         return 0.0
 
-    model = BellmanValueEstimator(0.9, objective="projected", random_state=0)
+    model = BellmanValueEstimator(0.9, "storm-c", objective="projected", random_state=0)
     with config_context(enable_metadata_routing=True):
         model.set_callbacks(EarlyStopping(score)).fit(LOG.X, LOG.y, next_X=LOG.next_X)
     assert seen["next_X"] is LOG.next_X

@@ -176,7 +176,8 @@ def test_fits_come_back_whole(client, returns, log, kind):
             estimator = CompositionalPortfolio("scgd", max_iter=40, tol=0, random_state=0)
             arguments = {"X": returns, "cv": TimeSeriesSplit(3)}
         else:
-            estimator = routed(BellmanValueEstimator(0.9, objective="projected", max_iter=40, tol=0, random_state=0))
+            value = BellmanValueEstimator(0.9, "storm-c", objective="projected", max_iter=40, tol=0, random_state=0)
+            estimator = routed(value)
             extra = {"next_X": log.next_X, "terminal": log.terminal}
             arguments = {"X": log.X, "y": log.y, "params": extra, "cv": KFold(3)}
 
@@ -241,14 +242,14 @@ def columns_of(table):
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("frame", [False, True])
 def test_bellman_over_partitions(client, log, cut, frame):
-    plain = BellmanValueEstimator(0.9, random_state=0).partial_fit(**log._asdict())
+    plain = BellmanValueEstimator(0.9, "storm-c", random_state=0).partial_fit(**log._asdict())
     table = np.column_stack([log.X, log.y, log.next_X, log.terminal])
     if frame:
         parts = partitions(pd.DataFrame(table).astype({9: bool}), cut)
     else:
         array = da.from_array(table, chunks=(cut, -1))
         parts = [array.blocks[i] for i in range(array.numblocks[0])]
-    value = BellmanValueEstimator(0.9, random_state=0)
+    value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
     for part in parts:
         value.partial_fit(**columns_of(part.compute()))
     assert value.n_iter_ > 50
@@ -266,7 +267,7 @@ def test_episodes_go_on_in_the_next_partition(log, cut):
         extra = {name: rows[name].to_numpy() for name in ("terminal", "time")}
         return value.partial_fit(rows[list("abcd")], rows["y"], **extra)
 
-    plain, value = (BellmanValueEstimator(0.9, random_state=0) for _ in range(2))
+    plain, value = (BellmanValueEstimator(0.9, "storm-c", random_state=0) for _ in range(2))
     feed(plain, frame)
     for part in partitions(frame, cut):
         feed(value, part.compute())

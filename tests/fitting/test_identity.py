@@ -269,7 +269,8 @@ def test_every_part_of_logged_transitions_counts(name):
     data = {"X": LOG.X, "y": LOG.y, "next_X": LOG.next_X, "terminal": LOG.terminal}
     data["sample_weight"] = np.ones(len(LOG.y))
     data = {key: np.array(value) for key, value in data.items()}
-    model = BellmanValueEstimator(0.9, objective="projected", max_iter=20, tol=0, random_state=0).fit(**data)
+    model = BellmanValueEstimator(0.9, "storm-c", objective="projected", max_iter=20, tol=0, random_state=0)
+    model.fit(**data)
     model.set_params(max_iter=30)
     last = data[name].reshape(len(LOG.y), -1)[-1]
     last[...] = ~last if name == "terminal" else last + 1e-12 if name != "sample_weight" else 2.0
@@ -327,6 +328,6 @@ def test_a_metric_and_features_of_other_functions_are_refused():
     embedding.set_params(metric=lambda a, b: abs(a - b).max())
     refused(embedding, "^metric must stay", digits)
     features = FunctionTransformer(make(1.0))
-    value = BellmanValueEstimator(0.9, features=features, objective="projected", max_iter=5, random_state=0)
+    value = BellmanValueEstimator(0.9, "storm-c", features=features, objective="projected", max_iter=5, random_state=0)
     value.fit(LOG.X, LOG.y, next_X=LOG.next_X).set_params(features=FunctionTransformer(make(2.0)), max_iter=9)
     refused(value, "^features must stay", LOG.X, LOG.y, next_X=LOG.next_X)

@@ -71,7 +71,7 @@ def test_a_stream_has_no_greedy_policy_and_no_other_solver():
     assert not hasattr(greedy, "partial_fit") and not hasattr(other, "partial_fit")
     with pytest.raises(AttributeError, match="policy='greedy' evaluates several policies on all transitions"):
         greedy.partial_fit(**transitions())
-    with pytest.raises(AttributeError, match="for partial_fit set solver='lstd'"):
+    with pytest.raises(AttributeError, match="for partial_fit set solver='auto'"):
         other.partial_fit(**transitions())
 
 

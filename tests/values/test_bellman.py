@@ -14,7 +14,6 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sk_stormc import BellmanValueEstimator, minimize
 from sk_stormc.datasets import MarkovRewardProcess, make_bellman_problem
@@ -351,19 +350,6 @@ def test_auto_objective():
 
 
 # scikit-learn's tools
-
-
-@pytest.mark.filterwarnings("ignore:fit was given neither:UserWarning")
-@parametrize_with_checks([BellmanValueEstimator(), BellmanValueEstimator(solver="lstd")])
-def test_check_estimator(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:fit was given neither:UserWarning")
-@parametrize_with_checks([BellmanValueEstimator(solver="sarah-c"), BellmanValueEstimator(solver="lbfgs")])
-def test_check_estimator_with_other_solvers(estimator, check):
-    check(estimator)
 
 
 def test_features_see_states_and_successors():

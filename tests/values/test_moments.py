@@ -46,11 +46,13 @@ def test_the_solution_is_that_of_the_problem():
     Z, difference, y, weights = rows()
     next_Z, alpha = (Z - difference) / 0.9, np.array([0.1, 0.0, 0.2, 0.0])
     problem = ProjectedBellmanProblem(Z, next_Z, y, 0.9, sample_weight=weights)
-    x, found, fun = Moments.of(Z, difference, y, weights).solution(np.zeros(4))
+    found = Moments.of(Z, difference, y, weights).solution(np.zeros(4))
+    x = found.x
     np.testing.assert_allclose(x, problem.minimizer(), rtol=1e-10)
-    assert found.rank == 4 and fun == pytest.approx(problem.objective(x))
+    assert found.rank == 4 and found.fun == pytest.approx(problem.objective(x))
+    assert found.start == pytest.approx(problem.objective(np.zeros(4)))
     A, b, _ = Moments.of(Z, difference, y, weights).means()
-    x = Moments.of(Z, difference, y, weights).solution(alpha)[0]
+    x = Moments.of(Z, difference, y, weights).solution(alpha).x
     np.testing.assert_allclose(x, np.linalg.solve(A + np.diag(alpha), b), rtol=1e-10)
     *parts, weights = with_ridge(Z, next_Z, y, weights, alpha)
     problem = ProjectedBellmanProblem(*parts, 0.9, sample_weight=weights)
@@ -60,5 +62,5 @@ def test_the_solution_is_that_of_the_problem():
 def test_a_feature_that_no_state_has_is_0():
     Z, difference, y, weights = rows()
     Z[:, 2] = 0.0
-    x = Moments.of(Z, difference, y, weights).solution(np.zeros(4))[0]
+    x = Moments.of(Z, difference, y, weights).solution(np.zeros(4)).x
     assert x[2] == 0 and x[[0, 1, 3]].all()

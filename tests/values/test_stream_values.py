@@ -67,7 +67,8 @@ def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(gamma, in
     exact = lstd(*data, gamma)
     first, rest = ([part[rows] for part in data] for rows in (slice(0, 3000), slice(3000, None)))
     size = 100 if indicators else 1000
-    value = fed(BellmanValueEstimator(gamma, random_state=0), first, size)  # the first reward of all may come late
+    # the first reward of all may come late
+    value = fed(BellmanValueEstimator(gamma, "storm-c", random_state=0), first, size)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fed(value, rest, size)
@@ -93,7 +94,8 @@ def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
 @pytest.mark.parametrize("n", few_of([1, 3, 40, 300], 0, 1, 2))
 def test_a_short_stream_has_the_values_of_its_moments(n):
     data = walk(n, n_states=6, drift=0.7)
-    values = [fed(BellmanValueEstimator(0.9, random_state=0), data, size).predict(data[0]) for size in (1, 7, n)]
+    value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
+    values = [fed(clone(value), data, size).predict(data[0]) for size in (1, 7, n)]
     assert (values[0] == values[1]).all() and (values[0] == values[2]).all()
     if n == 300:
         assert off(values[0], lstd(*data, 0.9)) < 0.15
@@ -115,23 +117,23 @@ def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     data = walk(6000, n_states=8)
     weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + 3 * data[3])  # episodes' ends count more
     weights[1000:1500] = 0  # a whole chunk of them
-    weighted = [fed(BellmanValueEstimator(0.9, random_state=0), data, size, weights) for size in (500, 6000)]
+    weighted = [fed(BellmanValueEstimator(0.9, "storm-c", random_state=0), data, size, weights) for size in (500, 6000)]
     found = [value.predict(data[0]) for value in weighted]
     assert (found[0] == found[1]).all()
     assert off(found[0], lstd(*data, 0.9, weights)) < 0.01 < 0.1 < off(found[0], lstd(*data, 0.9))
-    scaled = fed(BellmanValueEstimator(0.9, random_state=0), data, 500, 1024 * weights).predict(data[0])
+    scaled = fed(BellmanValueEstimator(0.9, "storm-c", random_state=0), data, 500, 1024 * weights).predict(data[0])
     assert (scaled == found[0]).all()
-    plain, ones = (fed(BellmanValueEstimator(0.9, random_state=0), data, 500, w) for w in (None, np.ones(6000)))
+    plain, ones = (fed(clone(weighted[0]), data, 500, w) for w in (None, np.ones(6000)))
     assert (plain.coef_ == ones.coef_).all() and (plain.loss_curve_ == ones.loss_curve_).all()
 
 
 def test_weights_go_with_the_row_that_waits_for_its_successor():
     X, y, next_X, _ = walk(3000, n_states=10**4)
     weights = np.random.default_rng(0).gamma(1.0, size=3000)
-    explicit = BellmanValueEstimator(0.9, random_state=0)
+    explicit = BellmanValueEstimator(0.9, "storm-c", random_state=0)
     explicit.partial_fit(X[:-1], y[:-1], next_X=next_X[:-1], sample_weight=weights[:-1])
     for size in (37, 1000):
-        timed = BellmanValueEstimator(0.9, random_state=0)
+        timed = BellmanValueEstimator(0.9, "storm-c", random_state=0)
         for i in range(0, 3000, size):
             rows = slice(i, i + size)
             timed.partial_fit(X[rows], y[rows], time=np.arange(3000)[rows], sample_weight=weights[rows])
@@ -248,6 +250,6 @@ def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
         rows.append((x, v, x + push, push))
     X, next_X = np.hsplit(np.array(rows), 2)
     radial = make_pipeline(StandardScaler(), RBFSampler(gamma=0.2, n_components=100, random_state=0))
-    value = BellmanValueEstimator(0.999, features=radial, alpha=1e-5, random_state=0)
+    value = BellmanValueEstimator(0.999, "storm-c", features=radial, alpha=1e-5, random_state=0)
     value.partial_fit(X, -np.ones(1000), next_X=next_X)
     np.testing.assert_allclose(value.predict(X), -1000.0, rtol=0.01)

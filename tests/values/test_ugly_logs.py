@@ -63,7 +63,7 @@ def test_products_of_ratios_that_overflow_are_refused_and_huge_ones_warn():
     parts, _, _ = walk()
     y, episode = parts["y"], parts["episode"]
     with pytest.raises(ValueError, match="importance_ratio must have finite products within episodes, got .*1e\\+100"):
-        off_policy_value(y, np.full(len(y), 1e100), episode)
+        off_policy_value(y, np.full(len(y), 1e100), episode, method="pdis")
     with pytest.warns(UserWarning, match="effective number is 1 "):
         found = off_policy_value(y, np.where(np.arange(len(y)) == 3, 1e200, 1.0), episode)
     assert found.effective_size == 1.0
@@ -73,14 +73,16 @@ def test_products_of_ratios_that_overflow_are_refused_and_huge_ones_warn():
 def test_rows_of_episodes_in_any_order_by_time(method):
     parts, action, time = walk()
     ratio = np.where(action == 1, 1.2, 0.8)
-    at = np.lexsort((shuffled(len(time)), parts["episode"]))  # episodes come as before, so that folds are the same
-    given = some(parts, slice(None), "y", "episode") if method == "dr" else {}
-    expected = off_policy_value(parts["y"], ratio, parts["episode"], method=method, **given)
+    at = np.lexsort((shuffled(len(time)), parts["episode"]))
+    target = lambda X: np.tile([0.4, 0.6], (len(X), 1))  # noqa: E731
+    given = some(parts, slice(None), "y", "episode") | {"action": action} if method == "dr" else {}
+    how = {"method": method, "target": target}
+    expected = off_policy_value(parts["y"], ratio, parts["episode"], **how, **given)
     given = {name: part[at] for name, part in given.items()}
-    found = off_policy_value(parts["y"][at], ratio[at], parts["episode"][at], method=method, time=time[at], **given)
+    found = off_policy_value(parts["y"][at], ratio[at], parts["episode"][at], time=time[at], **how, **given)
     assert found.value == pytest.approx(expected.value, rel=1e-9)
     with pytest.raises(ValueError, match="next_X must have .* rows, as y has"):
-        wrong = given | {"method": "dr", "X": parts["X"], "next_X": parts["X"][1:]}
+        wrong = given | how | {"method": "dr", "X": parts["X"], "next_X": parts["X"][1:], "action": action}
         off_policy_value(parts["y"][at], ratio, parts["episode"][at], time=time[at], **wrong)
 
 
@@ -133,7 +135,7 @@ def test_features_whose_squares_vanish_are_refused():
     for fit in (value().partial_fit, value(objective="projected").fit):
         with pytest.raises(ValueError, match="X must have features whose squares are not 0"):
             fit(**tiny)
-    assert Moments.none(3).solution(np.zeros(3))[0].tolist() == [0.0, 0.0, 0.0]
+    assert Moments.none(3).solution(np.zeros(3)).x.tolist() == [0.0, 0.0, 0.0]
 
 
 def test_actions_to_choose_from():

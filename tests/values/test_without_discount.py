@@ -41,7 +41,7 @@ def test_a_stream_without_a_discount():
         value.partial_fit(**{name: part[start : start + 500] for name, part in parts.items()})
     np.testing.assert_allclose(value.predict(np.eye(N)), EXACT, rtol=0.06)
     with pytest.raises(ValueError, match="gamma must be < 1 for partial_fit, except with solver='lstd', got 1"):
-        BellmanValueEstimator(1).partial_fit(**parts)
+        BellmanValueEstimator(1, "storm-c").partial_fit(**parts)
 
 
 @pytest.mark.parametrize(("solver", "method"), [("storm-c", "fit"), ("lstd", "fit"), ("lstd", "partial_fit")])

@@ -1,0 +1,158 @@
+"""The model of doubly robust estimates: action values under the target policy, cross-fitted over folds of episodes."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from sk_stormc.utils.validation import naming
+from sk_stormc.values.action_data import as_chances, check_actions, check_policy, chosen, policy_chances
+from sk_stormc.values.action_sums import of_actions
+from sk_stormc.values.action_values import ActionValueEstimator
+from sk_stormc.values.moments import Moments
+from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
+from sk_stormc.values.uncertainty import RANK
+
+__all__ = ["QLog", "cross_fitted", "folds_of", "read_q_log"]
+
+NEEDED = {
+    "X": "the states",
+    "action": "the action of each row",
+    "target": "the target policy's probabilities of all actions in each row, (n_transitions, n_actions), or a function "
+    "of states",
+}
+
+
+@dataclass(eq=False)
+class QLog:
+    """The transitions of whole episodes in order, with actions and the target policy.
+
+    ``at`` are the rows of the successors in ``source``, which ``follows`` has as numbers. ``now`` and ``after`` are
+    the target's probabilities of the ``actions`` in the states and in the successors.
+    """
+
+    model: ActionValueEstimator
+    X: Any
+    states: np.ndarray
+    y: np.ndarray
+    action: np.ndarray
+    actions: np.ndarray
+    source: Any
+    follows: np.ndarray
+    at: np.ndarray
+    terminal: np.ndarray
+    now: np.ndarray
+    after: np.ndarray
+
+
+def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
+    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y is sorted already."""
+    for name, value in {"X": X, "action": action, "target": target}.items():
+        if value is None:
+            raise ValueError(
+                f"{name} must be given for the methods 'dr' and 'wdr', whose model is Q(s, a) under the target policy: "
+                f"pass {NEEDED[name]}; got None. 'pdis' and 'wpdis' need no model"
+            )
+    model = ActionValueEstimator(alpha=1e-6) if model is None else model
+    if not isinstance(model, ActionValueEstimator) or not model.solves_itself():
+        raise ValueError(
+            "estimator must be an ActionValueEstimator with solver='auto', because the methods 'dr' and 'wdr' need "
+            f"Q(s, a), got {model!r}"
+        )
+    n, model = len(order), clone(model)
+    model._check_parameters()
+    check_policy(target, "target")
+    by_row = not callable(target) and len(target) == n
+    columns = {"X": X, "action": check_actions(action, n), "next_X": next_X, "terminal": terminal}
+    columns["target"] = np.asarray(target) if by_row else None
+    X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
+    states, y = checked_data(model, X, y)
+    actions, action = np.unique(action, return_inverse=True)
+    clock, given = clock[order], next_X is not None
+    source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, None if given else clock)
+    if by_row:
+        kept = terminal | np.append(np.diff(clock) == 1, False)
+    if not kept.all():  # without these rows, which go on, terminal ones would count for too much
+        k = order[np.argmin(kept)]
+        raise ValueError(
+            "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
+            f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor"
+            if by_row and given else
+            f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
+            "not terminal and has no successor"
+        )
+    going, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
+    after = now.copy()
+    if by_row:
+        now = as_chances(rows, n, actions, "target")
+        after[going] = now[going + 1]
+    else:
+        now = policy_chances(target, X, states, np.arange(n), actions, "target")
+        after[going] = policy_chances(target, source, follows[at[going]], at[going], actions, "target")
+    return QLog(model, X, states, y.astype(float), action, actions, source, follows, at, terminal, now, after)
+
+
+def _in_order(name, column, order):
+    """The rows of a column in a given order."""
+    if column is None:
+        return None
+    with naming(name):
+        n = _num_samples(column)
+        if n != len(order):
+            raise ValueError(f"{name} must have {len(order)} rows, as y has, got {n}")
+        return _safe_indexing(column, order)
+
+
+def folds_of(labels, cv):
+    """The fold of each episode, from the hashes of the labels: it does not depend on the order of the episodes."""
+    names = [str(label) for label in labels.tolist()]
+    order = sorted(range(len(names)), key=lambda k: (zlib.crc32(names[k].encode()), names[k]))
+    fold = np.empty(len(names), dtype=int)
+    fold[order] = np.arange(len(names)) % cv
+    return fold
+
+
+def cross_fitted(log, gamma, numbers, fold, share):
+    """V(s) and r + gamma V(s') - Q(s, a) of all rows, by the model of the other folds; influences of the episodes.
+
+    ``share`` is the weight in the estimate of V(s') in the last row of an episode that was cut off, and 0 in other
+    rows. The other values of the model drop out of the expectation of a doubly robust estimate. The influence of an
+    episode is its first-order effect on the estimate through those values of the other folds, from the sandwich of the
+    equations of their models.
+    """
+    model, (n, m) = log.model, log.now.shape
+    values, errors, influence = np.zeros(n), np.zeros(n), np.zeros(len(fold))
+    for k in np.unique(fold):
+        test = fold[numbers] == k
+        train = np.flatnonzero(~test)
+        features = None
+        if model.features is not None:
+            features = clone(model.features).fit(_safe_indexing(log.X, train), log.y[train])
+        Z = transform(features, log.X, log.states, None, model.fit_intercept)
+        next_Z = transform_next(features, log.source, log.follows, log.at, log.terminal, Z, model.fit_intercept)
+        psi, next_psi = of_actions(Z[train], chosen(log.action[train], m)), of_actions(next_Z[train], log.after[train])
+        moments = Moments.of_log(psi, next_psi, gamma, log.y[train], np.ones(len(train)))
+        alpha = np.tile(model._alphas(Z.shape[1]), m)
+        w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)
+        value = Z @ w.T
+        error = log.y + gamma * (log.after * (next_Z @ w.T)).sum(axis=1) - value[np.arange(n), log.action]
+        values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
+        cut = np.flatnonzero(test & (share != 0))
+        if len(cut):
+            # the derivative of the estimate by w, times that of w by the weight of an episode
+            gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
+            effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
+            influence += np.bincount(numbers[train], effect, minlength=len(fold))
+    return values, errors, influence
+
+
+def _solve_transposed(moments, alpha, gradient):
+    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, in units in which the features are equal."""
+    A, _, C = moments.means()
+    scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
+    scaled = scale[:, None] * (A + np.diag(alpha)) * scale
+    return scale * np.linalg.lstsq(scaled.T, scale * gradient, rcond=RANK)[0] / moments.weight
