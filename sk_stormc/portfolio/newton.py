@@ -24,6 +24,7 @@ LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products of a Hessian, some seconds
 ROUNDS = 5  # of the active-set strategy, which adds assets to a subset of them
+MET = 1e-15  # rounding of a sum of weights, relative to their size
 GROWTH = 4.0  # of the exponent of entropic risk from one solution to the next
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 ENOUGH = 1e-9  # largest contribution of a left-out asset to the gap, relative to the objective's size
@@ -233,7 +234,11 @@ def _spreads(p, n_assets, allowed):
 
 
 def nearly(penalty, w):
-    """The weights with bounds and budget met exactly."""
+    """The weights with bounds and budget met exactly. Those that meet them up to rounding keep their last bits."""
     if isinstance(penalty, Limited):
         return penalty.nearly(w)
-    return w if penalty is None else penalty.project(w)
+    if penalty is None:
+        return w
+    box = penalty.box if isinstance(penalty, Turnover) else penalty.as_box()
+    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(abs(box.budget), np.abs(w).sum())
+    return w if met and (w >= box.low).all() and (w <= box.high).all() else penalty.project(w)

@@ -104,10 +104,10 @@ def off_policy_value(
     method: str = "wpdis",
     time: ArrayLike | None = None,
     X: Features | None = None,
-    action: ArrayLike | None = None,
-    target: Any = None,
     next_X: Features | None = None,
     terminal: ArrayLike | None = None,
+    action: ArrayLike | None = None,
+    target: Any = None,
     estimator: ActionValueEstimator | None = None,
     cv: int = 5,
 ) -> PolicyValue:
