@@ -24,7 +24,7 @@ def refuse_no_numbers(name, data):
     ------
     ValueError
     """
-    if is_lazy(data):
+    if not isinstance(data, np.ndarray) and is_lazy(data):
         raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
     if np.ma.is_masked(data):  # NumPy and scikit-learn would take what the mask hides
         raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
