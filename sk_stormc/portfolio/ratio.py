@@ -41,6 +41,11 @@ def ratio_at(problem, weights):
     return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
 
 
+def net_return(w, mean, limits):
+    """The mean return after costs."""
+    return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in limits.costs()))
+
+
 class Cone(Limits):
     """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
 
@@ -65,11 +70,7 @@ class Cone(Limits):
 
     def size(self):
         """The largest entry of v inside."""
-        return float(np.abs(self.inside).max()) / self._earned(self.inside)
-
-    def _earned(self, w):
-        """The mean return after costs."""
-        return float(self.mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in self.of_weights.costs()))
+        return float(np.abs(self.inside).max()) / net_return(self.inside, self.mean, self.of_weights)
 
     def lifted(self, v, size):
         """The point (v, rest, k) inside, in units of ``size``."""
@@ -77,7 +78,7 @@ class Cone(Limits):
         rest = [np.abs(w[there] - at[there]) for there, _, at in self.of_weights.costs()]
         if len(self.given[0]) > n:
             rest.insert(0, np.abs(w - self.of_weights.previous))
-        return np.r_[w, *rest, 1.0] / (self._earned(w) * size)
+        return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
 
     def constraints(self, size, n_levels):
         """The parts of a `Program` in (v, levels, rest, k) / size."""
@@ -118,10 +119,6 @@ class Cone(Limits):
 
 def _between(limits, mean, centre):
     """Feasible weights with at least half of the largest mean return after costs, as far inside as that allows."""
-
-    def earned(w):
-        return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in limits.costs()))
-
     far = FAR * (limits.size() or 1.0)
     most, value = lowest(limits, -mean, *bounds_around(limits, centre, far))
     if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
@@ -129,7 +126,7 @@ def _between(limits, mean, centre):
             "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
             "has it"
         )
-    least, best = earned(centre), earned(most)
+    least, best = (net_return(w, mean, limits) for w in (centre, most))
     part = 0.0 if least >= 0.5 * best else (0.5 * best - least) / (best - least)
     return centre + part * (most - centre)
 
@@ -149,15 +146,14 @@ class Ratio:
     def value_at(self, weights):
         """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
         risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
-        return -self._earned(weights) / risk if risk > self._floor else np.inf
+        return -self._net_return(weights) / risk if risk > self._floor else np.inf
 
     @property
     def _floor(self):
         return TINY * float(self.problem.returns.std(axis=0).max())
 
-    def _earned(self, weights):
-        costs = 0.0 if self.penalty is None else self.penalty.value(weights)
-        return float(self.problem._mean @ weights) - costs
+    def _net_return(self, weights):
+        return net_return(weights, self.problem._mean, self.limits)
 
     def feasible(self, weights):
         """The last feasible portfolio on the way from the inside of the set to some weights."""
@@ -203,7 +199,7 @@ class Ratio:
         if self.found is None:
             return self.start
         w = self.feasible(self.found.x[:n] / max(self.found.x[-1], 1e-300))
-        if self._earned(w) > 0 and self.value_at(w) == np.inf:
+        if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise _no_maximum("a portfolio has no risk")
         endless = np.isinf(limits.implied()).any()
         if endless and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
@@ -238,7 +234,7 @@ class Ratio:
             if not np.isfinite(s).all():
                 return w, np.inf, False
             s = self.feasible(s)
-            earned, value = self._earned(s), self.value_at(s)
+            earned, value = self._net_return(s), self.value_at(s)
             if earned > 0 and value == np.inf:
                 raise _no_maximum("a portfolio has no risk")
             best = s if earned > 0 and value < self.value_at(best) else best
@@ -248,7 +244,7 @@ class Ratio:
         better = self.value_at(best) < -ratio * (1 + BETTER)
         if earned > 0 and float(c @ s) <= 0:
             return best, np.inf, better
-        return best, (1 + max(-left, 0.0) * ratio / self._earned(w)) / nu, better
+        return best, (1 + max(-left, 0.0) * ratio / self._net_return(w)) / nu, better
 
 
 def _no_maximum(why):
