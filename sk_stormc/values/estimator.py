@@ -18,7 +18,7 @@ from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.linear_value import LARGEST_METRIC
 from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_bellman, solve_projected
+from sk_stormc.values.lstd import check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
 from sk_stormc.values.moments import Moments
 from sk_stormc.values.objectives import choose_objective, value_problem
 from sk_stormc.values.streams import go_on
@@ -267,6 +267,8 @@ class BellmanValueEstimator(FittedValues):
             fit = Fit(self, solver, X, y, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
+        if result is None and not np.any(alpha):
+            warn_if_undetermined(len(first), len(log.columns) - self.fit_intercept)
 
         spread = None
         if log.episode is not None and len(log.columns) <= LARGEST_METRIC:

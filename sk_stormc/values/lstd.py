@@ -170,6 +170,17 @@ def _one_pass(n):
     return {"inner": n, "jacobian": n, "outer": 1}
 
 
+def warn_if_undetermined(n_states, n_columns):
+    """Warn if there are fewer distinct states than features, so that values elsewhere are a matter of chance."""
+    if n_states < n_columns:
+        warn(
+            f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "
+            "these states are fitted exactly, and those of other states may be anything. Set alpha (1e-3 times the "
+            "mean square of a feature, say), use fewer features, or more transitions.",
+            ConvergenceWarning,
+        )
+
+
 def attributes_of(found, n_evaluations, stop_reason, told=False):
     """The fitted attributes of a `Solution`. It warns if the solution is ill-conditioned or does not exist."""
     if found.condition >= ILL_CONDITIONED and not told:

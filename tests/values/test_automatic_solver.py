@@ -187,3 +187,19 @@ def test_a_default_fit_enters_few_files():
     finally:
         sys.setprofile(before)
     assert value.solver_ == "lstd" and len(files) <= 14
+
+
+def test_fewer_states_than_features_warn_and_indicators_do_not():
+    """Values of 1e16 where rewards are of order 10, in silence."""
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(41, 3))
+    smooth = np.column_stack([states**k * states[:, [j]] for k in range(9) for j in range(3)])
+    parts = {"next_X": smooth[1:], "terminal": [False] * 40}
+    with pytest.warns(ConvergenceWarning, match="40 distinct states do not determine the coefficients of"):
+        BellmanValueEstimator(0.9).fit(smooth[:-1], -states[:-1, 0] ** 2, **parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BellmanValueEstimator(0.9, alpha=0.1).fit(smooth[:-1], -states[:-1, 0] ** 2, **parts)
+        visited = np.eye(50)[rng.integers(0, 20, 41)]  # 30 of 50 states are never visited
+        last = np.arange(40) == 39
+        BellmanValueEstimator(0.9).fit(visited[:-1], rng.normal(size=40), next_X=visited[1:], terminal=last)
