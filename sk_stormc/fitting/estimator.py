@@ -96,8 +96,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted", \
 "callback"}
         Why the run ended. "callback" means that a callback ended it.
-    solver_ : CompositionalSolver
-        The solver that was run.
+    solver_ : CompositionalSolver or str
+        The solver that was run. One of the estimator's own methods is its name.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
