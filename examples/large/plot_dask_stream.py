@@ -19,16 +19,16 @@ from sk_stormc import BellmanValueEstimator, CompositionalPortfolio
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 
 returns = make_gaussian_returns(5000, 4, mean=0.1, random_state=0)
-plain = CompositionalPortfolio(constraint="long_only", random_state=0).partial_fit(returns)
+plain = CompositionalPortfolio(constraint="long_only").partial_fit(returns)
 
 array = da.from_array(returns, chunks=((2000, 1, 37, 2962), 4))
-portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
+portfolio = CompositionalPortfolio(constraint="long_only")
 for i in range(array.numblocks[0]):
     portfolio.partial_fit(array.blocks[i].compute())
 np.testing.assert_array_equal(portfolio.weights_, plain.weights_)
 
 frame = dd.from_pandas(pd.DataFrame(returns, columns=["A", "B", "C", "D"]), npartitions=40)
-portfolio, seen, weights = CompositionalPortfolio(constraint="long_only", random_state=0), [0], [np.full(4, 0.25)]
+portfolio, seen, weights = CompositionalPortfolio(constraint="long_only"), [0], [np.full(4, 0.25)]
 for part in frame.partitions:
     rows = part.compute()
     portfolio.partial_fit(rows)
@@ -56,7 +56,7 @@ print(value.coef_.round(3), value.stop_reason_)
 # %%
 # The weights, partition by partition
 # -----------------------------------
-# The first 575 rows give the scale of the steps. Until then the weights stay where they start.
+# The default keeps sums of products of the returns. So each point has the best weights of nearly all rows so far.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

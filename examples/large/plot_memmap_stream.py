@@ -2,8 +2,9 @@
 Returns that do not fit in memory
 =================================
 
-A numpy memmap is an array in a file. ``fit`` reads it a block at a time and never holds all of it. ``partial_fit``
-takes chunks as they come, each row once, from wherever they are. The file here has 16 MB, and could have as many GB.
+A numpy memmap is an array in a file. ``fit`` reads batches of its rows, by "storm-c", and never holds all of it.
+``partial_fit`` takes chunks as they come, each row once, from wherever they are. The file here has 16 MB, and could
+have as many GB.
 """
 
 # %%
@@ -31,8 +32,9 @@ print(f"{file.stat().st_size / 1e6:.0f} MB")
 # One pass, chunk by chunk
 # ------------------------
 # The chunks could come from a generator, a data base or a message queue. How large they are makes no difference to the
-# result. Semivariance is minimised here: it cannot be written as sums over the rows that one could keep instead.
-settings = {"risk_measure": "semivariance", "random_state": 0}
+# result. Semivariance is minimised here. For the variance sums of products of the returns are exact. For semivariance
+# the rows after the first 4,096 are kept as such sums too, which approximate it around the weights of their time.
+settings = {"risk_measure": "semivariance", "constraint": "long_only", "random_state": 0}
 stream, seen, weights = CompositionalPortfolio(**settings), [], []
 returns = np.load(file, mmap_mode="r")
 for first in range(0, n_periods, chunk):
@@ -44,11 +46,11 @@ for first in range(0, n_periods, chunk):
 # Many passes over the file
 # -------------------------
 whole = CompositionalPortfolio(**settings).fit(returns)
-print(f"fit: {whole.ifo_[-1] / (3 * n_periods):.1f} passes, {whole.stop_reason_}")
+print(f"fit by {type(whole.solver_).__name__}: {whole.ifo_[-1] / (3 * n_periods):.1f} passes, {whole.stop_reason_}")
 
 # %%
-# How much worse the stream's weights are, as a part of what ``fit`` gains over holding nothing. After one pass it is
-# little. Where the data are in a file, more passes are the way to be exact.
+# How much worse the stream's weights are, as a part of the utility of those of ``fit``. After one pass it is little.
+# Where the data are in a file, more passes are the way to be exact.
 from matplotlib import pyplot as plt
 
 gap = [1 - stream.score(returns) / whole.score(returns) for stream.weights_ in weights]

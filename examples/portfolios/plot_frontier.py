@@ -25,7 +25,7 @@ portfolios = {
 print(f"{'':14}{'lambda':>8}{'mean':>8}{'std':>8}{'assets':>8}")
 for name, params in portfolios.items():
     for risk_aversion in (0.03, 0.1, 0.3, 1.0):
-        fit = CompositionalPortfolio(risk_aversion=risk_aversion, random_state=0, **params).fit(returns)
+        fit = CompositionalPortfolio(risk_aversion=risk_aversion, **params).fit(returns)
         r = fit.predict(returns)
         held = np.count_nonzero(fit.weights_)
         print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
@@ -41,7 +41,5 @@ from sk_stormc.plotting import FrontierDisplay
 
 figure, ax = plt.subplots(layout="constrained")
 for name, look in (("long only", {}), ("at most 30 %", {"color": "black", "marker": "s"})):
-    FrontierDisplay.from_estimator(
-        CompositionalPortfolio(random_state=0, **portfolios[name]), returns, name=name, ax=ax, **look
-    )
+    FrontierDisplay.from_estimator(CompositionalPortfolio(**portfolios[name]), returns, name=name, ax=ax, **look)
 plt.show()

@@ -37,7 +37,7 @@ from skfolio import Portfolio
 from skfolio.model_selection import WalkForward
 
 search = GridSearchCV(
-    CompositionalPortfolio(risk_measure="evar", constraint=(0.0, 0.4), budget=1.0, random_state=0),
+    CompositionalPortfolio(risk_measure="evar", constraint=(0.0, 0.4), budget=1.0),
     {"risk_aversion": [0.02, 0.1, 0.5, np.inf]},
     scoring=make_sharpe_scorer(),
     cv=WalkForward(train_size=250, test_size=125),

@@ -36,8 +36,7 @@ risks = {
     "EVaR": {"risk_measure": "evar", "confidence": 0.95, "risk_aversion": np.inf},
 }
 portfolios = {
-    name: CompositionalPortfolio(constraint="long_only", random_state=0, **params).fit(returns)
-    for name, params in risks.items()
+    name: CompositionalPortfolio(constraint="long_only", **params).fit(returns) for name, params in risks.items()
 }
 
 # %%

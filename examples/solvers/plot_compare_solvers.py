@@ -7,7 +7,8 @@ So their curves can be compared, whatever the computer.
 """
 
 # %%
-# The same estimator is fitted with each solver. "asc-pg" warns: its budget ends before the tolerance is met.
+# The same estimator is fitted with each solver. "asc-pg" warns: its budget ends before the tolerance is met. The first
+# fit says besides that nothing but ``risk_aversion`` limits the weights, which is what is wanted here.
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 

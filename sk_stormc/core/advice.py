@@ -96,6 +96,8 @@ class Advice:
         The constants that the paper gives for the problem.
     many_minima : bool, default=False
         Whether the objective is known to have many local minima, so that a run does not find the lowest value.
+    instead : str, default=""
+        What solves the problem without such methods, for the warning of a run that has not converged.
 
     Raises
     ------
@@ -121,6 +123,7 @@ class Advice:
     unbounded_below: Callable = unknown
     published: Published | None = None
     many_minima: bool = False
+    instead: str = ""
 
     def only(self, *names: str) -> Advice:
         """An advice with these attributes only. All others have their defaults.

@@ -51,7 +51,7 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
         elif result.n_iter:
             _warn_if_uphill(solver, oracle, result)
         if unlimited:
-            warn_if_unconverged(solver, result)
+            warn_if_unconverged(solver, result, oracle.problem.advice.instead)
 
 
 def _warn_if_above(solver, result):
@@ -91,7 +91,7 @@ def _instead(solver):
     return f"{solver.instead}, " if solver.instead else ""
 
 
-def warn_if_unconverged(solver, result):
+def warn_if_unconverged(solver, result, instead=""):
     """Warn if the run's budget ended before tol was met."""
     if solver.tol == 0 or result.stop_reason not in BUDGETS or not result.n_iter:
         return
@@ -100,7 +100,8 @@ def warn_if_unconverged(solver, result):
     _warn(
         solver,
         f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
-        f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} was asked for. Raise {name} or tol.",
+        f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} was asked for. Raise {name} or "
+        f"tol{', or take ' * bool(instead)}{instead}.",
     )
 
 

@@ -96,8 +96,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted", \
 "callback"}
         Why the run ended. "callback" means that a callback ended it.
-    solver_ : CompositionalSolver
-        The solver that was run.
+    solver_ : CompositionalSolver or str
+        The solver that was run. One of the estimator's own methods is its name.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -348,12 +348,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         fixed = is_integer(self.random_state)
         return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
 
-    def _conclude(self, solver, result):
+    def _conclude(self, solver, result, instead=""):
         """After the result is stored, warn if a budget ended the fit, or raise KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         if solver.max_iter is not None or solver.max_ifo is not None:  # otherwise the solver has warned
-            warn_if_unconverged(solver, result)
+            warn_if_unconverged(solver, result, instead)
 
     def _keep(self, solver, result, fit=None):
         """Store a result as fitted attributes, and the progress for `resume`. This ends a stream."""

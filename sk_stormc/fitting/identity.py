@@ -65,7 +65,8 @@ def parameters_of(estimator, solver):
     own = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
     own = {name: value for name, value in own.items() if name not in free}
     theirs = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
-    return {"solver": type(solver).__name__} | {name: in_words(value) for name, value in (own | theirs).items()}
+    name = getattr(solver, "name", type(solver).__name__)
+    return {"solver": name} | {name: in_words(value) for name, value in (own | theirs).items()}
 
 
 # data

@@ -106,7 +106,7 @@ class FrontierDisplay:
     def from_estimator(cls, estimator, X, *, risk_aversions=None, name="portfolios", ax=None, **kwargs):
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
-        Each fit starts from the weights of the one before.
+        A solver that makes steps starts each fit from the weights of the one before.
 
         Parameters
         ----------

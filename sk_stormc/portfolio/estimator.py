@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.benchmark import with_benchmark
 from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
 from sk_stormc.portfolio.labels import series_of
+from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.ratio import ratio_at
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices
@@ -29,9 +31,8 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_number
 __all__ = ["CompositionalPortfolio"]
 
 
-
 class CompositionalPortfolio(CompositionalEstimator):
-    """Portfolio weights that balance mean return against risk, by stochastic compositional optimisation.
+    """Portfolio weights that balance mean return against risk.
 
     The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + transaction costs. The mean and the
     risk are taken over the history of returns r_i.
@@ -41,13 +42,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     solver : str or CompositionalSolver, default="auto"
         "auto" takes the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
         and "storm-c" otherwise. In `partial_fit` it keeps sums of products of returns, with at most 2000 assets.
-        "newton" is exact: its ``dual_gap_`` is a certificate. It alone supports ratios, `max_risk`, "cdar", linear
-        constraints, limits on turnover and benchmarks. "moments" keeps sums of products of returns, which determine the
-        variance exactly. The others are stochastic: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c",
-        "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too,
-        and ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
-        "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
-        "storm-c-paper" uses unscaled steps, as the paper does.
+        "newton" is exact: its ``dual_gap_`` is a certificate. It alone supports ratios, `max_risk` and "cdar".
+        "moments" keeps sums of products of returns, which determine the variance exactly. Only these two support linear
+        constraints, limits on turnover and benchmarks. The others make steps: "storm-c", which needs no tuning,
+        "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and
+        "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for names and instances; for
+        "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of the assets, so a learning
+        rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -55,8 +56,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" from exponential moments.
         "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
         "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
-        drawdowns of the path of returns, in their order. All measures
-        from "cvar" on in this list grow in proportion to the weights, so they need bounds or a budget.
+        drawdowns of the path of returns, in their order. All measures from "cvar" on in this list grow in proportion to
+        the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
         after it. ``numpy.inf`` asks for the portfolio of minimum risk, whatever its return. It needs bounds or a
@@ -112,8 +113,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``sample_weight``, where age is the number of periods since. The effective sample size is about 2.9 half-lives.
         None gives all periods the same weight.
     warm_start : bool, default=False
-        Whether to start from ``weights_`` of the last fit. While the other parameters stay the same, tol is relative
-        to the start of the first of these fits, so a fit that starts near the optimum stops early.
+        Whether a solver that makes steps starts from ``weights_`` of the last fit. While the other parameters stay the
+        same, tol is relative to the start of the first of these fits, so a fit that starts near the optimum stops
+        early. Exact methods do not use it.
 
     Attributes
     ----------
@@ -123,9 +125,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         The objective at the records, with the l1 norm and the transaction costs.
     dual_gap_ : float
         An upper bound of the objective minus its minimum, computed on all periods. If bounds and budget do not limit
-        the weights, the minimum is over portfolios whose weights are at most three times the largest weight. After
-        `partial_fit` the gap is known for the variance only, on the periods that ``weights_`` take into account. It is
-        NaN for the other measures.
+        the weights, the minimum is over portfolios whose weights are at most three times the largest weight. It is
+        infinite for a ratio or a `max_risk` that ended early. After `partial_fit` by moments the gap is known for the
+        variance only, on the periods that ``weights_`` take into account. It is NaN for the other measures. Streams by
+        steps do not set it.
 
     See Also
     --------
@@ -230,7 +233,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ConvergenceWarning
             If the budget ended before tol was met, and in the cases that `minimize` lists.
         UserWarning
-            If X looks like prices, or logarithms of prices.
+            If X looks like prices, or logarithms of prices. Once also if nothing but `risk_aversion` limits the
+            weights.
         """
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
@@ -248,6 +252,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         method = exact_method(self, solver, problem, penalty)
         if method is None:
             method, run, conclude = self._stepping_solver(), run_steps, conclude_steps
+            if can_solve(problem.returns, penalty):
+                problem.advice = replace(problem.advice, instead="solver='auto', which is exact")
             method.accept(problem)
         else:
             run, conclude = run_exact, conclude_exact
@@ -270,16 +276,15 @@ class CompositionalPortfolio(CompositionalEstimator):
 
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the
         variance exactly. For the other measures they give a second-order approximation of the objective, around the
-        weights held when a period came. At least the first 4096 periods are
-        kept as they are. "auto" updates the weights whenever the number of periods has grown by about 1/128,
-        "moments" at the end of each chunk.
+        weights held when a period came. At least the first 4096 periods are kept as they are. "auto" updates the
+        weights whenever the number of periods has grown by about 1/128, "moments" at the end of each chunk.
 
         Other solvers make steps on batches of their own. They start after about 600 periods. The first 512 of these
         determine the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
         record. With moments it is the objective over all periods so far.
 
-        `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted weights. Parameters are read at
-        the start of the stream. ``stop_reason_`` is "exhausted".
+        `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from the fitted weights. Parameters
+        are read at the start of the stream. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -345,10 +350,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         """The utility on the returns of X: minus the objective without l1 norm and transaction costs.
 
         Higher is better. With ``objective="ratio"`` the score is the ratio, and with ``max_risk`` it is the mean
-        return. Otherwise it uses the estimator's own
-        risk_measure and risk_aversion, so it can compare solvers and constraints, but not values of risk_aversion; use
-        `sharpe_ratio` for those. With a benchmark it uses excess returns. The score of a fit that overflowed or
-        diverged is -inf, because its weights are still close to the start, which may look good by chance.
+        return. Otherwise it uses the estimator's own risk_measure and risk_aversion, so it can compare solvers and
+        constraints, but not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it uses excess
+        returns. The score of a fit that overflowed or diverged is -inf, because its weights are still close to the
+        start, which may look good by chance.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.scaled import Scaled
 from sk_stormc.portfolio.sums import Sums
 
-__all__ = ["dual_gap", "slope_gap"]
+__all__ = ["dual_gap", "is_cheap", "slope_gap"]
 
 ITERATIONS = 10  # of Newton's method, after which the bound is usually within a tenth of the gap
 ENDLESS = 30  # of them where a weight has no bound, so that every error of a multiplier counts
@@ -29,6 +29,11 @@ def slope_gap(problem, penalty, w):
         return float(np.maximum(c @ w + value - linear_minimum(penalty, c, np.asarray(w, float)), 0.0))
 
 
+def is_cheap(problem, penalty):
+    """Whether a few Hessians, for a tight bound of the gap, are cheap."""
+    return problem.returns.size * problem.returns.shape[1] <= CHEAP and can_solve(problem.returns, penalty)
+
+
 def dual_gap(problem, penalty, w, gap):
     """A better bound of the gap, by the multipliers of a few iterations of Newton's method, where these are cheap.
 
@@ -36,8 +41,7 @@ def dual_gap(problem, penalty, w, gap):
     the bound by the gradient at w.
     """
     limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
-    cheap = problem.returns.size * problem.returns.shape[1] <= CHEAP and can_solve(problem.returns, penalty)
-    if not cheap or not np.isfinite(w).all():
+    if not is_cheap(problem, penalty) or not np.isfinite(w).all():
         return gap
     if penalty is None and problem.risk_measure == "variance":  # the exact gap, however far the minimum is
         covariance = Sums.of(problem.returns.astype(float), problem.weights).covariance()

@@ -170,8 +170,11 @@ def _exact(some, problem):
     if np.isfinite(held).any() and not problem.ordered:  # a linear program ends at a corner
         w = np.where(np.isfinite(held), held, w)
         if np.isnan(held).any():
-            again = interior_point(*replace(some.scaled, limits=limits.with_held(held)).program(w, some.measure))
-            w = np.where(np.isfinite(held), held, again.x[: limits.n] * size)
+            there = np.full(limits.n, limits.limited) | (held != 0)  # those at 0 are left out where that is possible
+            rest = some.scaled if there.all() else some.scaled.among(there)
+            rest = replace(rest, limits=rest.limits.with_held(held[there]))
+            again = interior_point(*rest.program(w[there], some.measure))
+            w[there] = np.where(np.isfinite(held[there]), held[there], again.x[: there.sum()] * size)
             n_iter = again.n_iter
     return _of_all(some.there, w), _of_all(some.there, inside), n_iter
 

@@ -24,6 +24,7 @@ FAR = 1e4  # weights that replace missing bounds where the largest mean return i
 LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
 ROUNDS = 20  # of the bound's search, which usually needs three
 SOLVES = 4  # of the interior-point method, which usually is needed once
+RISKLESS = 1e-11  # squared risk, relative to that of the start, that is rounding
 EXACT = 1e-9  # what the bound may be off by, relative to the risk
 BETTER = 1e-7  # relative gain of a vertex that has it solve again
 NEAR = 1e-3  # distance of its next start from the vertex
@@ -181,6 +182,8 @@ class Ratio:
                 break
             # a vertex is better, so that v is of another size there: begin near it
             self.cone.inside = w + NEAR * (self.cone.inside - w)
+        if self.power == 2 and self.found is not None and self.squared <= RISKLESS:
+            raise _no_maximum("a portfolio has no risk")
         return NewtonFit(w, value, best + value, 0, abs(value))
 
     def _solved(self, watch):
@@ -222,6 +225,7 @@ class Ratio:
         rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
         rounding += EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
         c = c[:n]
+        self.squared = -constant  # relative to that of the start
         if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:

@@ -43,9 +43,8 @@ def exact_method(portfolio, solver, problem, penalty):
     if solver != "moments" and not can_solve(problem.returns, penalty):
         raise ValueError(
             f"{' and '.join(needs) or 'solver=' + repr(solver)} needs returns that are an array in memory, of at most "
-            f"4096 assets and 2**26 numbers, got {type(problem.returns).__name__} of shape {problem.returns.shape}: "
-            "use solver='storm-c'"
-            + " without" * bool(needs)
+            f"4096 assets and 2**26 numbers (2**36 for a Hessian), got {type(problem.returns).__name__} of shape "
+            f"{problem.returns.shape}: " + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     if portfolio.max_risk is not None:
         program = partial(WithinRisk, problem, penalty, float(portfolio.max_risk))

@@ -52,7 +52,7 @@ def run_in_stages(run, solver, problem, x0):
     return changed(done, stop_reason=reason, **found), gap
 
 
-def warn_of_a_gap(result, gap, tol):
+def warn_of_a_gap(result, gap, tol, instead):
     """Warn if the run has not converged: the gap is above tol."""
     if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return
@@ -60,7 +60,7 @@ def warn_of_a_gap(result, gap, tol):
     warn(
         f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
         f"may be above its minimum by up to {gap:.2g}{part}, where "
-        f"tol={tol:g} was asked for. Raise max_iter or tol, or take solver='storm-c'.",
+        f"tol={tol:g} was asked for. Raise max_iter or tol{', or take ' * bool(instead)}{instead}.",
         ConvergenceWarning,
     )
 

@@ -2,10 +2,9 @@
 
 from functools import partial
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.portfolio.gaps import dual_gap, slope_gap
+from sk_stormc.portfolio.gaps import dual_gap, is_cheap, slope_gap
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
 from sk_stormc.solvers import StopReason
@@ -13,7 +12,7 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["conclude_steps", "run_steps"]
 
-NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective, that is worth a warning
+NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective or the risk, that is worth a warning
 
 
 def _start_of(portfolio, problem, fit):
@@ -51,16 +50,18 @@ def run_steps(portfolio, solver, problem, penalty, fit):
 
 def conclude_steps(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has and its gap is notable all the same."""
-    gap, tol = portfolio.dual_gap_, solver.tol
-    if isinstance(problem, LevelProblem) and result.stop_reason != StopReason.INTERRUPTED:
-        warn_of_a_gap(result, gap, tol)
-        return
-    portfolio._conclude(solver, result)
-    notable = np.isfinite(gap) and gap > max(NOTABLE, 10 * tol) * abs(result.fun)
-    if result.stop_reason == StopReason.CONVERGED and notable:
+    gap, tol, staged = portfolio.dual_gap_, solver.tol, isinstance(problem, LevelProblem)
+    instead = problem.advice.instead
+    if staged and result.stop_reason != StopReason.INTERRUPTED:
+        warn_of_a_gap(result, gap, tol, instead)
+    else:
+        portfolio._conclude(solver, result, instead)
+    size = problem.typical_risk() if staged else abs(result.fun)
+    tight = is_cheap(problem, problem.of_weights if staged else problem.penalty)  # other bounds are loose
+    if result.stop_reason == StopReason.CONVERGED and tight and gap > max(NOTABLE, 10 * tol) * size:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective {result.fun:.6g} may be above its "
-            f"minimum by up to {gap:.2g}. Small gradients say little where some assets are nearly combinations of "
-            "others. Take solver='auto', or add bounds or an l1 norm.",
+            f"minimum by up to {gap:.2g}, since some assets may be nearly combinations of others. Add bounds or an l1 "
+            f"norm{', or take ' * bool(instead)}{instead}.",
             ConvergenceWarning,
         )

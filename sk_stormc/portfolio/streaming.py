@@ -34,6 +34,8 @@ def streams_returns(portfolio):
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
+    if portfolio.max_risk is not None:
+        raise AttributeError("max_risk needs all periods at once; for partial_fit set max_risk=None")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and not measure.streams:
         known = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
@@ -110,7 +112,7 @@ def _by_steps(portfolio, returns, weights, problem):
         if len(parts[0]):
             result = portfolio._stream_on(parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None))
         if result is not None:
-            portfolio.weights_ = result.x
+            portfolio.weights_, portfolio.dual_gap_ = result.x, np.nan
         if vars(portfolio).get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
             break
 

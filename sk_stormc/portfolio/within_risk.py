@@ -92,9 +92,11 @@ class WithinRisk(Utility):
         return replace(found, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
     def _first(self):
-        """A risk aversion at which risk and return have a similar weight."""
-        mean = float(np.abs(self.problem._mean).max()) * max(float(np.abs(self.start).sum()), 1e-300)
-        return max(mean, 1e-300) / max(self.limit, 1e-300)
+        """The risk aversion at which the best asset alone would have this risk, without constraints."""
+        problem = self.problem
+        deviation = np.sqrt(1 / problem._inverse_variance()[: problem.returns.shape[1]].astype(float))
+        best = max(float((np.abs(problem._mean) / deviation).max()), 1e-300)
+        return best / (2 * self.max_risk) if MEASURES[problem.risk_measure].power == 2 else best
 
     def _mixed(self, calm, bold):
         """The mixture of a portfolio within the limit and one beyond it whose risk is the limit."""

@@ -222,7 +222,7 @@ def test_near_copies_of_an_asset_are_told():
     assert "nearly combinations" in warned[0] and "solver='auto'" in warned[0]
     # what it can still fall by, as the warning has it
     left = problem.objective(portfolio.weights_) - best
-    assert float(re.search(r"by up to ([-+\d.e]+)\.", warned[0])[1]) == pytest.approx(left, rel=0.3)
+    assert float(re.search(r"by up to ([-+\d.e]+), ", warned[0])[1]) == pytest.approx(left, rel=0.3)
     assert portfolio.dual_gap_ >= left * (1 - 1e-6)
     mended, silent = said(lambda: CompositionalPortfolio(random_state=0).fit(R))
     assert not silent and problem.objective(mended.weights_) - best < 1e-9 * abs(best)

@@ -75,6 +75,20 @@ def test_return_and_risk_that_grow_alike_without_bounds(measure):
     assert portfolio.dual_gap_ <= 1e-5 * portfolio.score(R)
 
 
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "cvar"])
+def test_where_the_empty_portfolio_is_allowed(measure):
+    """The search began at weights of 0, and ended far from the limit."""
+    R = returns(400)
+    given = [{"constraint": (-1.0, 1.0)}, {"constraint": (0.0, 1.0)}] + [{"constraint": None}] * (measure != "cvar")
+    for params in given:
+        portfolio = fit(R, risk_measure=measure, max_risk=0.01, **params)
+        assert risk(R @ portfolio.weights_, measure) == pytest.approx(0.01, rel=1e-3)
+        assert portfolio.stop_reason_ == "converged"
+    if measure == "variance":  # the multiple of the tangency portfolio that has this deviation
+        tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
+        np.testing.assert_allclose(portfolio.weights_, 0.01 * tangency / (R @ tangency).std(), rtol=1e-3)
+
+
 def test_a_tracking_error_and_all_limits():
     R = returns()
     held, index = np.full(5, 0.2), R.mean(axis=1)
@@ -101,6 +115,8 @@ def test_what_is_refused():
         fit(R, max_risk=0.1, risk_measure="entropic")
     with pytest.raises(ValueError, match="max_risk must be None with objective='ratio'"):
         fit(R, max_risk=0.1, objective="ratio")
+    with pytest.raises(AttributeError, match="max_risk needs all periods at once"):
+        CompositionalPortfolio(max_risk=0.1).partial_fit  # noqa: B018
     for wrong in (0, -1.0, "much", np.nan):
         with pytest.raises(ValueError, match="max_risk must be"):
             fit(R, max_risk=wrong)

@@ -61,7 +61,7 @@ def test_storm_c_stays_storm_c():
     R = returns(2000)
     portfolio = CompositionalPortfolio("storm-c", constraint="long_only", random_state=0).fit(R)
     assert isinstance(portfolio.solver_, AutomaticSTORM)
-    with pytest.warns(ConvergenceWarning, match="not converged"):
+    with pytest.warns(ConvergenceWarning, match="has not converged.*solver='auto', which is exact"):
         CompositionalPortfolio("storm-c", constraint="long_only", max_iter=3, random_state=0).fit(R)
 
 
