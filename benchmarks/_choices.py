@@ -49,21 +49,21 @@ def _portfolios(results):
 
     header = ["you want", "take", "measured"]
     rows = [
-        ["least variance, data in memory, no constraint or bounds only", '`solver="lbfgs"`',
-         f"CPU ms of a fit: `lbfgs` {milliseconds('lbfgs')}, `storm-c` {milliseconds('storm-c')}"],
-        ["few passes over the data, since they are slow to read", '`solver="sketchy-storm"`, or the default',
-         f"passes: {beside('variance', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
-        ["to limit losses only (semivariance)", "the default",
-         f"passes: {beside('semivariance', 'storm-c', 'sarah-c', 'lbfgs')}"],
-        ["to weigh rare large losses more (entropic risk)", "the default",
-         f"passes: {beside('entropic', 'storm-c', 'sarah-c', 'lbfgs')}"],
         ["to limit the mean of the worst losses (CVaR, EVaR), thousands of periods", "the default", seconds(2500)],
-        ["the same, hundreds of periods", "skfolio, or the default", seconds(250)],
-        ["no short positions", 'the default, with `constraint="long_only"`',
+        ["the same, hundreds of periods", "the default", seconds(250)],
+        ["a stochastic or first-order method on data in memory, no constraint or bounds only", '`solver="lbfgs"`',
+         f"CPU ms of a fit: `lbfgs` {milliseconds('lbfgs')}, `storm-c` {milliseconds('storm-c')}"],
+        ["few passes over the data, since they are slow to read", '`solver="sketchy-storm"`, or "storm-c"',
+         f"passes: {beside('variance', 'sketchy-storm', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["the same, to limit losses only (semivariance)", '`solver="storm-c"`',
+         f"passes: {beside('semivariance', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["the same, to weigh rare large losses more (entropic risk)", '`solver="storm-c"`',
+         f"passes: {beside('entropic', 'storm-c', 'sarah-c', 'lbfgs')}"],
+        ["few passes, and no short positions", '`solver="storm-c"`, `constraint="long_only"`',
          f"passes: {beside('long only', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
-        ["bounds, and weights that sum to one", "the default, with `constraint=` and `budget=`",
+        ["few passes, bounds, and weights that sum to one", '`solver="storm-c"`, `constraint=` and `budget=`',
          f"passes: {beside('box and budget', 'storm-c', 'sarah-c')}; `lbfgs` cannot"],
-        ["at most 1,024 periods", "the default, or `lbfgs`",
+        ["few passes over at most 1,024 periods", '`solver="storm-c"`, or `lbfgs`',
          f"passes: {beside('few periods', 'storm-c', 'sarah-c', 'lbfgs')}"],
     ]  # fmt: skip
     return header, rows, ("portfolio", "newer", "desk")

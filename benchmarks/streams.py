@@ -284,7 +284,7 @@ def tables(stored):
         ]
         for row in results.get("correlated", ())
     ])  # fmt: skip
-    header = ["rows x assets", "risk", '"storm-c"', '"moments"']
+    header = ["rows x assets", "risk", '"auto"', '"moments"']
     found["regimes"] = markdown(header, [
         [
             f"{row['rows']:,} x {row['assets']}", row["risk_measure"],

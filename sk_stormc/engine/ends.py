@@ -32,7 +32,7 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
             f"went up on this stream, with shorter steps too: it ends at iteration {result.n_iter}, and the best point "
             f"recorded is kept (objective {result.fun:.6g}). {_for_streams(solver, oracle.source)}",
         )
-    elif reason == StopReason.MAX_IFO and not result.n_iter:
+    elif reason == StopReason.MAX_IFO and not result.n_iter and solver.max_ifo is not None:
         spent, step = int(result.ifo[-1]), solver.cost(oracle, result.state.state)
         _warn(
             solver,
@@ -93,7 +93,7 @@ def _instead(solver):
 
 def warn_if_unconverged(solver, result, instead=""):
     """Warn if the run's budget ended before tol was met."""
-    if solver.tol == 0 or result.stop_reason not in BUDGETS or not result.n_iter:
+    if solver.tol == 0 or result.stop_reason not in BUDGETS or not (result.n_iter or solver.max_ifo is None):
         return
     far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
     name = result.stop_reason if getattr(solver, result.stop_reason) is not None else "max_iter or max_ifo"
@@ -106,9 +106,12 @@ def warn_if_unconverged(solver, result, instead=""):
 
 
 def warn_if_clipped(solver, oracle):
-    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it."""
-    if oracle.n_below:
-        problem = oracle.problem
+    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it.
+
+    In a map the normaliser of a lone point may be, which matters little among many.
+    """
+    problem = oracle.problem
+    if oracle.n_below and not problem.advice.many_minima:
         _warn(
             solver,
             f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, where {oracle.n_below} entries of "

@@ -1,6 +1,5 @@
 """Constraints and transaction costs of a portfolio as a penalty."""
 
-import functools
 from collections.abc import Mapping, Set
 
 import numpy as np
@@ -17,6 +16,8 @@ from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_wor
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["make_penalty", "penalty_of", "say_what_limits"]
+
+SAID: list[float] = []  # sums of weights that were said in this process
 
 
 def penalty_of(portfolio, n_assets, columns):
@@ -105,17 +106,11 @@ def held_now(previous, n_assets, columns):
     return previous
 
 
-@functools.cache
-def _say_once():
-    """Whether this is the first time."""
-    said = iter([True, False])
-    return lambda: next(said, False)
-
-
 def say_what_limits(weights):
     """Say once what the weights sum to, where only risk_aversion limits them."""
     total, largest = float(weights.sum()), float(np.abs(weights).max())
-    if _say_once()():
+    if not SAID:
+        SAID.append(total)
         warn(
             f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest has the size "
             f"{largest:.3g}, and only risk_aversion, in the inverse unit of the returns, limits them. Set "

@@ -173,7 +173,7 @@ def test_bellman_search(client, log, solver):
 def test_fits_come_back_whole(client, returns, log, kind):
     with config_context(enable_metadata_routing=True):
         if kind == "portfolio":
-            estimator = CompositionalPortfolio("scgd", max_iter=40, tol=0, random_state=0)
+            estimator = CompositionalPortfolio("scgd", constraint=(-9, 9), max_iter=40, tol=0, random_state=0)
             arguments = {"X": returns, "cv": TimeSeriesSplit(3)}
         else:
             value = BellmanValueEstimator(0.9, "storm-c", objective="projected", max_iter=40, tol=0, random_state=0)

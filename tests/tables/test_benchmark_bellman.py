@@ -54,7 +54,7 @@ def test_the_verdict_counts_what_was_silent():
     def row(n, **entries):
         every = dict.fromkeys(_bellman_fits.METHODS, {"rmse": 1.0, "warned": []})
         known = {"n": n, "gamma": 0.95, "size": 1.0, "error": 0.0, "numpy": 1.0, "best": 0.5, "best_alpha": 0.1}
-        return {**known, **every, "`fit`": entries}
+        return {**known, **every, '`fit`, "storm-c"': entries}
 
     rows = [
         row(1000, rmse=2.0, warned=[]),
@@ -64,9 +64,9 @@ def test_the_verdict_counts_what_was_silent():
         row(10_000, error="not finite"),
     ]
     first, second = _bellman_fits.verdict({"taxi": rows}).splitlines()[2:4]
-    assert first == "| `fit` | 1 | 2 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 | 3.30, 4 |"
+    assert first == '| `fit`, "storm-c" | 1 | 2 | 1 | 2.00 (Taxi, 1,000, 0.95) | 2 | 1 | 3.30, 4 |'
     assert second == '| `fit`, "lstd" | 0 | 0 | 0 | 1.00 (Taxi, 1,000, 0.95) | 0 | 0 | 2.00, 5 |'
-    cells = [_bellman_fits.cell(r, "`fit`") for r in rows]
+    cells = [_bellman_fits.cell(r, '`fit`, "storm-c"') for r in rows]
     assert cells == ["2.00", "1.30", "not finite *", "1.00 *", "error"]
     small = {**row(1000, rmse=5e-4, warned=[]), "numpy": 1e-9}  # both below a thousandth of the values
     assert _bellman_fits.ratio(small, "`fit`") == 1.0
