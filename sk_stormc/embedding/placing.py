@@ -7,7 +7,7 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
 from sk_stormc.embedding.metrics import check_directions
-from sk_stormc.embedding.neighbors import check_not_negative, largest_of_columns
+from sk_stormc.embedding.neighbors import largest_of_columns, not_negative
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
@@ -72,7 +72,7 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     x, k = embedding.astype(float), int(3 * perplexity) + 1
     Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
     if search.metric == "precomputed":
-        _check_distances(X)
+        X = _distances_to_trained(X)
     listed = search.metric == "precomputed" and sparse.issparse(X)
     more = min(max(k, NEAREST), search.n_samples_fit_)
     for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
@@ -229,9 +229,9 @@ def _check_size(X):
         raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
 
 
-def _check_distances(X):
-    """Raise a ValueError if distances are negative, or a graph has an empty row."""
-    check_not_negative(X)
+def _distances_to_trained(X):
+    """The distances without negative rounding errors. A ValueError for negative ones, and for empty rows of a graph."""
     if sparse.issparse(X) and not np.diff(X.indptr).all():
         row = np.argmin(np.diff(X.indptr))
         raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")
+    return not_negative(X)

@@ -141,8 +141,8 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
     result = ended = None
     for number, stage in enumerate(stages):  # which may become more
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, early=stage.early, on=stage.on)
-        # records say little of one stage of several, and are not what an exaggerated one lowers
-        with quiet() if len(stages) > 1 or stage.exaggeration != 1 else nullcontext():
+        # `warn_if_unsettled` says this of a fit, and records are not what an exaggerated stage lowers
+        with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
             found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
         broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
         may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or broken_off)
