@@ -94,6 +94,7 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     return P
 
 
+@np.errstate(under="ignore")  # of neighbours that are much farther than others
 def _to_probabilities(D, perplexity):
     """Turn distances into probabilities, in place."""
     n, k = D.shape

@@ -236,12 +236,13 @@ def as_search(search):
 
 
 def _nearest_in_graph(X, k):
-    """The k nearest neighbours in each row, by distance, without the sample itself."""
+    """The k nearest neighbours in each row, by distance and, if equally far, by index, without the sample itself."""
     n, row = X.shape[0], _row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
-    if ((np.diff(distance) < 0) & (np.diff(row) == 0)).any():
-        order = np.lexsort((distance, row))
+    farther = np.diff(distance)
+    if (((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)).any():
+        order = np.lexsort((column, distance, row))
         column, distance = column[order], distance[order]
     count = np.bincount(row, minlength=n)
     if count.max() > k:

@@ -87,22 +87,27 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     return Z if spacing is None else (Z, distances)
 
 
-def spacings(graph):
+def spacings(graph, search):
     """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer.
 
     Parameters
     ----------
     graph : CSR array of shape (n_samples, n_samples)
         Distances, sorted in each row.
+    search : NeighborSearch
+        The search that found them.
 
     Returns
     -------
     ndarray of shape (n_samples,)
-        Zeros, as for a sample with ten copies, are replaced by the mean of all.
+        Zeros, as for a sample with ten copies, are replaced by the mean of the others. If all are 0, as in categorical
+        data, the median distance between samples that differ and are nearest replaces them.
     """
     count = np.diff(graph.indptr)
     found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
-    return np.where(found > 0, found, found.mean())
+    if found.any():
+        return np.where(found > 0, found, found[found > 0].mean())
+    return np.full(len(found), np.median(search.to_nearest_unlike()))
 
 
 def _distances(D, spacing, near):
@@ -122,10 +127,12 @@ def warn_of_far_samples(distances):
     count = int((distances > FAR).sum())
     if count:
         row = int(distances.argmax())
+        how = f"is {distances[row]:.3g} times as far from its nearest training samples as these are from theirs"
+        if np.isinf(distances[row]):
+            how = "differs from them, and they are all alike"
         warn(
-            f"{count} of {len(distances)} samples are far from the training data: row {row} is {distances[row]:.3g} "
-            "times as far from its nearest training samples as these are from theirs. The places of such samples have "
-            "little meaning. transform(X, return_distance=True) returns this number for each sample",
+            f"{count} of {len(distances)} samples are far from the training data: row {row} {how}. The places of "
+            "such samples have little meaning. transform(X, return_distance=True) returns this number for each sample",
             UserWarning,
         )
 
