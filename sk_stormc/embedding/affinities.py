@@ -154,7 +154,11 @@ def _points(X, metric):
     refuse_no_numbers("X", X)
     with naming("X"):
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
-    return not_negative(X) if is_word(metric, "precomputed") else X
+    if not is_word(metric, "precomputed"):
+        return X
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
+    return not_negative(X)
 
 
 def nearest_neighbors(

@@ -158,7 +158,7 @@ def test_a_divergence_of_nothing_is_not_said_to_fall(n, seed):
         SNEEmbedding(random_state=seed).fit(np.random.default_rng(seed).normal(size=(n, 5)))
 
 
-@pytest.mark.parametrize("seed", few_of([0, 1, 2], 0))
+@pytest.mark.parametrize("seed", few_of([2, 3, 4], 0))
 def test_many_dimensions_of_few_samples_do_not_warn(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
