@@ -228,7 +228,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @wraps(__init__, assigned=(), updated=())  # so that signatures are those of __init__
+    # wraps, so that signatures are those of __init__
+    @wraps(__init__, assigned=(), updated=())  # type: ignore[misc]
     def __new__(cls, *args: Any, **params: Any) -> Self:
         refuse_names_from_elsewhere(cls, params)
         return super().__new__(cls)

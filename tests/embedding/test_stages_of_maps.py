@@ -98,4 +98,5 @@ def test_a_map_that_more_iterations_make_worse_stays():
     np.testing.assert_array_equal(result.loss_curve, [9, 5, 4])
     plan[1].asked = True  # what a user asks for is done
     fit = Runs(5.0, 6.0, 4.0)
-    assert run_stages(plan, fit, problem, np.zeros(120), solver, dict, Lines(0))[1].n_iter == 30 and fit.begun == [0, 5, 6]
+    _, result = run_stages(plan, fit, problem, np.zeros(120), solver, dict, Lines(0))
+    assert result.n_iter == 30 and fit.begun == [0, 5, 6]
