@@ -88,7 +88,8 @@ class SNEProblem(Reports, CompositionalProblem):
 
     Notes
     -----
-    The mesh's Z has a relative error of about 1e-3. Without a mesh, and with more than 2048 points, the normalisers of
+    The mesh's Z has a relative error of about 1e-3. For "gaussian", normalisers that are estimated from sampled columns
+    are at least .03. Without a mesh, and with more than 2048 points, the normalisers of
     the recorded Phi are estimated from 2048 evenly spaced columns. `divergence` is more accurate.
 
     References
