@@ -16,11 +16,12 @@ from sk_stormc.embedding.neighbors import (
     fewest_neighbors,
     fit_search,
     neighbor_graph,
+    not_negative,
 )
 from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, naming, short
+from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, is_word, naming, short
 from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     return P
 
 
+@np.errstate(under="ignore")  # of neighbours that are much farther than others
 def _to_probabilities(D, perplexity):
     """Turn distances into probabilities, in place."""
     n, k = D.shape
@@ -147,13 +149,16 @@ def _precisions(D, target, beta):
     return found
 
 
-def _points(X):
-    """Points, or a graph of them, as floats."""
+def _points(X, metric):
+    """Points, or distances without negative rounding errors, as floats."""
     refuse_no_numbers("X", X)
     with naming("X"):
-        return check_array(
-            X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
-        )
+        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+    if not is_word(metric, "precomputed"):
+        return X
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
+    return not_negative(X)
 
 
 def nearest_neighbors(
@@ -197,7 +202,7 @@ def nearest_neighbors(
     (array([1, 0, 1]), array([1., 1., 2.]))
     """
     check_int("n_neighbors", n_neighbors, low=1)
-    X = _points(X)
+    X = _points(X, metric)
     fewest_neighbors(X, metric)
     return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
 
@@ -250,10 +255,12 @@ def perplexity_search(
     """
     asked = check_perplexity(perplexity)
     check_choice("factor", factor, (2, 3))
-    X = _points(X)
+    X = _points(X, metric)
     fewest = fewest_neighbors(X, metric)
     most, largest = max(1.0, fewest / 3), np.max(asked)
-    used = tuple(min(value, most) for value in asked) if isinstance(asked, tuple) else min(asked, most)
+    used = min(asked, most) if not isinstance(asked, tuple) else tuple(value for value in asked if value <= most)
+    if isinstance(asked, tuple) and most < largest and most not in used:
+        used += (most,)  # once, however many are lowered to it
     if most < largest:
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
@@ -382,7 +389,7 @@ def perplexity_affinities(
     >>> P.shape, P.nnz, bool(np.allclose(P.sum(axis=1), 1))
     ((50, 50), 800, True)
     """
-    X = _points(X)
+    X = _points(X, metric)
     how: dict[str, Any] = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
 from sk_stormc.embedding.coarse import coarse_start, is_coarse
+from sk_stormc.embedding.elsewhere import refuse_names_from_elsewhere
 from sk_stormc.embedding.going_on import GoesOn, as_map
 from sk_stormc.embedding.kernels import check_degrees_of_freedom
+from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.memory import warn_of_memory
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
 from sk_stormc.embedding.placing import place, warn_of_far_samples
@@ -54,8 +57,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         Effective number of neighbours, at least 1. With a sequence, the affinities of all its perplexities are
         averaged, so that a map shows small and large structures (openTSNE's `Multiscale`). If it is too large for the
         data, it is lowered with a UserWarning, to a third of the smallest number of neighbours that a sample has. That
-        number is n_samples - 1, or the length of the shortest row of a graph. ``perplexity_`` has the value that was
-        used.
+        number is n_samples - 1, or the length of the shortest row of a graph. Of a sequence, values that are lowered
+        to the same number count once. ``perplexity_`` has what was used.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
         Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, which crowds points together in
         two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
@@ -78,13 +81,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass an
         earlier ``embedding_``, its layout is kept.
     metric : str or callable, default="euclidean"
-        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`. With "precomputed", X holds distances, which are
-        not squared, or a sparse graph of them. `sklearn.neighbors.KNeighborsTransformer` makes such a graph with
-        mode="distance". A row of a graph may list any number of neighbours; three times the perplexity is best. It may
-        include the sample itself or not. If it lists more neighbours than needed, the nearest are used. Stored zeros
-        are distances of 0. With "affinities", X holds the affinities themselves, dense or sparse, none negative. For
-        "student-t" they are made symmetric and scaled to a sum of 1, and for "gaussian" each row is scaled. The
-        perplexity is then not used, and `transform` is not available.
+        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, but for "nan_euclidean", since missing values
+        are refused. For a sparse X, only some are offered; the error says how to use the others. "mahalanobis" takes
+        metric_params={"VI": ...} or {"V": ...}. With "precomputed", X holds distances, which are not squared, or a
+        sparse graph of them. Negative ones that are rounding errors are taken as 0.
+        `sklearn.neighbors.KNeighborsTransformer` makes such a graph with mode="distance". A row of a graph may list any
+        number of neighbours; three times the perplexity is best. It may include the sample itself or not. If it lists
+        more neighbours than needed, the nearest are used. Stored zeros are distances of 0. With "affinities", X holds
+        the affinities themselves, dense or sparse, none negative. For "student-t" they are made symmetric and scaled to
+        a sum of 1, and for "gaussian" each row is scaled. The perplexity is then not used, and `transform` is not
+        available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
@@ -119,7 +125,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         callbacks are also called at some of the early ones. A larger number than that of "auto" reduces the early
         records only, because the later ones show whether the map is still expanding.
     verbose : int, default=0
-        If positive, print a line with the divergence at each record.
+        If positive, print a line with the divergence at each record, those of the early stage included, and a line
+        when the neighbours, the affinities and the start are found. All have the seconds from the beginning.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches, and of a random start. Results are bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
@@ -221,6 +228,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         self.random_state = random_state
         self.n_jobs = n_jobs
 
+    # wraps, so that signatures are those of __init__
+    @wraps(__init__, assigned=(), updated=())  # type: ignore[misc]
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        refuse_names_from_elsewhere(cls, params)
+        return super().__new__(cls)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -263,6 +276,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         init = check_init(self.init, self.metric, n, self.n_components)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
+        lines = Lines(self.verbose)
         near = Neighborhoods(
             X_checked,
             self._kernel() == "gaussian",
@@ -272,7 +286,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             n_jobs=self.n_jobs,
             neighbors=self.neighbors,
         )
-        start, problem, order = self._begun(near, X_checked, init, solver, fit)
+        lines.done("neighbors")
+        start, problem, order = self._begun(near, X_checked, init, solver, fit, lines)
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
@@ -285,7 +300,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             return {"embedding_": as_map(x, order, X_checked.dtype)} | known
 
         x0 = start[order].ravel()
-        problem, result = run_stages(stages, fit, problem, x0, solver, embedded, self.verbose)
+        problem, result = run_stages(stages, fit, problem, x0, solver, embedded, lines)
         validate_data(self, X, skip_check_array=True)
         self.__dict__.update(embedded(result.x))
         self._n_features_out = self.n_components
@@ -370,15 +385,18 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         places = places.astype(self.embedding_.dtype)
         return (places, distances) if return_distance else places
 
-    def _begun(self, near, X, init, solver, fit):
+    def _begun(self, near, X, init, solver, fit, lines):
         """The start of a map, its optimisation problem, and the order of the samples in the latter."""
         P = near.to_optimise()
+        lines.done("affinities")
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         tasks = [lambda: self._problem(near, P, solver, most)]
         if is_coarse(self, X.shape[0]):
             tasks.append(lambda: coarse_start(self, X, P, fit.rng, needed=fit.before is None))
         (problem, order), *coarse = at_once(*tasks)
-        return make_start(*(coarse or [init]), X, P, self.n_components, self._kernel(), fit.rng), problem, order
+        start = make_start(*(coarse or [init]), X, P, self.n_components, self._kernel(), fit.rng)
+        lines.done("start")
+        return start, problem, order
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)

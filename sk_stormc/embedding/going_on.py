@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.utils.validation import check_is_fitted
 
+from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.embedding.spreading import with_stage
 from sk_stormc.embedding.stages import Stage, run_stages
@@ -122,7 +123,7 @@ class GoesOn:
             return {"embedding_": as_map(x, order, self.embedding_.dtype)}
 
         x0 = self.embedding_[order].ravel()
-        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, self.verbose, self.n_iter_)
+        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, Lines(self.verbose, self.n_iter_))
         vars(self).update(embedded(result.x))
         before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
         found = changed(result, loss_curve=problem.divergence_of(result.loss_curve))

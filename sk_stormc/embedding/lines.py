@@ -6,28 +6,32 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """A table with a line for each record of a fit, over all its stages. The lines have the divergence.
+    """A table of a fit: a line for each part of its preparation, and one with the divergence for each record.
 
     Parameters
     ----------
-    divergence_of : callable
-        Converts a recorded objective to the divergence.
+    shown : bool
+        Whether to print anything.
     n_before : int, default=0
         Number of iterations before the first of these stages.
     """
 
-    def __init__(self, divergence_of, n_before=0):
-        self.divergence_of, self.began, self.last = divergence_of, time.perf_counter(), None
-        self.n_before = n_before
-        print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
+    def __init__(self, shown, n_before=0):
+        self.shown, self.n_before = bool(shown), n_before
+        self.began, self.last = time.perf_counter(), None
+        if shown:
+            print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
 
-    def line(self, iteration, fun):
-        """Print a line, unless this iteration was printed last."""
-        if iteration == self.last:
-            return
-        self.last, seconds = iteration, time.perf_counter() - self.began
-        print(f"{self.n_before + iteration:10d}{self.divergence_of(fun):16.6f}{seconds:10.2f}", flush=True)
+    def done(self, part):
+        """Print that a part of the preparation is done."""
+        self._print(part, "")
 
-    def after(self, n_iter):
-        """A function that prints the records of a run that begins after n_iter iterations."""
-        return lambda record: self.line(n_iter + record.iteration, record.fun)
+    def record(self, iteration, divergence, early=False):
+        """Print a record, unless this iteration was printed last."""
+        if iteration != self.last:
+            self.last = iteration
+            self._print(f"{'early ' if early else ''}{self.n_before + iteration}", f"{divergence:.6f}")
+
+    def _print(self, first, second):
+        if self.shown:
+            print(f"{first:>10}{second:>16}{time.perf_counter() - self.began:10.2f}", flush=True)

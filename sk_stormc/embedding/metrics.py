@@ -8,24 +8,19 @@ from scipy import sparse
 
 from sk_stormc.utils.validation import check_choice, check_instance, short
 
-__all__ = ["check_directions", "check_distances", "check_metric_of_data", "naming_the_metric"]
+__all__ = ["check_directions", "check_distances", "check_metric_of_data", "naming_the_metric", "parameters_of"]
 
-NEEDED = (  # metrics, their parameters, and what these are
-    ("seuclidean", "V", "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
-    ("mahalanobis", "VI", "inverse of the columns' covariance, such as numpy.linalg.inv(numpy.cov(X, rowvar=False))"),
+NEEDED = (  # metrics, the parameters of which they need one, and what these are
+    ("seuclidean", ("V",), "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
+    ("mahalanobis", ("VI", "V"), "inverse of the columns' covariance, or {'V': ...} with numpy.cov(X, rowvar=False)"),
 )
+# names that scikit-learn lists: data with NaN are refused, a callable is passed as such, and "p" ignores its p
+NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
 
 
 def check_metric_of_data(metric, metric_params, X):
-    """Raise a ValueError if the metric is unknown, lacks a parameter, or returns no distance for two samples.
-
-    Parameters
-    ----------
-    metric : str or callable
-    metric_params : dict or None
-    X : ndarray or CSR matrix
-    """
-    from sklearn.neighbors import VALID_METRICS  # here, because it takes long to load
+    """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse X, or returns no distance."""
+    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE  # here, because it takes long to load
 
     if metric_params is not None:
         check_instance("metric_params", metric_params, dict)
@@ -42,11 +37,17 @@ def check_metric_of_data(metric, metric_params, X):
                     f"metric must give distances, finite and not negative, got {short(found)} of two rows of X"
                 )
         return
-    check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values())))
-    for name, key, what in NEEDED:
-        if metric == name and key not in params:
+    check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values()) - NOT_OFFERED))
+    if sparse.issparse(X) and metric not in VALID_METRICS_SPARSE["brute"]:
+        size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+        raise ValueError(
+            f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass X.toarray(), which takes "
+            f"{size / 1e6:.3g} MB"
+        )
+    for name, keys, what in NEEDED:
+        if metric == name and not params.keys() & set(keys):
             raise ValueError(
-                f"metric={name!r} needs metric_params={{{key!r}: ...}} with the {what}, got metric_params="
+                f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the {what}, got metric_params="
                 f"{short(metric_params)}"
             )
     if metric == "seuclidean" and not (np.asarray(params["V"]) > 0).all():
@@ -55,6 +56,15 @@ def check_metric_of_data(metric, metric_params, X):
             f"metric_params['V'] must be above 0 in all columns, got {V.ravel()[np.argmin(V > 0)]:.6g} for column "
             f"{np.argmin(V > 0)}: leave constant columns out, or set their V to 1"
         )
+
+
+def parameters_of(metric, metric_params):
+    """A copy of the parameters of the metric, with the inverse of a covariance in place of it."""
+    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    if metric == "mahalanobis" and "V" in params:
+        V = params.pop("V")
+        params.setdefault("VI", np.linalg.inv(V))
+    return params
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Neighborhoods:
             return
         self.search, self.perplexity = perplexity_search(X, perplexity, metric=metric, **how)
         self._graph = neighbor_graph(self.search)
-        self.recall, self.spacing = self.search.recall_, spacings(self._graph)
+        self.recall, self.spacing = self.search.recall_, spacings(self._graph, self.search)
 
     @property
     def joint(self):

@@ -12,6 +12,7 @@ from sk_stormc.embedding.metrics import (
     check_distances,
     check_metric_of_data,
     naming_the_metric,
+    parameters_of,
 )
 from sk_stormc.embedding.offsets import offsets
 from sk_stormc.utils.threads import threads
@@ -20,15 +21,18 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = [
     "as_search",
-    "check_not_negative",
     "fewest_neighbors",
     "fit_search",
     "largest_of_columns",
     "neighbor_graph",
     "neighbors_of_each",
+    "not_negative",
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
+# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is 2e-7, also where it was converted
+# to float64, and in a graph of close neighbours the largest may be .01
+BELOW_ZERO = 1e-4
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
 LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
 WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
@@ -61,9 +65,6 @@ def fewest_neighbors(X, metric):
         check_directions(X)
     if metric != "precomputed":
         return X.shape[0] - 1
-    if X.shape[0] != X.shape[1]:
-        raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
-    check_not_negative(X)
     if not sparse.issparse(X):
         _check_symmetry(X)
         return X.shape[0] - 1
@@ -84,11 +85,23 @@ def fewest_neighbors(X, metric):
     return int(found.min())
 
 
-def check_not_negative(X):
-    """Raise a ValueError if a distance, dense or in a graph, is negative."""
-    lowest = (X.data if sparse.issparse(X) else X).min(initial=0)
-    if lowest < 0:
-        raise ValueError(f"with metric='precomputed' X must hold distances, none negative, got {lowest}")
+def not_negative(X):
+    """The distances, dense or in a graph, with 0 in place of negative ones that are rounding. ValueError for others."""
+    values = X.data if sparse.issparse(X) else X
+    lowest = values.min(initial=0)
+    if lowest == 0:
+        return X
+    largest = values.max(initial=0)
+    if lowest < -BELOW_ZERO * largest:
+        raise ValueError(
+            f"with metric='precomputed' X must hold distances, none negative, got {lowest:.6g}, which is no rounding "
+            f"error beside the largest, {largest:.6g}"
+        )
+    if not sparse.issparse(X):
+        return np.maximum(X, 0)
+    X = X.copy()  # the caller's graph stays as it is
+    np.maximum(X.data, 0, out=X.data)
+    return X
 
 
 def largest_of_columns(X):
@@ -173,7 +186,8 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
     check_metric_of_data(metric, metric_params, X)
-    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    with naming_the_metric(metric, metric_params):
+        params = parameters_of(metric, metric_params)
     p = params.pop("p", 2) if metric == "minkowski" else 2
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
@@ -219,12 +233,13 @@ def as_search(search):
 
 
 def _nearest_in_graph(X, k):
-    """The k nearest neighbours in each row, by distance, without the sample itself."""
+    """The k nearest neighbours in each row, by distance and, if equally far, by index, without the sample itself."""
     n, row = X.shape[0], _row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
-    if ((np.diff(distance) < 0) & (np.diff(row) == 0)).any():
-        order = np.lexsort((distance, row))
+    farther = np.diff(distance)
+    if (((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)).any():
+        order = np.lexsort((column, distance, row))
         column, distance = column[order], distance[order]
     count = np.bincount(row, minlength=n)
     if count.max() > k:

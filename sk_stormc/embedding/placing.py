@@ -7,7 +7,7 @@ from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
 from sk_stormc.embedding.metrics import check_directions
-from sk_stormc.embedding.neighbors import check_not_negative, largest_of_columns
+from sk_stormc.embedding.neighbors import largest_of_columns, not_negative
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
@@ -72,7 +72,7 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     x, k = embedding.astype(float), int(3 * perplexity) + 1
     Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
     if search.metric == "precomputed":
-        _check_distances(X)
+        X = _distances_to_trained(X)
     listed = search.metric == "precomputed" and sparse.issparse(X)
     more = min(max(k, NEAREST), search.n_samples_fit_)
     for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
@@ -87,22 +87,27 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     return Z if spacing is None else (Z, distances)
 
 
-def spacings(graph):
+def spacings(graph, search):
     """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer.
 
     Parameters
     ----------
     graph : CSR array of shape (n_samples, n_samples)
         Distances, sorted in each row.
+    search : NeighborSearch
+        The search that found them.
 
     Returns
     -------
     ndarray of shape (n_samples,)
-        Zeros, as for a sample with ten copies, are replaced by the mean of all.
+        Zeros, as for a sample with ten copies, are replaced by the mean of the others. If all are 0, as in categorical
+        data, the median distance between samples that differ and are nearest replaces them.
     """
     count = np.diff(graph.indptr)
     found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
-    return np.where(found > 0, found, found.mean())
+    if found.any():
+        return np.where(found > 0, found, found[found > 0].mean())
+    return np.full(len(found), np.median(search.to_nearest_unlike()))
 
 
 def _distances(D, spacing, near):
@@ -122,10 +127,12 @@ def warn_of_far_samples(distances):
     count = int((distances > FAR).sum())
     if count:
         row = int(distances.argmax())
+        how = f"is {distances[row]:.3g} times as far from its nearest training samples as these are from theirs"
+        if np.isinf(distances[row]):
+            how = "differs from them, and they are all alike"
         warn(
-            f"{count} of {len(distances)} samples are far from the training data: row {row} is {distances[row]:.3g} "
-            "times as far from its nearest training samples as these are from theirs. The places of such samples have "
-            "little meaning. transform(X, return_distance=True) returns this number for each sample",
+            f"{count} of {len(distances)} samples are far from the training data: row {row} {how}. The places of "
+            "such samples have little meaning. transform(X, return_distance=True) returns this number for each sample",
             UserWarning,
         )
 
@@ -229,9 +236,9 @@ def _check_size(X):
         raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
 
 
-def _check_distances(X):
-    """Raise a ValueError if distances are negative, or a graph has an empty row."""
-    check_not_negative(X)
+def _distances_to_trained(X):
+    """The distances without negative rounding errors. A ValueError for negative ones, and for empty rows of a graph."""
     if sparse.issparse(X) and not np.diff(X.indptr).all():
         row = np.argmin(np.diff(X.indptr))
         raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")
+    return not_negative(X)

@@ -25,7 +25,7 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_int, chec
 __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
-LONELY = 1e-6  # of an estimate of a point's own normaliser, whose sampled columns may all be far
+LONELY = 0.03  # of an estimate of one, whose sampled columns may all be far: the map of few neighbours diverges below
 METRIC_EDGES, COARSE_EDGES = 15, 10  # edges of a point in the metric, and in that of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
@@ -88,7 +88,8 @@ class SNEProblem(Reports, CompositionalProblem):
 
     Notes
     -----
-    The mesh's Z has a relative error of about 1e-3. Without a mesh, and with more than 2048 points, the normalisers of
+    The mesh's Z has a relative error of about 1e-3. For "gaussian", normalisers that are estimated from sampled columns
+    are at least .03. Without a mesh, and with more than 2048 points, the normalisers of
     the recorded Phi are estimated from 2048 evenly spaced columns. `divergence` is more accurate.
 
     References
@@ -155,7 +156,7 @@ class SNEProblem(Reports, CompositionalProblem):
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
         self._set_edges(Edges(self.P), mesh)
-        self.inner_floor = LONELY if self.per_point else FLOOR
+        self.inner_floor = FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
     @cached_property
@@ -291,7 +292,8 @@ class SNEProblem(Reports, CompositionalProblem):
     def inner(self, x, batch):
         """The inner value u: the normalisers Z_i of the points, or the one Z of all pairs."""
         far, (_, _, _, whole) = self._far(x, batch)
-        return self._all_pairs(x, far, whole)
+        u = self._all_pairs(x, far, whole)
+        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not whole else u
 
     def _all_pairs(self, x, far, whole):
         """The inner value u from the sums over the far field, plus the near field if they do not include it."""

@@ -71,6 +71,17 @@ class NeighborSearch(NearestNeighbors):
         """Distances and indices of the neighbours of some rows of the data, without these rows themselves."""
         return without_own(*self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows)
 
+    def to_nearest_unlike(self):
+        """Distances of some rows of the data to the nearest one that differs. 0 where none was found."""
+        n = self.n_samples_fit_
+        rows = np.linspace(0, n - 1, max(1, min(n, MANY // 100, 2**23 // n))).astype(int)
+        if self.metric == "precomputed" and sparse.issparse(self._fit_X):
+            D = self._fit_X[rows].toarray()
+        else:
+            D = self._nearest(self._fit_X[rows], n)[0]
+        nearest = np.where(D > 0, D, np.inf).min(axis=1)
+        return np.where(np.isfinite(nearest), nearest, 0.0)
+
     def may_be_approximate(self):
         """Whether the approximate search supports the data: dense, with Euclidean or cosine distances."""
         return (self.offset_ is not None or self.metric == "cosine" and not sparse.issparse(self._fit_X)) and (

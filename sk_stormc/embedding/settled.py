@@ -17,7 +17,7 @@ PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the div
 # "auto" chose them, which of many points is a compromise with time; up to twice that is still to gain then
 SPREADING = 0.03, 0.06
 DOT = 0.01  # a width at which all distances in a map are the same to its kernel
-NOTHING = 1e-4  # a divergence, or a difference of two, that no map shows
+NOTHING = 3e-4  # a divergence, or a difference of two, that no map shows
 
 
 def warn_if_unsettled(model, problem, result):

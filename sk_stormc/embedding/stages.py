@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.settled import quiet
 from sk_stormc.embedding.spreading import goes_on, with_stage
 from sk_stormc.embedding.widening import has_tight_groups, widened
@@ -111,7 +110,7 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     return [*stages, Stage(max_iter - had, exaggeration, on=True, record_every=record_every)]
 
 
-def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0):
+def run_stages(stages, fit, problem, x, solver, attributes, lines):
     """Run stages as one run, and add stages while the map is still expanding.
 
     Parameters
@@ -125,9 +124,8 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
         The user's solver.
     attributes : callable
         Returns the fitted attributes for a point.
-    verbose : int
-    n_before : int, default=0
-        Number of iterations before the first of these stages, for the output of ``verbose``.
+    lines : Lines
+        The output of ``verbose``.
 
     Returns
     -------
@@ -136,13 +134,12 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
     result : SolverResult
         The result of all stages.
     """
-    lines = Lines(problem.divergence_of, n_before) if verbose else None
     horizon = sum(stage.n_iter for stage in stages if not stage.on)
     result = ended = None
     for number, stage in enumerate(stages):  # which may become more
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, early=stage.early, on=stage.on)
-        # records say little of one stage of several, and are not what an exaggerated one lowers
-        with quiet() if len(stages) > 1 or stage.exaggeration != 1 else nullcontext():
+        # `warn_if_unsettled` says this of a fit, and records are not what an exaggerated stage lowers
+        with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
             found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
         broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
         may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or broken_off)
@@ -150,8 +147,7 @@ def run_stages(stages, fit, problem, x, solver, attributes, verbose, n_before=0)
             continue  # the stage made the map worse, so the earlier map is kept
         ended, result = of_stage, found if result is None else with_stage(result, found)
         x = result.x
-        if lines:
-            lines.line(result.n_iter, result.loss_curve[-1])
+        lines.record(result.n_iter, ended.divergence_of(result.loss_curve[-1]), stage.early)
         if broken_off:
             break
         if stage.early and found.n_iter == stage.n_iter:  # otherwise the plan may not change, and `resume` decides
@@ -188,16 +184,19 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
         own.set_params(learning_rate=stage.learning_rate)
     if own.max_ifo is not None and used:
         own.set_params(max_ifo=max(1, own.max_ifo - used))
-    show, every = lines.after(n_before) if lines else None, None
-    silent = stage.early and stage.record_every is None
+    every, silent = None, stage.early and stage.record_every is None
+
+    def show(record):
+        lines.record(n_before + record.iteration, problem.divergence_of(record.fun), stage.early)
+
     if stage.record_every is not None:
         every, advised = stage.record_every * problem.iteration_ifo, problem.advice.record_every
         if not (stage.early or stage.asked):
             every = advised // -(-advised // every)  # the advised records are among these
-    elif silent and not fit.has_callbacks:  # only they ask for the records of an early stage
+    elif silent and not (fit.has_callbacks or lines.shown):  # only these ask for the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
-    found = fit.run(own, problem, x, record_every=every, show=show, attributes=seen)
+    found = fit.run(own, problem, x, record_every=every, show=show if lines.shown else None, attributes=seen)
     if not silent:
         return found
     return changed(found, **{name: found[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})

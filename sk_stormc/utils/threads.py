@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import lru_cache, wraps
 from threading import Lock
 
+import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
@@ -24,6 +25,9 @@ _crew = ContextVar("crew", default=None)  # the executor and the number of threa
 @contextmanager
 def threads(n_jobs):
     """A context in which `each` works in several threads, which end with it. Within another one nothing changes.
+
+    Numbers that underflow to 0 are right for kernels of far points. They raise nothing here, also where the caller's
+    `numpy.errstate` asks for it.
 
     BLAS and OpenMP have one thread meanwhile: threads of theirs would share the cores with these, and would round sums
     by their number.
@@ -43,6 +47,7 @@ def threads(n_jobs):
         raise ValueError(f"n_jobs must be None or an integer other than 0, -1 for all processors, got {n_jobs!r}")
     with ExitStack() as stack:
         stack.enter_context(in_one_thread())
+        stack.enter_context(np.errstate(under="ignore"))
         if _crew.get() is None:
             stack.enter_context(_libraries("openmp").limit(limits=1))  # OpenMP has this setting for each thread
             count = effective_n_jobs(n_jobs)

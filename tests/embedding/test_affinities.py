@@ -401,3 +401,117 @@ def test_large_values_that_have_squares(dtype, scale):
         Z = SNEEmbedding(perplexity=5, max_iter=50, random_state=0).fit_transform((X * scale).astype(dtype))
     np.testing.assert_allclose(P.toarray(), perplexity_affinities(X, 5).toarray(), atol=1e-3)
     assert np.isfinite(Z).all() and Z.std() > 0.1
+
+
+# --- what was refused, or counted twice -----------------------------------------------------------------------
+
+
+def test_rounding_below_zero_is_zero():
+    U = points(60, 5) / np.linalg.norm(points(60, 5), axis=1)[:, None]
+    for dtype in (np.float64, np.float32):
+        D = 1 - U.astype(dtype) @ U.astype(dtype).T
+        D[3, 4] = D[4, 3] = -np.finfo(dtype).eps
+        before = D.copy()
+        clipped = np.maximum(D, 0)
+        P = perplexity_affinities(D, 5, metric="precomputed").toarray()
+        np.testing.assert_array_equal(P, perplexity_affinities(clipped, 5, metric="precomputed").toarray())
+        np.testing.assert_array_equal(D, before)
+        model = SNEEmbedding(perplexity=5, metric="precomputed", max_iter=5, random_state=0).fit(D)
+        np.testing.assert_array_equal(model.transform(D[:5]), model.transform(clipped[:5]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_graphs_with_rounding_below_zero(dtype):
+    G = sparse.csr_array(graph(), dtype=dtype)
+    G.data *= 0.02 / G.data.max()
+    G.data[[0, 20]] = -2.384185846526776e-07  # pynndescent's, which it computes in float32 and returns in float64
+    before = G.data.copy()
+    P = perplexity_affinities(G, 3, metric="precomputed")
+    assert np.isfinite(P.data).all()
+    np.testing.assert_array_equal(G.data, before)
+
+
+@pytest.mark.parametrize("make", [lambda D: D, sparse.csr_array])
+def test_what_rounding_does_not_explain_is_refused(make):
+    D = pairwise_distances(points(30))
+    D[3, 4] = D[4, 3] = -0.01
+    with pytest.raises(ValueError, match="none negative, got -0.01, which is no rounding error beside the largest, 5"):
+        perplexity_affinities(make(D), 3, metric="precomputed")
+
+
+def test_perplexities_lowered_to_the_same_number_count_once():
+    X = points(91)
+    with pytest.warns(UserWarning, match=r"perplexity=\[20, 40, 60\] is too large"):
+        search, used = perplexity_search(X, [20, 40, 60])
+    assert used == (20.0, 30.0)
+    expected = (perplexity_affinities(X, 20, n_neighbors=91) + perplexity_affinities(X, 30, n_neighbors=91)) / 2
+    np.testing.assert_allclose(affinities(search, used).toarray(), expected.toarray())
+    with pytest.warns(UserWarning, match="is too large"):
+        assert perplexity_search(X, [30, 40, 30])[1] == (30.0, 30.0)  # the user's own repetition stays
+
+
+@pytest.mark.parametrize("metric", ["nan_euclidean", "p", "pyfunc", "matching"])
+def test_metrics_that_are_not_offered(metric):
+    with pytest.raises(ValueError, match="metric must be one of 'braycurtis'") as raised:
+        SNEEmbedding(metric=metric).fit(points())
+    assert f"'{metric}'" not in str(raised.value).partition(", got")[0]
+
+
+def test_all_metrics_that_are_offered_work():
+    with pytest.raises(ValueError, match="metric must be one of") as raised:
+        SNEEmbedding(metric="none of these").fit(points())
+    offered = [name.strip("' ") for name in str(raised.value).partition("one of ")[2].partition(", got")[0].split(",")]
+    assert len(offered) > 20
+    X = np.abs(points(40, 2))
+    params = {"seuclidean": {"V": X.var(axis=0)}, "mahalanobis": {"V": np.cov(X, rowvar=False)}}
+    binary = {"dice", "jaccard", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
+    for metric in set(offered) - {"precomputed"}:
+        data = np.random.default_rng(0).integers(0, 2, (40, 30)) if metric in binary else X
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of distances that are alike
+            P = perplexity_affinities(data, 5, metric=metric, metric_params=params.get(metric))
+        assert np.isfinite(P.data).all(), metric
+
+
+def test_mahalanobis_by_the_covariance():
+    X = points(60, 4) @ points(4, 4, seed=1)
+    V = np.cov(X, rowvar=False)
+    found = [
+        perplexity_affinities(X, 5, metric="mahalanobis", metric_params=params).toarray()
+        for params in ({"V": V}, {"VI": np.linalg.inv(V)})
+    ]
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(ValueError, match="metric='mahalanobis' with metric_params=.*Singular"):
+        perplexity_affinities(X, 5, metric="mahalanobis", metric_params={"V": np.zeros((4, 4))})
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "sqeuclidean", "hamming"])
+def test_metrics_for_dense_data_say_so(metric):
+    X = sparse.random_array((60, 20), density=0.3, rng=np.random.default_rng(0), format="csr")
+    with pytest.raises(ValueError, match=rf"metric='{metric}' is for dense X, got sparse X of .*: pass X.toarray\(\)"):
+        SNEEmbedding(metric=metric).fit(X)
+
+
+@pytest.mark.parametrize(("n_components", "perplexity"), [(2, 2), (3, 10), (4, 2)])
+def test_underflows_raise_nothing(n_components, perplexity):
+    X = points(1100 if n_components == 3 else 200)
+    X[:20] *= 1e3
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SNEEmbedding(n_components, perplexity=perplexity, max_iter=20, random_state=0).fit(X)
+        assert np.isfinite(model.kl_divergence_)
+        assert np.isfinite(model.optimize(5).transform(X[:3] + 0.1)).all()
+        assert np.isfinite(conditional_probabilities([[0.0, 1.0, 1e3]], 1.5)).all()
+
+
+def test_the_order_of_a_graph_with_equal_distances_does_not_matter():
+    X = np.random.default_rng(0).integers(0, 4, (120, 3)).astype(float)
+    G = sparse.csr_array(KNeighborsTransformer(n_neighbors=30).fit_transform(X))
+    indexed = G.copy()
+    indexed.sort_indices()
+    assert (indexed.indices != G.indices).any()
+    maps = [
+        SNEEmbedding(perplexity=5, metric="precomputed", max_iter=20, random_state=0).fit(some).embedding_
+        for some in (G, indexed)
+    ]
+    np.testing.assert_array_equal(*maps)

@@ -1,7 +1,9 @@
 """What a map says of itself: how far new samples are, whether it is done, the lines of verbose, missing parameters."""
 
+import inspect
 import pickle
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,7 @@ from sklearn.neighbors import KNeighborsTransformer
 
 from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.embedding.elsewhere import ELSEWHERE
 
 DIGITS = load_digits().data
 TRAINED, NEW = DIGITS[:300], DIGITS[300:340]
@@ -75,7 +78,40 @@ def test_distances_beside_copies():
     X = np.repeat(np.random.default_rng(0).normal(size=(20, 3)), 15, axis=0)
     model = SNEEmbedding(perplexity=5, max_iter=20, random_state=0).fit(X)
     distances = model.transform(np.vstack([X[:1], X[:1] + 1e9]), return_distance=True)[1]
-    assert distances[0] == 0 and distances[1] == np.inf
+    assert distances[0] == 0 and 1e7 < distances[1] < np.inf
+
+
+def categorical(n, seed):
+    """Rows of two one-hot columns, without the pair of both first categories."""
+    first, second = np.random.default_rng(seed).integers((4, 3), size=(n, 2)).T
+    X = np.hstack([np.eye(4)[first], np.eye(3)[second]])
+    return X[first + second > 0]
+
+
+@pytest.mark.filterwarnings("ignore:the .* neighbours that were found", "ignore:the map")
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_distances_of_categories(precomputed):
+    X, unseen = categorical(700, 0), np.array([[1.0, 0, 0, 0, 1, 0, 0]])
+    model = SNEEmbedding(perplexity=5, max_iter=10, init="random", random_state=0)
+    new = np.vstack([X[:1], unseen, 100 * unseen])
+    if precomputed:
+        model.set_params(metric="precomputed").fit(pairwise_distances(X))
+        new = pairwise_distances(new, X)
+    else:
+        model.fit(X)
+    distances = model.transform(new, return_distance=True)[1]
+    np.testing.assert_allclose(distances[:2], [0, 1])
+    assert 50 < distances[2] < 200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.transform(new[:2])
+
+
+@pytest.mark.filterwarnings("ignore:the .* neighbours that were found", "ignore:the map")
+def test_far_from_samples_that_are_all_alike():
+    model = SNEEmbedding(perplexity=2, max_iter=10, random_state=0).fit(np.ones((30, 3)))
+    with pytest.warns(UserWarning, match="row 1 differs from them, and they are all alike"):
+        model.transform([[1, 1, 1], [2, 1, 1]])
 
 
 def test_distances_beside_copies_and_others():
@@ -122,6 +158,38 @@ def test_a_divergence_of_nothing_is_not_said_to_fall(n, seed):
         SNEEmbedding(random_state=seed).fit(np.random.default_rng(seed).normal(size=(n, 5)))
 
 
+@pytest.mark.parametrize("seed", few_of([2, 3, 4], 0))
+def test_many_dimensions_of_few_samples_do_not_warn(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SNEEmbedding(50, random_state=seed).fit(np.random.default_rng(seed).random((100, 100)))
+
+
+@pytest.mark.parametrize(("n_components", "perplexity", "seed"), few_of([(4, 2, 0), (4, 1, 1), (5, 3, 2)], 0))
+def test_few_neighbors_in_many_dimensions(n_components, perplexity, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SNEEmbedding(n_components, perplexity=perplexity, random_state=seed).fit(DIGITS)
+    assert model.loss_curve_[-1] < 0.25 * model.loss_curve_[0]
+    assert model.loss_curve_[-1] <= model.loss_curve_.min() + 0.01
+
+
+def test_few_neighbors_of_few_samples_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SNEEmbedding(4, perplexity=2, random_state=0).fit(DIGITS[:1000])
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_map_that_ends_above_its_best_says_so_once():
+    solver = STORMCompositional(learning_rate=1e3, batch_size=(20, 20, None), normalization="block", precision=1.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        SNEEmbedding(kernel="gaussian", solver=solver, perplexity=5, max_iter=40, random_state=0).fit(TRAINED)
+    said = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+    assert len(said) == 1 and "the map's divergence" in said[0] and "is above one that was recorded" in said[0]
+
+
 @pytest.mark.parametrize("kernel", ["student-t", "gaussian"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_maps_are_centred(kernel, dtype):
@@ -138,11 +206,21 @@ def test_verbose_prints_the_divergence_in_one_table(verbose, kernel, capsys):
     header, *lines = capsys.readouterr().out.splitlines()
     assert header.split() == ["iteration", "KL", "divergence", "seconds"]
     assert {len(line) for line in lines} == {len(header)}
-    iterations, divergences, _ = zip(*(line.split() for line in lines), strict=True)
-    np.testing.assert_array_equal([int(t) for t in iterations], model.record_iterations_)
-    np.testing.assert_allclose([float(d) for d in divergences], model.loss_curve_, atol=1e-6)
-    clone(model).set_params(verbose=0).fit(TRAINED)
+    parts, lines = lines[:3], lines[3:]
+    assert [line.split()[0] for line in parts] == ["neighbors", "affinities", "start"]
+    seconds = [float(line.split()[-1]) for line in (*parts, *lines)]
+    assert seconds == sorted(seconds) and min(seconds) >= 0
+    early = [line.split() for line in lines if line.split()[0] == "early"]
+    assert len(early) >= 3 if kernel == "student-t" else not early
+    records = [(int(i), float(d)) for i, d, _ in (line.replace("early", "").split() for line in lines)]
+    assert records == sorted(set(records), key=lambda record: record[0])
+    kept = zip(model.record_iterations_, model.loss_curve_, strict=True)
+    assert {(int(i), float(f"{d:.6f}")) for i, d in kept} <= set(records)
+    silent = clone(model).set_params(verbose=0).fit(TRAINED)
     assert not capsys.readouterr().out
+    np.testing.assert_array_equal(silent.embedding_, model.embedding_)
+    np.testing.assert_array_equal(silent.loss_curve_, model.loss_curve_)
+    np.testing.assert_array_equal(silent.ifo_, model.ifo_)
 
 
 @pytest.mark.parametrize("verbose", [-1, 1.5, "loud", None])
@@ -165,3 +243,43 @@ def test_metrics_that_need_parameters(metric, params):
     with pytest.raises(ValueError, match="needs metric_params="):
         perplexity_affinities(TRAINED, 10, metric=metric, metric_params={"w": 1})
     assert model.set_params(metric_params=params).fit(TRAINED).transform(NEW).shape == (40, 2)
+
+
+# --- parameters of other packages ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("n_iter", "max_iter"),
+        ("learning_rate", "solver__learning_rate"),
+        ("method", "solver='lbfgs'"),
+        ("early_exaggeration_iter", "a fifth of max_iter"),
+        ("initialization", "init"),
+        ("n_neighbors", "perplexity"),
+    ],
+)
+def test_parameters_of_other_packages(name, words):
+    with pytest.raises(TypeError, match=f"SNEEmbedding has no parameter '{name}'. In its place there is: .*{words}"):
+        SNEEmbedding(**{name: 1})
+
+
+def test_other_unknown_parameters_and_subclasses():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        SNEEmbedding(nonsense=1)
+
+    class WithMethod(SNEEmbedding):
+        def __init__(self, n_components=2, *, method=None):
+            super().__init__(n_components)
+            self.method = method
+
+    assert clone(WithMethod(3, method="own")).method == "own"
+
+
+def test_signatures_are_those_of_the_parameters():
+    assert set(inspect.signature(SNEEmbedding).parameters) == set(SNEEmbedding().get_params(deep=False))
+
+
+def test_the_guide_has_the_parameters_of_other_packages():
+    guide = (Path(__file__).parents[2] / "docs/guide/embedding.md").read_text(encoding="utf-8")
+    assert not [name for name in ELSEWHERE if f"`{name}`" not in guide]

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.callbacks import Checkpoint, TimeLimit
+from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
 from sk_stormc.engine.results import SolverResult
 from sk_stormc.problems import SNEProblem
@@ -91,10 +92,11 @@ def test_a_map_that_more_iterations_make_worse_stays():
     plan = further_stages(further_stages(new_stages(10, 1.0), 20), 30)
     assert [(stage.n_iter, stage.on) for stage in plan] == [(10, False), (10, True), (10, True)]
     fit = Runs(5.0, 6.0, 4.0)
-    _, result = run_stages(plan, fit, problem, np.zeros(120), solver, dict, 0)
+    _, result = run_stages(plan, fit, problem, np.zeros(120), solver, dict, Lines(0))
     assert fit.begun == [0, 5, 5]  # the third begins where the first ended
     assert (result.fun, result.n_iter, result.ifo[-1]) == (4.0, 20, 20)
     np.testing.assert_array_equal(result.loss_curve, [9, 5, 4])
     plan[1].asked = True  # what a user asks for is done
     fit = Runs(5.0, 6.0, 4.0)
-    assert run_stages(plan, fit, problem, np.zeros(120), solver, dict, 0)[1].n_iter == 30 and fit.begun == [0, 5, 6]
+    _, result = run_stages(plan, fit, problem, np.zeros(120), solver, dict, Lines(0))
+    assert result.n_iter == 30 and fit.begun == [0, 5, 6]
