@@ -69,5 +69,5 @@ def test_the_verdict_counts_what_was_silent():
     cells = [_bellman_fits.cell(r, '`fit`, "storm-c"') for r in rows]
     assert cells == ["2.00", "1.30", "not finite *", "1.00 *", "error"]
     small = {**row(1000, rmse=5e-4, warned=[]), "numpy": 1e-9}  # both below a thousandth of the values
-    assert _bellman_fits.ratio(small, "`fit`") == 1.0
+    assert _bellman_fits.ratio(small, '`fit`, "storm-c"') == 1.0
     assert "| Taxi | 1,000 | 0.95 | 1 | 1 | 0.5 (0.1) | 2.00 |" in _bellman_fits.all_cells({"taxi": rows})
