@@ -102,24 +102,7 @@ def _make_parser():
 
 
 def main(argv=None):
-    """Run the command line.
-
-    Parameters
-    ----------
-    argv : list of str, default=None
-        Arguments without the program's name. None means ``sys.argv[1:]``.
-
-    Returns
-    -------
-    int
-        The exit code: 0 on success, 2 for an invalid input or file, and 130 after Ctrl-C. Codes other than 0 come with
-        one line on stderr.
-
-    Raises
-    ------
-    SystemExit
-        From argparse: code 0 for --help and --version, 2 for invalid arguments.
-    """
+    """Run the command line."""
     args = _make_parser().parse_args(argv)
     try:
         args.report(args)

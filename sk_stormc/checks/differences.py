@@ -17,23 +17,7 @@ def directions(rng, size):
 
 
 def differences(function, point, steps):
-    """Changes of a function along each step, by differences of fourth order.
-
-    Parameters
-    ----------
-    function : callable
-        Of an array like ``point``; returns a number or an array.
-    point : ndarray of shape (d,)
-    steps : ndarray of shape (n_steps, d)
-
-    Returns
-    -------
-    change : ndarray of shape (n_steps, n_values)
-    way : ndarray of shape (n_steps, d)
-        A derivative D of shape (n_values, d) predicts ``way @ D.T``.
-    tolerance : ndarray of shape (n_steps, n_values)
-        From the formula of second order and from rounding.
-    """
+    """Changes of a function along each step, by differences of fourth order."""
     parts, eps = [], float(np.finfo(point.dtype).eps)
     for step in steps:
         ends = np.array([point + c * step for c in (1, -1, 2, -2)]).astype(point.dtype)
@@ -56,17 +40,7 @@ def _rounding(function, point):
 
 
 def worst(found, expected, tolerance):
-    """Index of the entry that is furthest beyond its tolerance, or None where all are within.
-
-    Parameters
-    ----------
-    found, expected : ndarray of one shape
-    tolerance : float or ndarray
-
-    Returns
-    -------
-    tuple of int or None
-    """
+    """Index of the entry that is furthest beyond its tolerance, or None where all are within."""
     difference = np.abs(np.asarray(found, float) - np.asarray(expected, float))
     excess = np.where(np.isnan(difference), np.inf, difference - tolerance)
     k = np.unravel_index(np.argmax(excess), excess.shape)
@@ -78,25 +52,6 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
 
     Each entry of the derivative is looked at, or, of more than `MANY` variables, random directions first and the
     entries only after one of those disagreed. A disagreement counts if a shorter step shows it too.
-
-    Parameters
-    ----------
-    derivative : ndarray of shape (n_values, d)
-    function : callable
-    point : ndarray of shape (d,)
-    scale : float or ndarray of shape (d,)
-        Of the entries of the point; the steps are a small part of it.
-    rng : numpy.random.Generator
-    combine : ndarray of shape (n_values, m), default=None
-        The derivative is that of ``combine @ function``.
-    noise : float, default=0.0
-        What is added to the tolerance of a change.
-
-    Returns
-    -------
-    None or tuple
-        (value, variable), got, expected and tolerance of the worst entry; the variable is None where no single entry
-        disagrees, and the three are then slopes along a random direction.
     """
     step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
 

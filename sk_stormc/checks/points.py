@@ -114,22 +114,6 @@ def find_points(problem, start, unit, rng, move):
     that distance is so short that a wrong derivative would be lost in the rounding. So there are further points: one
     where the change is half as large as F and J of single components, one as far away as the start is from 0, and one
     at the distance 1. They are used if F and J change about linearly on the way there.
-
-    Parameters
-    ----------
-    problem : CompositionalProblem
-    start : ndarray of shape (n_variables,)
-    unit : ndarray of shape (n_variables,)
-        Scales of the variables, up to one factor.
-    rng : numpy.random.Generator
-    move : bool
-        Whether the main point is away from the start, or the start itself.
-
-    Returns
-    -------
-    points : list of Point
-    line : list of ndarray
-        Three x at equal distances on a line: the start, and two further on. The main one is first.
     """
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     way = unit * rng.standard_normal(start.size)

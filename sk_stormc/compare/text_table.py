@@ -4,28 +4,7 @@ __all__ = ["format_table"]
 
 
 def format_table(header, rows, left=2):
-    """Text as a table with aligned columns.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : list of sequences of str
-    left : int, default=2
-        Number of columns that are aligned to the left. The others are aligned to the right.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from sk_stormc.compare.text_table import format_table
-    >>> print(format_table(("data", "method", "IFO"), [("mine", "storm-c", "64"), ("mine", "lbfgs", "128")]))
-    data  method   IFO
-    ------------------
-    mine  storm-c   64
-    mine  lbfgs    128
-    """
+    """Text as a table with aligned columns."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = []
     for row in (header, *rows):

@@ -26,22 +26,7 @@ def soft(x, threshold):
 
 
 def within(box, x, step, shrink, bends):
-    """The vector clip(shrink(x - step nu)) between the bounds of a `Box`, with nu such that its budget is met.
-
-    Parameters
-    ----------
-    box : Box
-    x : ndarray of shape (n_variables,)
-    step : float or ndarray of shape (n_variables,)
-    shrink : callable
-        A coordinatewise function that is nondecreasing and piecewise linear with slopes 0 and 1.
-    bends : list of float or ndarray of shape (n_variables,)
-        The points at which the slope of clip(shrink(z)) changes.
-
-    Returns
-    -------
-    ndarray of shape (n_variables,)
-    """
+    """The vector clip(shrink(x - step nu)) between the bounds of a `Box`, with nu such that its budget is met."""
 
     def at(nu):
         return np.clip(shrink(x - step * nu), box.low, box.high)

@@ -57,18 +57,7 @@ sk_stormc.penalties have, got 'l1'
 
 
 def as_penalty(penalty: Any) -> Penalty:
-    """A problem's ``penalty`` with all that `Penalty` declares.
-
-    Parameters
-    ----------
-    penalty : object or None
-
-    Returns
-    -------
-    Penalty
-        The object itself if it derives from `Penalty`, a `Box` without bounds for None, and otherwise a wrapper of the
-        object.
-    """
+    """A problem's ``penalty`` with all that `Penalty` declares."""
     if penalty is None:
         return Box(-np.inf, np.inf)
     return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)

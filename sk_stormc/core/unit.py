@@ -212,18 +212,7 @@ class InUnit(Kept):
 
 
 def in_one_unit(values):
-    """Convert several values to arrays in one common unit, for linear combinations of them.
-
-    Parameters
-    ----------
-    values : list of ndarray or of InUnit
-
-    Returns
-    -------
-    arrays : list of ndarray
-    back : callable
-        Converts an array in that unit to a value. If all values are plain arrays, it is the identity.
-    """
+    """Convert several values to arrays in one common unit, for linear combinations of them."""
     if not any(isinstance(value, InUnit) for value in values):
         return values, _itself
     values = [_fitting(*_parts(value)) for value in values]

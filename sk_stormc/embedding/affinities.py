@@ -309,20 +309,7 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
 def graph_affinities(
     graph: SparseMatrix, perplexity: float | tuple[float, ...], most: int | None = None
 ) -> SparseMatrix:
-    """Sparse conditional probabilities p_{j|i} from a graph of the distances of each point to its neighbours.
-
-    Parameters
-    ----------
-    graph : CSR array of shape (n_points, n_points)
-        The distances, from `neighbor_graph`.
-    perplexity : float or tuple of float
-    most : int, default=None
-        The number of neighbours of each point to use. None means all in the graph.
-
-    Returns
-    -------
-    sparse array of shape (n_points, n_points)
-    """
+    """Sparse conditional probabilities p_{j|i} from a graph of the distances of each point to its neighbours."""
     if isinstance(perplexity, tuple):
         several = [graph_affinities(graph, value, most) for value in perplexity]
         several[0].data = sum(P.data for P in several) / len(several)

@@ -18,19 +18,7 @@ UNSURE = 0.1  # fraction of undecided rows in a block above which scikit-learn i
 
 
 def nearest_by_products(X, k):
-    """Distances and indices of the nearest neighbours of each point, without the point itself.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-    k : int
-
-    Returns
-    -------
-    (distances, neighbors, unsure) or None
-        Distances and indices, ndarrays of shape (n_points, k), and the undecided points, for which float32 is too
-        coarse. None if there are many of these, or if the method is not suitable for the data.
-    """
+    """Distances and indices of the nearest neighbours of each point, without the point itself."""
     n, d = X.shape
     kept = k + 1 + k // 4 + 8  # with the point itself, and a margin for rounding in float32
     if n < LEAST_POINTS or d > MOST_FEATURES or kept > min(MOST_KEPT, n / 32):

@@ -33,24 +33,7 @@ RESOLVED = 1e-3  # relative rounding error of the largest squared distance above
 
 
 def nearest_in_cells(X, k, most=1.0):
-    """Approximate nearest neighbours of each point, without the point itself.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-        The points, with a mean near 0.
-    k : int
-        Number of neighbours.
-    most : float, default=1.0
-        Largest fraction of all pairs that the search may compare.
-
-    Returns
-    -------
-    (squares, neighbors, unsure, recall) or None
-        Sorted squared distances, and neighbours, ndarrays of shape (n_points, k); the undecided points, for which
-        float32 is too coarse; and the recall on a sample. None if the search would compare more pairs than ``most``
-        allows.
-    """
+    """Approximate nearest neighbours of each point, without the point itself."""
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # after scaling, squares neither overflow nor underflow
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)

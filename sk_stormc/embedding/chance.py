@@ -13,15 +13,7 @@ ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from 
 
 
 def warn_of_chance(search, distances):
-    """Warn if the neighbours that were found are partly chance.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-        Fitted, not on a graph.
-    distances : ndarray of shape (n_points, n_neighbors)
-        Distances to the neighbours that it found, in ascending order.
-    """
+    """Warn if the neighbours that were found are partly chance."""
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
         if distances.any():
             why = f"all pairs of samples are alike by metric={short(search.metric)}"

@@ -19,17 +19,7 @@ DRAWN = np.iinfo(np.int32).max
 
 
 def is_coarse(model, n_samples):
-    """Whether a map of so many samples starts from the map of a subsample.
-
-    Parameters
-    ----------
-    model : SNEEmbedding
-    n_samples : int
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a map of so many samples starts from the map of a subsample."""
     plain = model.n_components <= 2 and model._kernel() == "student-t" and model.metric not in FEATURELESS
     return is_word(model.init, "auto") and plain and n_samples >= LARGE
 
@@ -40,26 +30,6 @@ def coarse_start(model, X, P, rng, needed=True):
     In a large map, most neighbours of a point are very close to it and form small islands with it. The iterations move
     these islands too little to arrange them well. In a map of fewer points, the same number of neighbours spans larger
     distances, so that the global layout is better.
-
-    Parameters
-    ----------
-    model : SNEEmbedding
-        The map of the subsample has its parameters, with the default solver and the default stages.
-    X : ndarray or CSR array of shape (n_samples, n_features)
-    P : CSR array of shape (n_samples, n_samples)
-        Affinities of all samples.
-    rng : RandomState
-    needed : bool, default=True
-        Whether the start is used. It is not if a fit is resumed, and zeros are returned.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C, because no iteration of the full map has been made.
     """
     seed, n = rng.randint(DRAWN), X.shape[0]
     start = np.zeros((n, model.n_components))

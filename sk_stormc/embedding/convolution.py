@@ -75,17 +75,7 @@ class Convolution:
         self._coarse = coarse
 
     def __call__(self, density):
-        """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which includes j = i.
-
-        Parameters
-        ----------
-        density : ndarray of shape ``shape``
-
-        Returns
-        -------
-        ndarray of shape ``shape``
-            The values in the padding have no meaning.
-        """
+        """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which includes j = i."""
         far = _product(self._lift[0], density)
         if len(self.shape) == 2:
             far = _product(self._lift[1], far.T).T

@@ -21,22 +21,7 @@ def check_memory(size, n, d):
 
 
 def dense_jacobian(points, W, kernel, per_point):
-    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, in all points.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, d)
-    W : ndarray of shape (n, n)
-        Weights of the pairs.
-    kernel : object
-        A kernel of kernels.py.
-    per_point : bool
-        Whether each point has a normaliser. Otherwise there is one for all pairs.
-
-    Returns
-    -------
-    ndarray of shape (n, n d) or (1, n d)
-    """
+    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, in all points."""
     n = len(points)
     difference = points[:, None] - points[None]
     w = kernel.base(np.einsum("kid,kid->ki", difference, difference))

@@ -10,25 +10,7 @@ TILE = 2**18  # pairs of one block
 
 
 def divergence_from(P, points, per_point, log_sum, dof=1.0):
-    """KL(P || Q) for given affinities P and known normalisers of Q.
-
-    Parameters
-    ----------
-    P : CSR array of shape (n_points, n_points)
-        Rows sum to 1. For "student-t" any scale is allowed, because the joint probabilities are normalised here.
-    points : ndarray of shape (n_points, d)
-    per_point : bool
-        Whether each point has a normaliser ("gaussian"), or all pairs have one ("student-t").
-    log_sum : float
-        The sum of the logarithms of the normalisers.
-    dof : float, default=1.0
-        Degrees of freedom of the Student-t kernel.
-
-    Returns
-    -------
-    float
-        (1/n) sum_i KL(P_i || Q_i) for "gaussian", and KL of the joint probabilities for "student-t".
-    """
+    """KL(P || Q) for given affinities P and known normalisers of Q."""
     n = P.shape[0]
     row, x = np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)), points.astype(float, copy=False)
 

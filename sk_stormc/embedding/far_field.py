@@ -68,23 +68,7 @@ class FarField:
         return AllPairs(self.edges.n)
 
     def at(self, x, points, batch):
-        """The sums of a batch at x.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-        points : ndarray of shape (n_points, d)
-            x, reshaped to points.
-        batch : Columns
-
-        Returns
-        -------
-        sums : float or ndarray of shape (n_points,)
-            Sums of k over the pairs of the batch.
-        J : tuple
-            (a copy of x, weight, far, whole), which `forces` needs. ``whole`` says whether the sums include the near
-            field.
-        """
+        """The sums of a batch at x."""
         if not same_point(batch.x, x):
             batch.x = batch.found = None  # free the memory of the last point first
             x = x.copy()

@@ -12,26 +12,7 @@ __all__ = ["check_affinities", "given_affinities"]
 
 
 def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
-    """Normalise affinities that the user passed in place of data.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix of shape (n_points, n_points)
-        Affinities >= 0. The diagonal is ignored.
-    joint : bool
-        Whether the result is a symmetric matrix that sums to 1: the scaled mean of X and its transpose. Otherwise each
-        row is scaled to sum to 1.
-
-    Returns
-    -------
-    sparse array of shape (n_points, n_points)
-        In CSR format and float64. The diagonal is empty.
-
-    Raises
-    ------
-    ValueError
-        If X is not square or has negative entries, or if a point has no affinity to any other.
-    """
+    """Normalise affinities that the user passed in place of data."""
     if X.ndim != 2 or X.shape[0] != X.shape[1]:
         raise ValueError(f"with metric='affinities' X must be square, got shape {X.shape}")
     P = sparse.csr_array(X, dtype=float, copy=True)

@@ -76,19 +76,7 @@ class Aggregates:
         self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
 
     def solver(self, c, mu):
-        """A solver of the coarse system, in which all points of a group move together.
-
-        Parameters
-        ----------
-        c : ndarray of shape (n_edges,)
-            Of the summed edges.
-        mu : float
-
-        Returns
-        -------
-        callable
-            Maps r of shape (k, n_points) to an approximate solution of (L_c + mu I) z = r.
-        """
+        """A solver of the coarse system, in which all points of a group move together."""
         factor = self._factor(c, mu)
 
         def solve(r):

@@ -18,20 +18,7 @@ PLENTY = 2**30  # memory that every machine has
 
 
 def needed_memory(X, perplexity, on_mesh):
-    """An estimate of the peak memory of a fit, without the caller's data.
-
-    Parameters
-    ----------
-    X : ndarray or CSR array
-    perplexity : float
-    on_mesh : bool
-        Whether a mesh in two dimensions sums over all pairs.
-
-    Returns
-    -------
-    float
-        Number of bytes.
-    """
+    """An estimate of the peak memory of a fit, without the caller's data."""
     n = X.shape[0]
     data = X.data.nbytes if sparse.issparse(X) else X.nbytes
     nearest, optimised = (min(n - 1, int(factor * perplexity) + 1) for factor in (3, 2))
@@ -41,13 +28,7 @@ def needed_memory(X, perplexity, on_mesh):
 
 
 def warn_of_memory(X, perplexity, on_mesh):
-    """Warn if a fit needs more memory than the machine has.
-
-    Parameters
-    ----------
-    X, perplexity, on_mesh
-        As for `needed_memory`.
-    """
+    """Warn if a fit needs more memory than the machine has."""
     needed = needed_memory(X, perplexity, on_mesh)
     if needed > PLENTY and needed > (there := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
         warn(

@@ -46,35 +46,14 @@ class Mesh:
         self._known = None  # shape, spacing and precision of the last mesh, and its kernel
 
     def __call__(self, x):
-        """The sum over all pairs i != j, and the repulsive forces on the points.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-
-        Returns
-        -------
-        total : float
-            Z = sum_{i != j} k(D_ij).
-        forces : ndarray of shape (n, d)
-            sum_j -k'(D_ij) (x_i - x_j). This is -1/4 of the exact gradient of this Z for a fixed mesh.
-        """
+        """The sum over all pairs i != j, and the repulsive forces on the points."""
         if not np.isfinite(x).all():
             return math.nan, np.full_like(x, math.nan)
         points, total, potential = self._sums(x)
         return total, points.slopes(potential) * x.dtype.type(-0.5)
 
     def pays(self, x):
-        """Whether sums on the mesh cost less than direct sums. They cost more for wide maps of few points.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-
-        Returns
-        -------
-        bool
-        """
+        """Whether sums on the mesh cost less than direct sums. They cost more for wide maps of few points."""
         if not np.isfinite(x).all():
             return True  # the mesh returns NaN at no cost
         low, high = _bounds(x)
@@ -82,16 +61,7 @@ class Mesh:
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
 
     def total(self, x):
-        """The sum Z, without the forces.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-
-        Returns
-        -------
-        float
-        """
+        """The sum Z, without the forces."""
         return self._sums(x)[1] if np.isfinite(x).all() else math.nan
 
     def _sums(self, x):

@@ -9,18 +9,7 @@ __all__ = ["NearField", "same_point"]
 
 
 def same_point(x, y):
-    """Whether two arrays hold the same point. They are compared by value, because arrays may be changed in place.
-
-    Parameters
-    ----------
-    x : ndarray or None
-        None differs from every point.
-    y : ndarray
-
-    Returns
-    -------
-    bool
-    """
+    """Whether two arrays hold the same point. They are compared by value, because arrays may be changed in place."""
     return x is not None and x.dtype == y.dtype and bool((x == y).all())
 
 
@@ -45,18 +34,7 @@ class NearField:
         self._weight, self._buffers = {}, {}
 
     def at(self, x):
-        """The coordinates as rows, and w of each edge.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        rows : ndarray of shape (d, n_points)
-        w : ndarray of shape (n_edges,)
-            The function w of the squared lengths (kernels.py). It is overwritten at the next point.
-        """
+        """The coordinates as rows, and w of each edge."""
         if not same_point(self._x, x):
             self._x = self._attraction = None  # the cache stays empty if what follows is interrupted
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
@@ -65,17 +43,7 @@ class NearField:
         return self._rows, self._w
 
     def attraction(self, x):
-        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-
-        Returns
-        -------
-        c : ndarray of shape (n_edges,)
-        sums : ndarray of shape (n_points,)
-        """
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point."""
         w = self.at(x)[1]
         if self._attraction is None:
             if w.dtype not in self._weight:

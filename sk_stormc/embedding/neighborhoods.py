@@ -56,13 +56,7 @@ class Neighborhoods:
         return self.search is None and not self.per_point
 
     def to_optimise(self):
-        """The affinities on which a map is optimised.
-
-        Returns
-        -------
-        CSR array of shape (n_samples, n_samples)
-            For "student-t" the affinities to 2 perplexity + 1 neighbours.
-        """
+        """The affinities on which a map is optimised."""
         if self.search is None:
             return self._graph
         return graph_affinities(

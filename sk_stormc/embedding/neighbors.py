@@ -40,24 +40,7 @@ UNSURE = 0.1  # largest fraction of points that may be undecided in float32
 
 
 def fewest_neighbors(X, metric):
-    """Check the data, and return the smallest number of neighbours that a sample has.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_points, n_features) or, with metric="precomputed", (n_points, n_points)
-    metric : str or callable
-
-    Returns
-    -------
-    int
-        n_points - 1, or for a graph the number of neighbours in its shortest row, without self-loops.
-
-    Raises
-    ------
-    ValueError
-        If squares of the data overflow or underflow, if distances are negative, not square or not symmetric, or if a
-        row of a graph has no neighbours.
-    """
+    """Check the data, and return the smallest number of neighbours that a sample has."""
     if not isinstance(metric, str) and not callable(metric):
         raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
     _check_size(X)
@@ -159,28 +142,7 @@ def _row_numbers(X):
 
 
 def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-    """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix
-    n_neighbors : int
-        Rows of a graph that have fewer neighbours use all of them.
-    metric, metric_params, n_jobs
-        Parameters of `sklearn.neighbors.NearestNeighbors`.
-    neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of X among themselves are found.
-
-    Returns
-    -------
-    NeighborSearch
-        It holds a copy of the data.
-
-    Raises
-    ------
-    ValueError
-        If ``metric_params`` lacks a parameter of the metric, or if an approximate search does not support the data.
-    """
+    """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
     from sk_stormc.embedding.search import NeighborSearch  # here, because sklearn.neighbors takes long to import
 
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
@@ -205,21 +167,7 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
 
 
 def as_search(search):
-    """Convert any fitted search of scikit-learn to one of `fit_search`, on the same data and with the same parameters.
-
-    Parameters
-    ----------
-    search : sklearn.neighbors.NearestNeighbors
-
-    Returns
-    -------
-    NeighborSearch
-
-    Raises
-    ------
-    ValueError
-        If the search is not fitted, or is not a search.
-    """
+    """Convert a fitted search of scikit-learn to one of `fit_search`, on the same data and with the same parameters."""
     from sk_stormc.embedding.search import NeighborSearch
 
     if isinstance(search, NeighborSearch) and hasattr(search, "_fit_X"):
@@ -249,17 +197,7 @@ def _nearest_in_graph(X, k):
 
 
 def neighbor_graph(search):
-    """The distances of each point to its neighbours, without the point itself.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-
-    Returns
-    -------
-    CSR array of shape (n_points, n_points)
-        The entries of each row are sorted by distance, not by column.
-    """
+    """The distances of each point to its neighbours, without the point itself."""
     X = search._fit_X
     if search.metric == "precomputed" and sparse.issparse(X):
         search.recall_ = np.nan  # unknown, because the user made the graph
@@ -272,17 +210,7 @@ def neighbor_graph(search):
 
 
 def neighbors_of_each(search):
-    """Distances and indices of the neighbours of each point of a fitted search, without the point itself.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-        Its attribute ``recall_`` is set to the fraction of the true neighbours that was found.
-
-    Returns
-    -------
-    distances, neighbors : ndarray of shape (n_points, n_neighbors)
-    """
+    """Distances and indices of the neighbours of each point of a fitted search, without the point itself."""
     with threads(search.n_jobs):
         found = _in_cells(search) if search.is_approximate() else None
         if found is None:

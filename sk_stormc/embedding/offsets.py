@@ -12,14 +12,6 @@ def offsets(X):
 
     It is one of the column's values, so that integers stay integers and equal distances stay equal after it is
     subtracted. Unlike the mean it is robust against outliers.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
     """
     rows = _some(X)
     middle = (len(rows) - 1) // 2
@@ -30,14 +22,6 @@ def grain(X):
     """An estimate of the rounding error of squared distances: float32 numbers near 1e8 are 8 apart, for example.
 
     Constant columns do not count.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-
-    Returns
-    -------
-    float
     """
     rows = _some(X)
     steps = np.spacing(np.abs(offsets(rows))).astype(float)

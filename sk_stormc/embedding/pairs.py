@@ -75,17 +75,7 @@ class Edges:
         return out
 
     def matrix(self, c):
-        """A function that multiplies rows by the symmetric matrix C of the edge values c.
-
-        Parameters
-        ----------
-        c : ndarray of shape (n_edges,)
-
-        Returns
-        -------
-        callable
-            Maps X of shape (k, n) to X C, of the same shape.
-        """
+        """A function that multiplies rows by the symmetric matrix C of the edge values c."""
         blocks = []
         for rows, edges, *halves in self._blocks:
             # shallow copies share the indices; building new matrices would cost as much as the sums for few points
@@ -177,21 +167,7 @@ def _block(upper, rows):
 
 
 def masked_positions(pattern, chosen):
-    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen`` columns.
-
-    Parameters
-    ----------
-    pattern : sparse array of shape (n, n)
-        Symmetric.
-    chosen : ndarray of shape (B,)
-
-    Returns
-    -------
-    positions : ndarray
-        Flat indices in ascending order.
-    pointer : ndarray of shape (n + 1,)
-        Index of the first position of each row.
-    """
+    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen`` columns."""
     part = pattern[chosen].tocsc()
     row = np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))
     return row * len(chosen) + part.indices, part.indptr
@@ -213,13 +189,7 @@ def _factors(x, chosen, constant, sign):
 
 
 def columns(x, chosen, pattern):
-    """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the pattern, and its row sums.
-
-    Returns
-    -------
-    E : ndarray of shape (n, B)
-    sums : ndarray of shape (n,)
-    """
+    """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the pattern, and its row sums."""
     n, B = len(x), len(chosen)
     M, C, coarse = _factors(x, chosen, 0, -1)
     positions, pointer = masked_positions(pattern, chosen)
@@ -236,15 +206,7 @@ def columns(x, chosen, pattern):
 
 
 def column_sums(x, chosen, pattern, dof=1.0):
-    """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the pattern. a is ``dof``.
-
-    Returns
-    -------
-    total : float
-        sum_ib w^a.
-    forces : ndarray of shape (n, d)
-        sum_b w^(a + 1) (x_i - x_b).
-    """
+    """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the pattern. a is ``dof``."""
     n, d = x.shape
     M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1)
     B = len(chosen)
@@ -286,21 +248,7 @@ class AllPairs:
         self.n, self._blocks = n, parts(n, TILE // n)
 
     def __call__(self, x, dof=1.0):
-        """The sums.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n, d)
-        dof : float, default=1.0
-            Degrees of freedom a.
-
-        Returns
-        -------
-        total : float
-            sum_ij w^a.
-        forces : ndarray of shape (n, d)
-            sum_j w^(a + 1) (x_i - x_j).
-        """
+        """The sums."""
         M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1)
         V = np.hstack([np.ones((self.n, 1), x.dtype), x])
         sums, total = np.zeros_like(V), 0.0

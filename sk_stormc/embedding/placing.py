@@ -29,45 +29,6 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     against a neighbour whose point is far from the others. There can be several minima. The search starts at the best
     of the x_j and makes fixed-point iterations. These move to weighted means of the x_j, so z stays in their convex
     hull.
-
-    Parameters
-    ----------
-    X : ndarray or sparse matrix of shape (n_new, n_features)
-        The new samples. With metric="precomputed", distances or a sparse graph of shape (n_new, n_samples).
-    search : sklearn.neighbors.NearestNeighbors
-        A search that is fitted on the training samples.
-    embedding : ndarray of shape (n_samples, d)
-        The embedded points of the training samples.
-    perplexity : float
-        Perplexity of the affinities, which are to 3 perplexity + 1 neighbours, or to all if there are fewer. It is
-        lowered to a third of the number of neighbours if it is above.
-    spacing : ndarray of shape (n_samples,), default=None
-        Distances of training samples to their tenth neighbours, from `spacings`.
-    dof : float, default=1.0
-        Degrees of freedom of the kernel.
-
-    Returns
-    -------
-    places : ndarray of shape (n_new, d)
-        Places in float64. Each row depends on its own sample only, bit for bit.
-    distances : ndarray of shape (n_new,)
-        Only with ``spacing``: the distance to the tenth nearest training sample, or to the farthest if there are fewer,
-        divided by the median spacing of these ten.
-
-    Raises
-    ------
-    ValueError
-        If the data are too large, distances are negative or not finite, or a row of a graph is empty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.neighbors import NearestNeighbors
-    >>> from sk_stormc.embedding.placing import place
-    >>> X = np.arange(10.0)[:, None]
-    >>> place(X[3:5], NearestNeighbors().fit(X), np.hstack([X, -X]), 2.0)
-    array([[ 3., -3.],
-           [ 4., -4.]])
     """
     x, k = embedding.astype(float), int(3 * perplexity) + 1
     Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
@@ -88,21 +49,7 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
 
 
 def spacings(graph, search):
-    """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer.
-
-    Parameters
-    ----------
-    graph : CSR array of shape (n_samples, n_samples)
-        Distances, sorted in each row.
-    search : NeighborSearch
-        The search that found them.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Zeros, as for a sample with ten copies, are replaced by the mean of the others. If all are 0, as in categorical
-        data, the median distance between samples that differ and are nearest replaces them.
-    """
+    """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer."""
     count = np.diff(graph.indptr)
     found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
     if found.any():
@@ -117,13 +64,7 @@ def _distances(D, spacing, near):
 
 
 def warn_of_far_samples(distances):
-    """Warn if new samples are far from the training data.
-
-    Parameters
-    ----------
-    distances : ndarray of shape (n_new,)
-        From `place`.
-    """
+    """Warn if new samples are far from the training data."""
     count = int((distances > FAR).sum())
     if count:
         row = int(distances.argmax())

@@ -25,15 +25,6 @@ def warn_if_unsettled(model, problem, result):
 
     A map has not converged if a few more iterations at the full learning rate would lower the divergence notably, or if
     the divergence was falling steadily up to the end, as in a map that expands slowly.
-
-    Parameters
-    ----------
-    model : SNEEmbedding
-        The fitted estimator.
-    problem : SNEProblem
-        The problem of the last stage.
-    result : SolverResult
-        The result of all stages.
     """
     said = _worse(model, problem)
     if said is None and result.stop_reason == StopReason.MAX_ITER and model.solver_.tol == 0:

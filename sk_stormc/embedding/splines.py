@@ -98,17 +98,7 @@ def _interpolated(values, first, steps, splines):
 
 
 def _splines(t):
-    """Cubic B-splines at the four nodes around each point, and their derivatives.
-
-    Parameters
-    ----------
-    t : ndarray of shape (n,)
-        Position of each point between its second and its third node, in [0, 1].
-
-    Returns
-    -------
-    ndarray of shape (2, 4, n)
-    """
+    """Cubic B-splines at the four nodes around each point, and their derivatives."""
     s, t2 = 1 - t, t * t
     t3 = t2 * t
     weights = np.stack([s * s * s, 3 * t3 - 6 * t2 + 4, 1 + 3 * (t + t2 - t3), t3])

@@ -18,20 +18,7 @@ MANY, TIMES = 10_000, 8  # largest number of points, and largest multiple of the
 
 
 def loss_of_second_half(problem, result):
-    """The decrease of the divergence in the second half of the last stage, relative to the final divergence.
-
-    Parameters
-    ----------
-    problem : SNEProblem
-        The problem of the last stage.
-    result : SolverResult
-        The result of all stages.
-
-    Returns
-    -------
-    float
-        0 if it is unknown: with few records, sampled columns, exaggeration, or a kernel other than "student-t".
-    """
+    """The decrease of the divergence in the second half of the last stage, relative to the final divergence."""
     begin = result.n_iter - problem.advice.max_iter
     of_stage = result.record_iterations >= begin
     if problem.per_point or not problem.is_exact or problem.exaggeration != 1 or of_stage.sum() < LEAST:
@@ -45,21 +32,7 @@ def loss_of_second_half(problem, result):
 
 
 def goes_on(solver, problem, result, horizon):
-    """Whether the number of iterations of a map should be doubled.
-
-    Parameters
-    ----------
-    solver : CompositionalSolver
-        The user's solver. Budgets that the user has set are respected.
-    problem, result
-        As for `loss_of_second_half`.
-    horizon : int
-        Number of iterations before any was added.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether the number of iterations of a map should be doubled."""
     free = solver.max_iter is None and solver.max_ifo is None and solver.tol == 0
     own = isinstance(solver, STORMCompositional) and solver.learning_rate == "auto"
     plain = problem.exaggeration == 1  # otherwise the divergence is not what is minimised

@@ -56,48 +56,14 @@ class Stage(Kept):
 
 
 def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
-    """The stages of a new fit.
-
-    Parameters
-    ----------
-    n_iter : int
-        Number of iterations of all stages together.
-    early : float
-        Exaggeration of the early stage. With 1 there is no early stage.
-    exaggeration : float, default=1.0
-        Exaggeration of the main stage.
-    record_every : int, default=None
-
-    Returns
-    -------
-    list of Stage
-    """
+    """The stages of a new fit."""
     n_early = min(n_iter // EARLY_PART, EARLY_MOST) if early > 1 else 0
     first = [Stage(n_early, early, early=True, record_every=record_every)] if n_early else []
     return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
 
 
 def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
-    """The stages of a resumed fit: its earlier stages, and one more if ``max_iter`` has increased.
-
-    Parameters
-    ----------
-    before : list of Stage
-        The earlier stages.
-    max_iter : int or None
-        Number of iterations of all stages together. None adds no stage.
-    exaggeration : float, default=1.0
-    record_every : int, default=None
-
-    Returns
-    -------
-    list of Stage
-
-    Raises
-    ------
-    ValueError
-        If ``max_iter`` is below the number of iterations of the earlier stages.
-    """
+    """The stages of a resumed fit: its earlier stages, and one more if ``max_iter`` has increased."""
     stages = [copy.copy(stage) for stage in before]
     had = sum(stage.n_iter for stage in stages if not stage.asked)
     if max_iter is None or max_iter == had:
@@ -111,29 +77,7 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines):
-    """Run stages as one run, and add stages while the map is still expanding.
-
-    Parameters
-    ----------
-    stages : list of Stage
-        Stages may be added to this list.
-    fit : Fit
-    problem : SNEProblem
-    x : ndarray of shape (n_variables,)
-    solver : CompositionalSolver
-        The user's solver.
-    attributes : callable
-        Returns the fitted attributes for a point.
-    lines : Lines
-        The output of ``verbose``.
-
-    Returns
-    -------
-    problem : SNEProblem
-        The problem of the last stage.
-    result : SolverResult
-        The result of all stages.
-    """
+    """Run stages as one run, and add stages while the map is still expanding."""
     horizon = sum(stage.n_iter for stage in stages if not stage.on)
     result = ended = None
     for number, stage in enumerate(stages):  # which may become more

@@ -23,24 +23,7 @@ SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest 
 
 
 def check_init(init, metric, n_samples, n_components):
-    """Check the parameter ``init``, and resolve "auto".
-
-    Parameters
-    ----------
-    init : {"auto", "pca", "spectral", "random"} or array-like of shape (n_samples, n_components)
-    metric : str or callable
-        With "precomputed" and "affinities" there are no principal components.
-    n_samples, n_components : int
-
-    Returns
-    -------
-    {"pca", "spectral", "random"} or ndarray of shape (n_samples, n_components)
-
-    Raises
-    ------
-    ValueError
-        If init has another value or shape, is not finite, or is "pca" for data without features.
-    """
+    """Check the parameter ``init``, and resolve "auto"."""
     if isinstance(init, str) or init is None:
         check_choice("init", init, ("auto", "pca", "spectral", "random"))
         if init == "auto":
@@ -63,25 +46,7 @@ def check_init(init, metric, n_samples, n_components):
 
 
 def make_start(way, X, P, n_components, kernel, rng):
-    """The initial positions, centred and scaled for the kernel.
-
-    Parameters
-    ----------
-    way : str or ndarray
-        From `check_init`.
-    X : ndarray or sparse matrix of shape (n_samples, n_features)
-        The data, used for "pca" only.
-    P : sparse array of shape (n_samples, n_samples)
-        Affinities, used for "spectral" only.
-    n_components : int
-    kernel : {"gaussian", "student-t"}
-        Determines the standard deviation of the widest column: 3 and 1e-4. For "random" it is 1 and 1e-4.
-    rng : RandomState
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_components)
-    """
+    """The initial positions, centred and scaled for the kernel."""
     size = SIZE[kernel]
     if not isinstance(way, str):
         return _scaled(way, size, rng)
@@ -135,17 +100,6 @@ def spectral_coordinates(P, n_components, rng):
     its own position on a grid. The method is multilevel: the eigenvectors of a graph of aggregates are computed
     recursively, interpolated on the points and smoothed. It costs about thirty products of the graph with n_components
     vectors.
-
-    Parameters
-    ----------
-    P : sparse array of shape (n_points, n_points)
-        Affinities.
-    n_components : int
-    rng : RandomState or Generator
-
-    Returns
-    -------
-    ndarray of shape (n_points, n_components)
     """
     S = sparse.csr_array(P, dtype=np.float32)
     S = (S + S.T).tocsr()

@@ -24,29 +24,7 @@ def bounded(problem):
 
 
 def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
-    """The advice of a problem.
-
-    Parameters
-    ----------
-    kernel : {"gaussian", "student-t"}
-    n, d : int
-        Points and dimensions.
-    constant : bool
-        Whether the learning rate is constant, as in an early stage.
-    n_iter : int or None
-        Horizon.
-    n_near : int
-        Cost of the near field of a sampled batch, in components.
-    meshed : bool
-        Whether a mesh sums over all pairs.
-    on : bool, default=False
-        Whether the stage continues from a finished map, which does not tolerate steps longer than twice the metric's.
-
-    Returns
-    -------
-    Advice
-        The rate is twice the intended step length, because gamma is at most 1/2.
-    """
+    """The advice of a problem."""
     horizon = n_iter or _horizon(kernel, n, meshed)
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
@@ -85,23 +63,7 @@ def _horizon(kernel, n, meshed):
 
 
 def regularization(kernel, held, horizon, weight, on=False):
-    """The regularisation mu of the metric.
-
-    Parameters
-    ----------
-    kernel : {"gaussian", "student-t"}
-    held : float or None
-        A constant value, in units of ``weight``. None means that mu falls over half the horizon.
-    horizon : int
-    weight : float
-        The weight of P per point.
-    on : bool, default=False
-        Whether mu stays at its final value, because the stage continues from a finished map.
-
-    Returns
-    -------
-    float or callable
-    """
+    """The regularisation mu of the metric."""
     if held is not None:
         return held * weight
     end = 3e-4 if kernel == "student-t" else 0.1

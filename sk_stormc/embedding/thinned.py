@@ -85,16 +85,7 @@ class ThinnedEdges(Edges):
         return product
 
     def of(self, c):
-        """The numbers of the drawn edges, from those of all.
-
-        Parameters
-        ----------
-        c : ndarray of shape (n_edges,)
-
-        Returns
-        -------
-        ndarray of shape (n_drawn,)
-        """
+        """The numbers of the drawn edges, from those of all."""
         return c[self.drawn] * self._times.astype(c.dtype)
 
 

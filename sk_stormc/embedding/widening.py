@@ -18,17 +18,6 @@ def has_tight_groups(problem, x):
     An early stage leaves a small map. Tight groups of points have found their places in it, but as it spreads slowly
     they push each other out of them. If such a map is drawn out at once, they keep them. A map whose points lie in no
     tight groups loses by it, and its divergence falls by much less than half.
-
-    Parameters
-    ----------
-    problem : SNEProblem
-        Of the stage that follows.
-    x : ndarray of shape (n_variables,)
-
-    Returns
-    -------
-    bool
-        False for another kernel, for few and for very many points, and before a stage with exaggeration.
     """
     if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1:
         return False
@@ -40,18 +29,7 @@ def has_tight_groups(problem, x):
 
 
 def widened(problem, x):
-    """The same map drawn out to somewhat less than its best width.
-
-    Parameters
-    ----------
-    problem : SNEProblem
-        Of the stage that follows.
-    x : ndarray of shape (n_variables,)
-
-    Returns
-    -------
-    ndarray of shape (n_variables,)
-    """
+    """The same map drawn out to somewhat less than its best width."""
     factors = [factor for factor, _ in _drawn_out(problem, x)]
     return _times(problem, x, PART * factors[-1]) if len(factors) > 1 else x
 

@@ -6,18 +6,7 @@ __all__ = ["advised"]
 
 
 def advised(problem, name):
-    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none.
-
-    Parameters
-    ----------
-    problem : CompositionalProblem
-    name : str
-        Name of the parameter.
-
-    Returns
-    -------
-    object
-    """
+    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none."""
     advice, source = problem.advice, source_of(problem)
     if name == "batch_size" or (name == "init_batch_size" and not advice.tracking):
         return advice.batch_size

@@ -22,10 +22,6 @@ def curvatures(oracle, x, size):
     They are computed by power iterations on finite differences of the minibatch gradient. The vector is carried over
     from batch to batch. g and f use independent batches. If all batches are full there is one probe, because all
     batches are equal.
-
-    Returns
-    -------
-    list of float
     """
     problem, metric = oracle.problem, oracle.metric.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)

@@ -27,44 +27,14 @@ DIGEST = 64  # length of the digest in bytes
 
 
 def write(path, value):
-    """Write a file atomically.
-
-    Parameters
-    ----------
-    path : path-like
-    value : object
-        Numbers, strings, containers, arrays, generators and objects of classes that derive from
-        `sk_stormc.utils.kept.Kept`. For other callables only the name is written.
-
-    Raises
-    ------
-    ValueError
-        If the value has a part that cannot be saved.
-    """
+    """Write a file atomically."""
     content = packed(value)
     with atomically(path) as file:
         file.write(content)
 
 
 def read(path, kind):
-    """Read a file of `write`.
-
-    Parameters
-    ----------
-    path : path-like
-    kind : type
-        Expected type of the saved object.
-
-    Returns
-    -------
-    object
-        The saved object, with `Missing` in place of callables.
-
-    Raises
-    ------
-    ValueError
-        If the file was not written by `write`, or was changed after it was written.
-    """
+    """Read a file of `write`."""
     content = Path(path).read_bytes()
     try:
         value = unpacked(content)

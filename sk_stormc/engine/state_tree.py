@@ -235,13 +235,7 @@ def _index(k, n):
 
 
 def fill(value, like, done=None):
-    """Replace missing callables by those of ``like``, an object of the same structure.
-
-    Raises
-    ------
-    ValueError
-        If ``like`` does not have such a callable.
-    """
+    """Replace missing callables by those of ``like``, an object of the same structure."""
     done = {} if done is None else done
     if isinstance(value, Missing):
         if not callable(like):

@@ -242,17 +242,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             )
 
     def _at_once(self, learn):
-        """Change a copy, and then take over its attributes at once, so that an exception or Ctrl-C changes nothing.
-
-        Parameters
-        ----------
-        learn : callable
-            Called with a shallow copy of the estimator. It must not change its arrays in place.
-
-        Returns
-        -------
-        self : object
-        """
+        """Change a copy, and then take over its attributes at once, so that an exception or Ctrl-C changes nothing."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
         seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
@@ -272,24 +262,6 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
         This is called within `_at_once`. The run uses a fork of the stream, so that the stream itself does not change
         if an exception is raised.
-
-        Parameters
-        ----------
-        rows : tuple of arrays
-        window : int
-            Number of rows of the stream's window. The run starts when so many rows have come.
-        open_stream : callable
-            Makes a `StreamingProblem` from a list of such rows.
-        x0 : ndarray or None
-            Starting point of the stream. None means the stream's own starting point.
-        settles : bool, default=False
-            Whether the stream's own starting point is the solution on the waiting rows. It is then updated while rows
-            wait.
-
-        Returns
-        -------
-        SolverResult or None
-            None if there are too few rows for an iteration. While rows wait, a result without an iteration.
         """
         solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self.__dict__.get("_stream") is None

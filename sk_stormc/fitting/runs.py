@@ -85,30 +85,7 @@ class Fit:
         self.estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
-        """Run the solver, or continue the corresponding run of the resumed fit.
-
-        Parameters
-        ----------
-        solver : CompositionalSolver
-        problem : CompositionalProblem
-        x0 : ndarray of shape (n_variables,), default=None
-        attributes : callable, default=None
-            Returns the fitted attributes for a point x, which callbacks see at a record, besides ``loss_curve_`` and
-            ``n_iter_``.
-        show : callable, default=None
-            Called with each record, before the callbacks.
-        **kwargs
-            Further arguments of `CompositionalSolver.solve`.
-
-        Returns
-        -------
-        SolverResult
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If Ctrl-C came before the first iteration of a fit.
-        """
+        """Run the solver, or continue the corresponding run of the resumed fit."""
         number = len(self.progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
@@ -207,13 +184,7 @@ def with_fit(method: F) -> F:
 
 
 def completed(state, solver, problem, file):
-    """Complete a state from a file with the callables of a fresh state of the solver.
-
-    Raises
-    ------
-    ValueError
-        If the state does not have the same structure as the fresh one.
-    """
+    """Complete a state from a file with the callables of a fresh state of the solver."""
     oracle = Oracle(problem, 0)
     fresh = MethodState(problem.initial_point(oracle.rng))
     if type(state.state) is not MethodState:  # the run has made more than its start

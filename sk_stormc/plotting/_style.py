@@ -53,32 +53,13 @@ _OTHERS = [
 
 
 def styles_of(labels):
-    """How the curve of each label is drawn; the names of solvers look the same in all pictures.
-
-    Parameters
-    ----------
-    labels : iterable of str
-
-    Returns
-    -------
-    dict of dict
-        Parameters of `matplotlib.lines.Line2D` by label.
-    """
+    """How the curve of each label is drawn; the names of solvers look the same in all pictures."""
     others = cycle(_OTHERS)
     return {label: dict(_STYLES.get(label) or next(others)) for label in labels}
 
 
 def check_kwargs(where, kwargs, artist):
-    """Raise a ValueError for a keyword that is no property of the matplotlib class.
-
-    Parameters
-    ----------
-    where : str
-        What takes them, for the error.
-    kwargs : dict
-    artist : type
-        Of `matplotlib.artist.Artist`.
-    """
+    """Raise a ValueError for a keyword that is no property of the matplotlib class."""
     inspector = ArtistInspector(artist)
     known = {*inspector.get_setters(), *(alias for names in inspector.aliasd.values() for alias in names)}
     unknown = [name for name in kwargs if name not in known]
@@ -172,23 +153,7 @@ def log_axis(axis, first=None):
 
 
 def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points without overlap. Names for which there is no room are left out.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes
-        With its final limits.
-    points : array-like of shape (n_points, 2)
-    texts : sequence of str
-    taken : sequence of Bbox, default=()
-        Places in display units where no name may be.
-    **style
-        For `matplotlib.axes.Axes.annotate`.
-
-    Returns
-    -------
-    list of Annotation
-    """
+    """Write names beside points without overlap. Names for which there is no room are left out."""
     figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout decides how much room there is
     frame, written, boxes = ax.get_window_extent(), [], list(taken)

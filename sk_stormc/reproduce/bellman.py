@@ -40,40 +40,7 @@ _COINCIDE = 0.01  # relative: curves that are nowhere farther apart lie on one a
 
 
 def run_bellman(model=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the Bellman experiment: minimise the mean squared Bellman residual from w = 0.
-
-    Parameters
-    ----------
-    model : MarkovRewardProcess, default=None
-        None means the paper's.
-    methods : sequence of str, default=all of `METHODS`
-        All but "storm-c" and "lbfgs" use the published constants.
-    max_ifo : int, default=144,000
-        Budget of each run: 360 n.
-    n_seeds : int, default=3
-    progress : callable, default=None
-        Called with (text, fraction done).
-
-    Returns
-    -------
-    list of sk_stormc.reproduce.runner.Run
-        Gaps are of the mean form. Three cases: a checkpoint with one component of f, with a hundred, and STORM-C with
-        the momentum .02 of the published code.
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, a max_ifo or n_seeds that is not an integer >= 1.
-
-    Examples
-    --------
-    >>> from sk_stormc.datasets import make_bellman_problem
-    >>> from sk_stormc.reproduce.bellman import run_bellman
-    >>> model = make_bellman_problem(30, 5, random_state=0)
-    >>> run, = run_bellman(model, ["storm-c"], max_ifo=20_000, n_seeds=1)
-    >>> bool(run.gap[-1] < 1e-3 * run.gap[0])
-    True
-    """
+    """Run the Bellman experiment: minimise the mean squared Bellman residual from w = 0."""
     methods = check_methods(methods, METHODS)
     model = make_bellman_problem(random_state=1) if model is None else model
     published, scaled = model.problem(metric=None), model.problem()
@@ -107,27 +74,11 @@ def run_bellman(model=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=
 
 
 def add_arguments(parser):
-    """Add no option: the model is the paper's.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add no option: the model is the paper's."""
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        ifo, seeds, methods, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `run_bellman`; where the picture cannot be written.
-    """
+    """Run the experiment, print its table and write its picture."""
     model = make_bellman_problem(random_state=1)
     n = model.transition_matrix.shape[0]
     with progress_line() as show:
@@ -143,16 +94,7 @@ def report(args):
 
 
 def draw(runs):
-    """The picture of the runs: a row for each case, and one for the automatic methods.
-
-    Parameters
-    ----------
-    runs : list of sk_stormc.reproduce.runner.Run
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """The picture of the runs: a row for each case, and one for the automatic methods."""
     from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
 
     panels = {}

@@ -31,12 +31,7 @@ def _above_zero(text):
 
 
 def add_arguments(parser):
-    """Add what the command takes besides --solvers, --seeds and --ifo.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add what the command takes besides --solvers, --seeds and --ifo."""
     add_data_arguments(parser, required=True, unit="guess")
     parser.add_argument(
         "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
@@ -48,18 +43,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the solvers, print the table and write files.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        data, drop_missing, unit, solvers, seeds, ifo, risk_aversion, long_only, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `compare_solvers` and `load_returns`; where a file cannot be written.
-    """
+    """Run the solvers, print the table and write files."""
     read = load_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None

@@ -132,38 +132,7 @@ class Measured:
 def run_complexity(
     methods=tuple(METHODS), epsilons=EPSILONS, *, max_ifo=MAX_IFO, n_seeds=SEEDS, first_seed=0, progress=None
 ):
-    """Measure the IFO that each method needs for each eps.
-
-    Parameters
-    ----------
-    methods : sequence of str, default=all of `METHODS`
-        "storm-c-paper", which is Algorithm 1, and "scgd" have two rows each.
-    epsilons : sequence of float
-        Falling. After the first that is not reached no smaller one is tried.
-    max_ifo : int, default=10^10
-        Budget of a run; it has at most 60,000 iterations, too.
-    n_seeds : int, default=20
-    first_seed : int, default=0
-        Another one repeats the whole experiment on seeds of its own.
-    progress : callable, default=None
-        Called with (text, fraction done).
-
-    Returns
-    -------
-    list of Measured
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, or a number out of range.
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.complexity import run_complexity
-    >>> measured = run_complexity(["scgd"], [0.5, 0.4], n_seeds=2)[0]
-    >>> bool(measured.ifo[1] > measured.ifo[0])
-    True
-    """
+    """Measure the IFO that each method needs for each eps."""
     rows = [row for name_rows in check_methods(methods, METHODS).values() for row in name_rows]
     for name, value, low in (("max_ifo", max_ifo, 1), ("n_seeds", n_seeds, 1), ("first_seed", first_seed, 0)):
         check_int(name, value, low=low)
@@ -239,17 +208,7 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
 
 
 def summarize(measured, epsilons=EPSILONS):
-    """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2.
-
-    Parameters
-    ----------
-    measured : list of Measured
-    epsilons : sequence of float
-
-    Returns
-    -------
-    str
-    """
+    """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2."""
     header = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons))
     rows = []
     for m in measured:
@@ -267,30 +226,14 @@ def summarize(measured, epsilons=EPSILONS):
 
 
 def add_arguments(parser):
-    """Add the experiment's own option.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add the experiment's own option."""
     parser.add_argument(
         "--repetition", type=int, default=0, metavar="R", help="another number takes other seeds (default: 0)"
     )
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        ifo, seeds, methods, repetition, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `run_complexity`; for a budget with which nothing is reached; where the picture cannot be written.
-    """
+    """Run the experiment, print its table and write its picture."""
     with progress_line() as show:
         measured = run_complexity(
             args.methods, max_ifo=args.ifo, n_seeds=args.seeds, first_seed=args.repetition, progress=show

@@ -16,23 +16,6 @@ def read_points(path):
     A .npz file holds an array ``X``, or exactly one two-dimensional array, and perhaps a vector ``y``; a .npy file
     holds X. A .csv, .tsv or .txt file has a row of names and a row of numbers for each point, separated by commas,
     semicolons, tabs or blanks; a column named y, label, labels or target holds the labels.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    X : ndarray of shape (n_points, n_features)
-    y : ndarray of shape (n_points,) or None
-        Integers from 0, in the order of the sorted labels.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be read.
-    ValueError
-        For a file of another kind or content; the message names the file and what was expected.
     """
     texts = dict.fromkeys((".csv", ".tsv", ".txt"), _read_text)
     path, (X, y) = read_as(path, {".npz": _read_npz, ".npy": _read_npy, **texts})

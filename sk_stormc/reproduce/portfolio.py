@@ -42,13 +42,7 @@ ELSEWHERE = "The published step sizes were tuned for the paper's Gaussian data (
 
 
 def published_sets():
-    """The two return sets of the experiment, generated.
-
-    Returns
-    -------
-    dict of ndarray of shape (2000, 200)
-        By name, "condition number 4" and "condition number 20".
-    """
+    """The two return sets of the experiment, generated."""
     return {
         f"condition number {kappa}": make_gaussian_returns(
             2000, 200, mean=4.0, condition_number=kappa, random_state=0
@@ -58,22 +52,7 @@ def published_sets():
 
 
 def minimum(problem):
-    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or L-BFGS' value if smaller.
-
-    Parameters
-    ----------
-    problem : PortfolioProblem
-        With risk measure "variance", without weights and penalty.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        Where Phi is unbounded below: some combination of the assets has a mean return and no risk.
-    """
+    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or L-BFGS' value if smaller."""
     # in units of the assets' root mean square return, so that one threshold serves all
     unit = np.sqrt(np.mean(problem.returns**2, axis=0))
     unit[unit == 0] = 1.0
@@ -94,42 +73,7 @@ def minimum(problem):
 
 
 def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the portfolio experiment: minimise mean-variance utility from x_0 = ones, at the published constants.
-
-    Parameters
-    ----------
-    data_sets : dict of array-like of shape (n_periods, n_assets), default=None
-        Returns by name; None means the two of `published_sets`.
-    methods : sequence of str, default=all of `METHODS`
-        "storm-c-paper", "scgd", "asc-pg", "vrsc-pg" and "sarah-c" use the published
-        constants, "storm-c" and "lbfgs" their defaults, with tol=1e-6.
-    max_ifo : int, default=3,000,000
-        Budget of each run, in IFO.
-    n_seeds : int, default=3
-        The seeds are 0, ..., n_seeds - 1.
-    progress : callable, default=None
-        Called with (text, fraction done).
-
-    Returns
-    -------
-    list of sk_stormc.reproduce.runner.Run
-        The curves: IFO, gap and exact gradient norm, by data set, method and seed.
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, a max_ifo or n_seeds that is not an integer >= 1, returns that are not finite,
-        or an objective that is unbounded below.
-
-    Examples
-    --------
-    >>> from sk_stormc.datasets import make_gaussian_returns
-    >>> from sk_stormc.reproduce.portfolio import run_portfolio
-    >>> data = {"small": make_gaussian_returns(500, 5, random_state=0)}
-    >>> run, = run_portfolio(data, ["storm-c"], max_ifo=30_000, n_seeds=1)
-    >>> bool(run.gap[-1] < 1e-3 * run.gap[0])
-    True
-    """
+    """Run the portfolio experiment: minimise mean-variance utility from x_0 = ones, at the published constants."""
     methods = check_methods(methods, METHODS)
     cases = []
     for name, returns in (published_sets() if data_sets is None else data_sets).items():
@@ -142,28 +86,12 @@ def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_
 
 
 def add_arguments(parser):
-    """Add the experiment's own option.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add the experiment's own option."""
     add_data_arguments(parser, "your own returns (periods x assets) instead of the paper's")
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        data, drop_missing, unit, ifo, seeds, methods, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `run_portfolio` and `load_returns`; where the picture cannot be written.
-    """
+    """Run the experiment, print its table and write its picture."""
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:

@@ -14,18 +14,6 @@ def progress_line():
     """A line on stderr for as long as the block lasts.
 
     On a terminal the line is rewritten in place; elsewhere each new text gets a line of its own.
-
-    Yields
-    ------
-    show : callable
-        ``show(text, fraction, left=None)`` with the fraction of all work that is done, in [0, 1], and the seconds that
-        are left, if they are known.
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.progress import progress_line
-    >>> with progress_line() as show:
-    ...     show("first data set, storm-c, seed 1 of 3", 0.25)
     """
     bar = _rich_bar() if sys.stderr.isatty() else None
     if bar is None:
@@ -39,22 +27,7 @@ def progress_line():
 
 
 def time_left(seconds):
-    """Seconds that are left in words, "" where they are not known.
-
-    Parameters
-    ----------
-    seconds : float or None
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.progress import time_left
-    >>> time_left(400), time_left(12), time_left(None)
-    ('7 min left', '12 s left', '')
-    """
+    """Seconds that are left in words, "" where they are not known."""
     if seconds is None:
         return ""
     return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"

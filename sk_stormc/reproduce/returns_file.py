@@ -69,28 +69,6 @@ def read_returns(path, drop_missing=False):
     without a row of names above them and a column of dates before them. Columns are separated by commas, semicolons,
     tabs or blanks, the decimal sign is a point or a comma, and numbers may have percent signs. A .parquet, .feather or
     .xlsx file is read by pandas.
-
-    Parameters
-    ----------
-    path : str or path-like
-    drop_missing : bool, default=False
-        Leave out periods in which an asset has no return.
-
-    Returns
-    -------
-    returns : ndarray of shape (n_periods, n_assets)
-        float64, in the file's unit, from the oldest period to the latest; basis points and percent signs become
-        fractions.
-    note : str
-        What was done to the numbers; empty where nothing was.
-
-    Raises
-    ------
-    OSError
-        Where the file cannot be read.
-    ValueError
-        For a file of another kind or content (the message names the file and what was expected) and for
-        missing values, which are named by column; -99.99 and -999 count as missing.
     """
     found = load_returns(path, drop_missing)
     return found.values, ", ".join(found.notes)

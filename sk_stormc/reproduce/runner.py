@@ -85,24 +85,7 @@ class Run:
 
 
 def check_methods(names, methods):
-    """The parameters of the methods asked for.
-
-    Parameters
-    ----------
-    names : iterable of str
-    methods : dict
-        Parameters by method.
-
-    Returns
-    -------
-    dict
-        The part of ``methods`` that is named, in the order of ``names``.
-
-    Raises
-    ------
-    ValueError
-        For a name that is not in ``methods`` (those that are, are listed), and for no name at all.
-    """
+    """The parameters of the methods asked for."""
     names = list(names)
     unknown = [name for name in names if name not in methods]
     if unknown or not names:
@@ -112,32 +95,7 @@ def check_methods(names, methods):
 
 
 def run_methods(cases, methods, *, max_ifo, n_seeds, first_seed=0, progress=None):
-    """Run every method on every case from the seeds first_seed, ..., first_seed + n_seeds - 1.
-
-    Parameters
-    ----------
-    cases : list of Case
-    methods : dict
-        Parameters for `sk_stormc.minimize`, by solver name.
-    max_ifo : int
-        Budget of a run, in IFO.
-    n_seeds : int
-    first_seed : int, default=0
-    progress : callable, default=None
-        Called often with (text, fraction): what is running, and how much of everything is done.
-
-    Returns
-    -------
-    list of Run
-        By case, then method, then seed.
-
-    Raises
-    ------
-    ValueError
-        For a max_ifo or n_seeds that is not an integer >= 1, and a max_ifo below what a method takes to begin.
-    KeyboardInterrupt
-        After Ctrl-C, which `minimize` itself answers by returning what it has.
-    """
+    """Run every method on every case from the seeds first_seed, ..., first_seed + n_seeds - 1."""
     check_int("max_ifo", max_ifo, low=1)
     check_int("n_seeds", n_seeds, low=1)
     todo = list(itertools.product(cases, methods, range(n_seeds)))
@@ -206,17 +164,7 @@ def _objective(case, record):
 
 
 def group_runs(runs):
-    """Runs by case and method.
-
-    Parameters
-    ----------
-    runs : list of Run
-
-    Returns
-    -------
-    dict of dict of list of Run
-        ``group_runs(runs)[case][method]``: one run for each seed.
-    """
+    """Runs by case and method."""
     groups = {}
     for run in runs:
         groups.setdefault(run.case, {}).setdefault(run.method, []).append(run)
@@ -224,13 +172,7 @@ def group_runs(runs):
 
 
 def draw_runs(runs, path):
-    """Draw gaps and gradients against IFO, a row for each case, and save the picture.
-
-    Parameters
-    ----------
-    runs : list of Run
-    path : path-like
-    """
+    """Draw gaps and gradients against IFO, a row for each case, and save the picture."""
     from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
 
     panels = {
@@ -242,21 +184,7 @@ def draw_runs(runs, path):
 
 
 def summarize(runs, passes=True):
-    """A table of the runs: for each case and method the median over the seeds.
-
-    Parameters
-    ----------
-    runs : list of Run
-    passes : bool, default=True
-        Whether to tell the passes to a relative gap of 1e-3; a stream has none.
-
-    Returns
-    -------
-    str
-        Plain text: data set, method, IFO, gap and gradient norm at the returned x, passes to a relative gap of
-        1e-3 ("-" where it was not reached), seconds; below it Phi*, what the columns mean, and which runs
-        overflowed.
-    """
+    """A table of the runs: for each case and method the median over the seeds."""
     header = ("data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds")
     header = header if passes else (*header[:5], header[6])
     rows, notes = [], []

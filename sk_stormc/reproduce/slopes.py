@@ -24,22 +24,6 @@ def fit_slope(epsilons, ifo, resampled=None):
     The variance of the slope is that from the residuals, which a curve that is no power law enlarges, plus that over
     the bootstrap, if given; the interval is Student's with two degrees of freedom less than there are points. The
     residuals contain the seeds' noise as well, so it is rather too wide.
-
-    Parameters
-    ----------
-    epsilons, ifo : array-like of shape (n_points,)
-    resampled : array-like of shape (n_resamples, n_points), default=None
-
-    Returns
-    -------
-    Slope
-        Not a number with fewer than two points; no interval with fewer than three.
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.slopes import fit_slope
-    >>> round(fit_slope([0.4, 0.2, 0.1], [10, 80, 640]).value, 6)
-    3.0
     """
     x = -np.log(np.asarray(epsilons, dtype=float))
     if x.size < 2:
@@ -62,16 +46,7 @@ def fit_slope(epsilons, ifo, resampled=None):
 
 
 def draw_slopes(measured):
-    """IFO against eps, with the fitted lines.
-
-    Parameters
-    ----------
-    measured : list of Measured
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """IFO against eps, with the fitted lines."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -70,37 +70,7 @@ class Embedded:
 
 
 def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Embed points by each method, from principal components, at equal IFO.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-    methods : sequence of str, default=all of `METHODS`
-        "storm-c-paper" is the paper's literal method; it is run from the paper's rank-one start as well.
-    n_components : int, default=5
-    max_ifo : int, default=400,000
-        Budget of each run.
-    n_seeds : int, default=3
-    progress : callable, default=None
-        Called with (text, fraction done).
-
-    Returns
-    -------
-    list of Embedded
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, or a budget that does not pay for ten iterations.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sk_stormc.reproduce.sne import run_sne
-    >>> run, = run_sne(load_iris().data, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1)
-    >>> bool(run.kl[-1] < run.kl[0])
-    True
-    """
+    """Embed points by each method, from principal components, at equal IFO."""
     params = check_methods(methods, METHODS)
     check_int("max_ifo", max_ifo, low=1)
     check_int("n_seeds", n_seeds, low=1)
@@ -125,17 +95,7 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
 
 
 def starts(X, d):
-    """Where runs begin: principal components, the first with a standard deviation of 3; and the paper's x_i = i/n.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-    d : int
-
-    Returns
-    -------
-    tuple of two ndarray of shape (n_points, d)
-    """
+    """Where runs begin: principal components, the first with a standard deviation of 3; and the paper's x_i = i/n."""
     n = len(X)
     start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
     start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (SPREAD / start[:, 0].std())
@@ -143,25 +103,7 @@ def starts(X, d):
 
 
 def scheduled(problem, method, max_ifo, epoch_length=None):
-    """The problem's learning rate, falling to 0 within a budget.
-
-    Parameters
-    ----------
-    problem : SNEProblem
-    method : str
-    max_ifo : int
-    epoch_length : int, default=None
-        Of "sarah-c" and "vrsc-pg"; None means as many steps as draw all components.
-
-    Returns
-    -------
-    schedule
-
-    Raises
-    ------
-    ValueError
-        For a budget that does not pay for ten iterations.
-    """
+    """The problem's learning rate, falling to 0 within a budget."""
     n, B = problem.n_inner, problem.advice.batch_size[0]
     sampled = n if B is None else B + problem.n_near
     iteration = n + 2 * sampled
@@ -184,32 +126,7 @@ def _run(P, d, name, x0, method, params, seed, max_ifo, show):
 
 
 def embed(problem, name, x0, method, params, seed, max_ifo, show, gradients=False):
-    """Run a method on an SNE problem.
-
-    Parameters
-    ----------
-    problem : SNEProblem
-    name : str
-        Of the method in tables.
-    x0 : ndarray of shape (n_points, d)
-    method : str
-    params : dict
-        For `sk_stormc.minimize`.
-    seed, max_ifo : int
-    show : callable
-        Called with the fraction of the run that is done.
-    gradients : bool, default=False
-        Whether to compute |grad Phi| at the records, which takes about as long as a run.
-
-    Returns
-    -------
-    Embedded
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C.
-    """
+    """Run a method on an SNE problem."""
     n, d = problem.n_blocks, problem.n_components
     norms, aside = [], 0.0
 
@@ -243,19 +160,7 @@ def embed(problem, name, x0, method, params, seed, max_ifo, show, gradients=Fals
 
 
 def summarize(X, y, runs):
-    """A table of the runs: medians over the seeds of KL, trustworthiness and label accuracy.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-    y : ndarray of shape (n_points,) or None
-        Labels.
-    runs : list of Embedded
-
-    Returns
-    -------
-    str
-    """
+    """A table of the runs: medians over the seeds of KL, trustworthiness and label accuracy."""
     rows = []
     for method, seeds in _by_method(runs).items():
         T5 = np.median([trustworthiness(X, run.embedding, n_neighbors=5) for run in seeds])
@@ -274,30 +179,14 @@ def _by_method(runs):
 
 
 def label_accuracy(embedding, y):
-    """Share of the points whose label is that of most of their 10 nearest in the embedding, themselves left out.
-
-    Parameters
-    ----------
-    embedding : ndarray of shape (n_points, d)
-    y : ndarray of int of shape (n_points,)
-        Labels, from 0.
-
-    Returns
-    -------
-    float
-    """
+    """Share of the points whose label is that of most of their 10 nearest in the embedding, themselves left out."""
     near = NearestNeighbors(n_neighbors=10).fit(embedding).kneighbors(return_distance=False)
     votes = (y[near][:, :, None] == np.arange(y.max() + 1)).sum(axis=1)
     return float(np.mean(votes.argmax(axis=1) == y))
 
 
 def add_arguments(parser):
-    """Add the experiment's own option.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add the experiment's own option."""
     parser.add_argument(
         "--data",
         metavar="FILE",
@@ -306,18 +195,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and write its pictures: curves, and embeddings coloured by label.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        data, ifo, seeds, methods, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `run_sne` and `read_points`; where a picture cannot be written.
-    """
+    """Run the experiment, print its table and write its pictures: curves, and embeddings coloured by label."""
     from sk_stormc.plotting import plot_curves, plot_embeddings  # matplotlib: not for --help
 
     if args.data is None:

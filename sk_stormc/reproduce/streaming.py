@@ -38,27 +38,7 @@ AUTOMATIC = ("storm-c",)  # in the assets' own scales, as the estimator has them
 
 
 def make_market(curvature, n_assets=25, random_state=0):
-    """Mean and covariance of daily returns in percent: a common factor, and a little of their own.
-
-    Parameters
-    ----------
-    curvature : float
-        Twice the largest eigenvalue of the covariance, which is the largest curvature of Phi.
-    n_assets : int, default=25
-    random_state : int, default=0
-
-    Returns
-    -------
-    mean : ndarray of shape (n_assets,)
-    covariance : ndarray of shape (n_assets, n_assets)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.reproduce.streaming import make_market
-    >>> round(float(np.linalg.eigvalsh(make_market(80.0)[1])[-1]), 6)
-    40.0
-    """
+    """Mean and covariance of daily returns in percent: a common factor, and a little of their own."""
     rng = np.random.default_rng(random_state)
     beta, own = rng.uniform(0.8, 1.2, n_assets), rng.uniform(0.2, 0.5, n_assets)
     S = np.outer(beta, beta) + np.diag(own**2)
@@ -66,33 +46,12 @@ def make_market(curvature, n_assets=25, random_state=0):
 
 
 def markets():
-    """The two generated markets.
-
-    Returns
-    -------
-    dict of tuple
-        (mean, covariance) by name.
-    """
+    """The two generated markets."""
     return {f"curvature {curvature}": make_market(curvature) for curvature in (34, 80)}
 
 
 def french_sets(data_home=None):
-    """The paper's six sets of daily returns, in percent; downloaded where they are not in ``data_home`` yet.
-
-    Parameters
-    ----------
-    data_home : path-like, default=None
-
-    Returns
-    -------
-    dict of ndarray of shape (n_periods, 25)
-        By region. Days with a missing value are left out.
-
-    Raises
-    ------
-    OSError
-        Where a set cannot be downloaded.
-    """
+    """The paper's six sets of daily returns, in percent; downloaded where they are not in ``data_home`` yet."""
     found = {}
     for region in REGIONS:
         returns = 100 * np.asarray(fetch_french_portfolios(region, "OP", data_home=data_home).returns)
@@ -101,27 +60,7 @@ def french_sets(data_home=None):
 
 
 def stream_case(name, source, metric=None):
-    """A case of the runner: a stream, and the problem of its expectation.
-
-    Parameters
-    ----------
-    name : str
-    source : tuple or ndarray of shape (n_periods, n_assets)
-        (mean, covariance) of Gaussian returns, or returns that rows are drawn from.
-    metric : str, default=None
-        Of `PortfolioProblem`.
-
-    Returns
-    -------
-    Case
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.streaming import make_market, stream_case
-    >>> case = stream_case("a market", make_market(34.0))
-    >>> bool(case.optimum < 0), case.stream(0).n_variables
-    (True, 25)
-    """
+    """A case of the runner: a stream, and the problem of its expectation."""
     gaussian = isinstance(source, tuple)
     if gaussian:
         mean, root = source[0], np.linalg.cholesky(source[1])
@@ -150,36 +89,7 @@ def stream_case(name, source, metric=None):
 
 
 def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the streaming portfolio experiment, at the published constants.
-
-    Parameters
-    ----------
-    sources : dict, default=None
-        What `stream_case` takes, by name; None means the two of `markets`.
-    methods : sequence of str, default=all of `METHODS`
-        All but "storm-c" use the published constants.
-    max_ifo : int, default=3,000,000
-        Budget of each run, in IFO. Each row is drawn three times, and counts three.
-    n_seeds : int, default=3
-    progress : callable, default=None
-        Called with (text, fraction done).
-
-    Returns
-    -------
-    list of sk_stormc.reproduce.runner.Run
-
-    Raises
-    ------
-    ValueError
-        For an unknown method, or a max_ifo or n_seeds that is not an integer >= 1.
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.streaming import run_streaming
-    >>> run, = run_streaming(methods=["storm-c"], max_ifo=100_000, n_seeds=1)[:1]
-    >>> bool(run.gap[-1] < 1e-3 * run.gap[0])
-    True
-    """
+    """Run the streaming portfolio experiment, at the published constants."""
     methods = check_methods(methods, METHODS)
     sources = markets() if sources is None else sources
     todo = []
@@ -200,28 +110,12 @@ def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_se
 
 
 def add_arguments(parser):
-    """Add the experiment's own option.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add the experiment's own option."""
     parser.add_argument("--french", action="store_true", help="the paper's six sets of daily returns, downloaded once")
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        french, ifo, seeds, methods, out.
-
-    Raises
-    ------
-    ValueError, OSError
-        As `run_streaming` and `french_sets`; where the picture cannot be written.
-    """
+    """Run the experiment, print its table and write its picture."""
     sources = french_sets() if args.french else None
     with progress_line() as show:
         runs = run_streaming(sources, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)

@@ -37,23 +37,7 @@ class Setting:
 
 
 def settings_of(variants, rates, rate_of, published=None):
-    """The grid of a method: all learning rates times its variants, and what was published.
-
-    Parameters
-    ----------
-    variants : dict of dict
-        By text: parameters besides the learning rate. "exponent" is that of a decreasing rate.
-    rates : sequence of float
-        Rising, by about the same factor.
-    rate_of : callable
-        The learning rate of a number of ``rates``.
-    published : dict, default=None
-        Parameters of one more setting.
-
-    Returns
-    -------
-    list of Setting
-    """
+    """The grid of a method: all learning rates times its variants, and what was published."""
     found = [] if published is None else [Setting("as published", published, False)]
     for text, params in variants.items():
         exponent = params.get("exponent")
@@ -76,28 +60,6 @@ def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: Non
 
     All settings are run with the first seed, the `KEPT` best of them with the others too. While the best one stands at
     an end of the grid, the grid is widened there, by up to `WIDER` rates.
-
-    Parameters
-    ----------
-    settings : list of Setting
-    value_of : callable
-        ``value_of(params, seed)``, what is to be small; not finite where a run failed.
-    tuning_seeds : sequence of int
-    show : callable
-        Called with the fraction that is done.
-
-    Returns
-    -------
-    Setting
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.tuning import settings_of, tune
-    >>> grid = settings_of({"plain": {}}, (0.5, 1.0, 2.0), lambda rate: rate)
-    >>> tune(grid, lambda params, seed: abs(params["learning_rate"] - 1), (0, 1)).text
-    '1, plain'
-    >>> tune(grid, lambda params, seed: abs(params["learning_rate"] - 16), (0, 1)).text
-    '16, plain'
     """
     total = len(settings) + KEPT * (len(tuning_seeds) - 1)
     first = []
@@ -127,17 +89,7 @@ def _finite(value):
 
 
 def largest_curvature(problem, x0):
-    """The largest eigenvalue of the Hessian of a quadratic problem, by 100 power iterations on gradient differences.
-
-    Parameters
-    ----------
-    problem : CompositionalProblem
-    x0 : ndarray of shape (n_variables,)
-
-    Returns
-    -------
-    float
-    """
+    """The largest eigenvalue of the Hessian of a quadratic problem, by 100 power iterations on gradient differences."""
     v = np.random.default_rng(0).normal(size=problem.n_variables)
     start = problem.gradient(x0)
     for _ in range(100):

@@ -86,12 +86,7 @@ class FallingValley(CompositionalProblem):
         self._phases = np.arange(2.0, SIZE + 1)
 
     def constants(self):
-        """The constants of Assumptions A1 to A4.
-
-        Returns
-        -------
-        ProblemConstants
-        """
+        """The constants of Assumptions A1 to A4."""
         sigma, tau, column = self.sigma, self.tau, BEND * math.sqrt(SIZE - 1)
         wave = math.sqrt(2)
         M_f, L_f = math.sqrt(SIZE) * (0.5 + wave * tau), 1 + wave * tau

@@ -64,11 +64,6 @@ def settle(oracle, x, size):
 
     If the root mean square is far above the median, few components dominate the gradient and most batches miss them. A
     step short enough for the worst batch would then make no progress. No probe costs more than a pass.
-
-    Returns
-    -------
-    size : tuple
-    L : float
     """
     while True:
         tops = curvatures(oracle, x, size)
@@ -81,20 +76,7 @@ def settle(oracle, x, size):
 
 
 def extrapolate(anchors, problem):
-    """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient.
-
-    Parameters
-    ----------
-    anchors : list of Anchor
-        The anchors, newest last.
-    problem : CompositionalProblem
-        For the domains of x and u.
-
-    Returns
-    -------
-    Estimate
-        The affine combination of the anchors. Its F and u are predictions, which are exact if Phi is quadratic.
-    """
+    """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient."""
     last, way = anchors[-1].estimate, anchors[-1].way
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
     J, of_J = ([()] * len(anchors), None) if last.J is None else in_one_unit([a.estimate.J for a in anchors])

@@ -154,32 +154,11 @@ class StreamSource(Source):
         return max(self.rows.start, stop - self.window), stop
 
     def problem_of(self, start, stop):
-        """The problem of some rows, with their weights.
-
-        Parameters
-        ----------
-        start, stop : int
-            Numbers of the first row and of the one behind the last.
-
-        Returns
-        -------
-        CompositionalProblem
-        """
+        """The problem of some rows, with their weights."""
         return self._whole(*self.rows.between(start, stop))
 
     def locate(self, draws):
-        """The problem, without weights, of rows that these are among, and their numbers in it.
-
-        Parameters
-        ----------
-        draws : ndarray of int
-            Consecutive numbers of rows.
-
-        Returns
-        -------
-        problem : CompositionalProblem
-        draws : ndarray of int
-        """
+        """The problem, without weights, of rows that these are among, and their numbers in it."""
         if draws is None:
             raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
         self.require(draws)
@@ -191,12 +170,7 @@ class StreamSource(Source):
         return rows.problem, draws - rows.start
 
     def require(self, draws):
-        """Raise where these rows have not come, or have been let go.
-
-        Parameters
-        ----------
-        draws : ndarray of int
-        """
+        """Raise where these rows have not come, or have been let go."""
         rows, stop = self.rows, int(draws[-1]) + 1
         if not rows.has(stop):
             raise EOFError(f"row {stop - 1} of the stream has not come")

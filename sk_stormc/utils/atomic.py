@@ -18,15 +18,6 @@ def atomically(path):
     """Open a temporary binary file, which gets its name when all of it is on the disk.
 
     Temporary files of the same path that a killed process has left behind are removed.
-
-    Parameters
-    ----------
-    path : path-like
-        What is there stays as it is if anything fails.
-
-    Yields
-    ------
-    file object
     """
     path = Path(path)
     _remove_remains(path)

@@ -13,11 +13,6 @@ def inherit_parameters(kind):
 
     The order is that of the signature. A docstring without a section of parameters is given one. A name that no class
     describes is left out, and a class without a docstring is left alone.
-
-    Parameters
-    ----------
-    kind : type
-        Its ``__doc__`` is changed.
     """
     signature = [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
     _complete(kind, "Parameters", lambda known: signature)
@@ -27,11 +22,6 @@ def inherit_attributes(kind):
     """Complete a class's docstring: the attributes of its bases follow those that are new.
 
     One that the class describes itself keeps its own text. A class without a docstring is left alone.
-
-    Parameters
-    ----------
-    kind : type
-        Its ``__doc__`` is changed.
     """
     inherited = {}
     for base in reversed(kind.__mro__[1:]):
@@ -40,13 +30,7 @@ def inherit_attributes(kind):
 
 
 def inherit_sections(kind):
-    """Complete the docstrings of a class's methods: a section that one does not have is that of what it overrides.
-
-    Parameters
-    ----------
-    kind : type
-        The ``__doc__`` of its functions is changed.
-    """
+    """Complete the docstrings of a class's methods: a section that one does not have is that of what it overrides."""
     for name, method in vars(kind).items():
         if not inspect.isfunction(method) or not method.__doc__:
             continue

@@ -11,19 +11,7 @@ TEXT = ("str", "string", "String")  # pandas' and polars' names
 
 
 def refuse_no_numbers(name, data):
-    """Raise for dates, durations, masked values, and columns of a frame that hold text or other objects, no numbers.
-
-    Parameters
-    ----------
-    name : str
-        How the error names the data.
-    data : array-like
-        A pandas or polars frame has columns with names, the first wrong one of which is named.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise for dates, durations, masked values, and columns of a frame that hold text or other objects, no numbers."""
     if not isinstance(data, np.ndarray) and is_lazy(data):
         raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
     if np.ma.is_masked(data):  # NumPy and scikit-learn would take what the mask hides

@@ -31,16 +31,6 @@ def threads(n_jobs):
 
     BLAS and OpenMP have one thread meanwhile: threads of theirs would share the cores with these, and would round sums
     by their number.
-
-    Parameters
-    ----------
-    n_jobs : int or None
-        None is 1, outside of joblib's contexts; -1 is all processors.
-
-    Raises
-    ------
-    ValueError
-        For any other value.
     """
     whole = is_integer(n_jobs)
     if n_jobs is not None and not (whole and n_jobs):
@@ -70,21 +60,7 @@ def n_threads():
 
 
 def each(function, parts, size=LARGE):
-    """Call a function with each part, in the threads of the context.
-
-    Parameters
-    ----------
-    function : callable
-        Writes where no other part is written. It must not depend on the order.
-    parts : sequence
-    size : int, default=LARGE
-        Numbers that a part looks at, about: one thread is as quick where they are few.
-
-    Returns
-    -------
-    list
-        Of what it returned, in the order of the parts.
-    """
+    """Call a function with each part, in the threads of the context."""
     pool, count = _crew.get() or (None, 1)
     helpers = min(count, len(parts)) - 1
     if helpers < 1 or size < LARGE:

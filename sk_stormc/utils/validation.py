@@ -192,20 +192,7 @@ def naming(name):
 
 
 def check_metric(name, metric, n_variables):
-    """A metric given as numbers: a positive vector, or a symmetric positive definite matrix.
-
-    Parameters
-    ----------
-    name : str
-        How an error names it.
-    metric : array-like of shape (n_variables,) or (n_variables, n_variables)
-    n_variables : int
-
-    Returns
-    -------
-    ndarray
-        Of floats, float32 where the metric is; the metric itself where it is such an array.
-    """
+    """A metric given as numbers: a positive vector, or a symmetric positive definite matrix."""
     found = np.asarray(metric)
     if found.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got {short(metric)}")

@@ -9,13 +9,7 @@ OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context manage
 
 
 def warn(message, category=UserWarning):
-    """Warn at the line that called into this package, however deep in it the cause was found.
-
-    Parameters
-    ----------
-    message : str
-    category : type, default=UserWarning
-    """
+    """Warn at the line that called into this package, however deep in it the cause was found."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
         frame, level = frame.f_back, level + 1

@@ -126,18 +126,6 @@ def iterate_policies(sums, going, max_iter):
 
     The first policy is uniform. If the policies form a cycle, the iteration starts again with the policy that always
     takes the first action. In a second cycle it continues with the mixture of the cycle's policies.
-
-    Parameters
-    ----------
-    sums : ActionSums
-    going : ndarray of int
-        Rows that do not end an episode.
-    max_iter : int
-        Largest number of policies.
-
-    Returns
-    -------
-    Iterated
     """
     n, m = sums.n_rows, sums.shape[0]
     next_Z = sums.next_Z[going]

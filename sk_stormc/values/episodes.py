@@ -33,16 +33,7 @@ def _is_missing(label):
 
 
 def numbers_of_labels(labels):
-    """The number of each label, in the order of first occurrence.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
-    """
+    """The number of each label, in the order of first occurrence."""
     if labels.dtype.kind == "O":  # objects may not be sortable
         known = {}
         try:
@@ -56,21 +47,7 @@ def numbers_of_labels(labels):
 
 
 def in_order(episode, time, terminal, n):
-    """The episode numbers and one common time of n rows, from labels of episodes and times within them.
-
-    Parameters
-    ----------
-    episode, time, terminal : array-like of shape (n,) or None
-        The user's arguments.
-    n : int
-
-    Returns
-    -------
-    numbers : ndarray of int of shape (n,) or None
-        Numbers of the episodes. None without labels.
-    clock : ndarray of int of shape (n,) or None
-        The common time of `clock_of`. Without labels, the user's time.
-    """
+    """The episode numbers and one common time of n rows, from labels of episodes and times within them."""
     if episode is None:
         return None, time
     labels = check_episode(episode, n)
@@ -81,24 +58,7 @@ def in_order(episode, time, terminal, n):
 
 
 def in_time(numbers, time, n):
-    """The order in time of n rows for a half-life: their times if these are distinct, or the order of the rows.
-
-    Parameters
-    ----------
-    numbers : ndarray of int of shape (n,) or None
-        Numbers of the episodes.
-    time : array-like of int of shape (n,) or None
-    n : int
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If times begin again in each episode, and the rows of an episode are not in the order of time.
-    """
+    """The order in time of n rows for a half-life: their times if these are distinct, or the order of the rows."""
     if time is None:
         return np.arange(n)
     time = np.asarray(time)
@@ -116,27 +76,7 @@ def in_time(numbers, time, n):
 
 
 def clock_of(numbers, time, terminal, labels):
-    """One common time for all episodes: it increases by 1 within an episode, with a gap between episodes.
-
-    Parameters
-    ----------
-    numbers : ndarray of int of shape (n,)
-        Numbers of the episodes.
-    time : ndarray of int of shape (n,) or None
-        Time within the episodes. None means that the rows of an episode are in order, and none is missing.
-    terminal : ndarray of bool of shape (n,)
-    labels : ndarray of shape (n,)
-        Labels of the episodes for error messages.
-
-    Returns
-    -------
-    ndarray of int of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If an episode has the same time twice, or has rows after its terminal row.
-    """
+    """One common time for all episodes: it increases by 1 within an episode, with a gap between episodes."""
     n = len(numbers)
     order = np.argsort(numbers, kind="stable") if time is None else np.lexsort((time, numbers))
     same = numbers[order[1:]] == numbers[order[:-1]]

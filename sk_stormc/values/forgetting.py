@@ -10,19 +10,7 @@ LONGEST = 1000.0  # half-lives after which weights do not fall further, so that 
 
 
 def fading(half_life, when):
-    """The discount factors of the weights of rows, at the time of the last row.
-
-    Parameters
-    ----------
-    half_life : float or None
-        Half-life in rows. None means no discount.
-    when : ndarray of shape (n,)
-        Times of the rows, of which only the order counts.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
+    """The discount factors of the weights of rows, at the time of the last row."""
     n = len(when)
     if half_life is None:
         return np.ones(n)

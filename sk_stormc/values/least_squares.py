@@ -87,20 +87,6 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
 
     Without alpha, A x = b usually has a solution, unless A is singular in a direction in which C is not. It is then
     solved directly, because C^+ would only amplify rounding errors.
-
-    Parameters
-    ----------
-    A, C : ndarray of shape (d, d)
-        C is symmetric and positive semidefinite.
-    b : ndarray of shape (d,)
-    alpha, unit
-        As for `solve_rows`.
-    exact : bool, default=True
-        Whether A x and b lie in the range of C, as they do if all three are sums over the same rows.
-
-    Returns
-    -------
-    Solution
     """
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled, target = scale[:, None] * A * scale, scale * b
@@ -132,19 +118,6 @@ def is_endless(A, C, x, n_rows):
     C^+ A is the identity minus gamma times the linear map from features to expected next features. If it has a negative
     real eigenvalue, the sum of the discounted rewards along the eigenvector diverges. The equations still have a
     solution, but of the wrong sign. On-policy transitions of long episodes have no such eigenvalue.
-
-    Parameters
-    ----------
-    A, C : ndarray of shape (d, d)
-        As for `solve_moments`.
-    x : ndarray of shape (d,)
-        The solution. Directions in which it has no component do not matter.
-    n_rows : int
-        Number of transitions. The test needs at least ten for each feature, and otherwise returns False.
-
-    Returns
-    -------
-    bool
     """
     if n_rows < ENOUGH_ROWS * len(x):
         return False

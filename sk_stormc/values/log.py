@@ -91,12 +91,7 @@ class Log:
         return self.Z, self.next_Z, self.y, self.weights
 
     def leads_to(self):
-        """Rows that identify the successors: whether the episode ends, and the state, or 0 if it ends.
-
-        Returns
-        -------
-        ndarray of shape (n, 1 + n_columns)
-        """
+        """Rows that identify the successors: whether the episode ends, and the state, or 0 if it ends."""
         found = np.column_stack([self.terminal, self.follows + 0.0])
         found[self.terminal, 1:] = 0.0
         return found

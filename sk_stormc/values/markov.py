@@ -79,20 +79,7 @@ def check_features(name, features, n_rows, n_columns=None):
 
 
 def check_model(transition_matrix, rewards):
-    """A checked transition matrix with its rewards.
-
-    Parameters
-    ----------
-    transition_matrix : array-like or sparse matrix of shape (n_states, n_successors)
-    rewards : array-like or sparse matrix of shape (n_states,) or (n_states, n_successors)
-
-    Returns
-    -------
-    P : ndarray or scipy.sparse.csr_array of shape (n_states, n_successors)
-        Rows sum to one, up to rounding.
-    rewards : ndarray of shape (n_entries,)
-        One for each entry of P, in the order of its data.
-    """
+    """A checked transition matrix with its rewards."""
     name = "transition_matrix"
     if sparse.issparse(transition_matrix):
         P = sparse.csr_array(transition_matrix, dtype=float, copy=True)

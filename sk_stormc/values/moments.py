@@ -105,17 +105,7 @@ class Moments:
         return self.A, self.b, self.C
 
     def means(self):
-        """A, b and C divided by the sum of the weights.
-
-        Returns
-        -------
-        A, b, C : ndarray
-
-        Raises
-        ------
-        ValueError
-            If C is 0 although features are not, because their squares underflow.
-        """
+        """A, b and C divided by the sum of the weights."""
         if self.weight and self.largest.any() and not self.C.any():
             raise ValueError(
                 f"X must have features whose squares are not 0, got {self.largest.max():.2g} at the most: multiply "

@@ -16,18 +16,6 @@ def expected_smoothness(problem, size, root):
     H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a batch of B transitions, and H its
     mean. A step of length eta contracts in mean square if eta is below 2 over this number. H_B is not symmetric, so its
     largest eigenvalues are not enough to bound a step.
-
-    Parameters
-    ----------
-    problem : ProjectedBellmanProblem
-    size : int or None
-        Batch size B. None means all transitions.
-    root : float, or ndarray of shape (n_features,) or (n_features, n_features), or None
-
-    Returns
-    -------
-    float
-        0, for unknown, with more than 2000 features or without a root.
     """
     d = problem.n_variables
     if root is None or d > LARGEST_METRIC:

@@ -40,21 +40,7 @@ class Traces:
     labels: np.ndarray | None = None
 
     def over(self, Z, counted, keys):
-        """The traces of more rows.
-
-        Parameters
-        ----------
-        Z : ndarray or sparse matrix of shape (n, n_features)
-        counted : ndarray of shape (n,), bool
-            Whether each row counts. A trace ends at a row that does not.
-        keys : tuple (left, after, terminal, ratios, labels)
-            The arguments of `goes_on`, importance ratios, and labels of episodes or None. The rows of an episode are
-            contiguous.
-
-        Returns
-        -------
-        TracedRows
-        """
+        """The traces of more rows."""
         return TracedRows(self, Z, counted, *keys)
 
 
@@ -102,19 +88,7 @@ class TracedRows:
 
 
 def goes_on(left, after, terminal):
-    """Whether each transition begins in the successor of the one before, so that the trace continues.
-
-    Parameters
-    ----------
-    left, after : ndarray of shape (n, n_keys)
-        Keys that identify the state and its successor: their features, or times.
-    terminal : ndarray of shape (n,), bool
-
-    Returns
-    -------
-    ndarray of shape (n,), bool
-        The first one is False.
-    """
+    """Whether each transition begins in the successor of the one before, so that the trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
     could = np.count_nonzero(~terminal[:-1])
@@ -137,23 +111,7 @@ def same(after, left):
 
 
 def keys_in_order(left, after, terminal, ratios, clock, kept):
-    """The order of transitions in time, and the keys for `Collected.plus` in this order.
-
-    Parameters
-    ----------
-    left, after : ndarray of shape (n, n_features)
-    terminal : ndarray of bool of shape (n,)
-    ratios : ndarray of shape (n,)
-    clock : array-like of shape (n_rows,) or None
-        Times. None means that the transitions are in order.
-    kept : ndarray of bool of shape (n_rows,)
-        Mask of the rows that are transitions.
-
-    Returns
-    -------
-    order : ndarray of shape (n,)
-    keys : tuple
-    """
+    """The order of transitions in time, and the keys for `Collected.plus` in this order."""
     if clock is None:
         ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # a trace also ends at a dropped row
         return np.arange(len(left)), (left, after, ends, ratios, None)
@@ -168,23 +126,6 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
 
     With importance ratios rho this is Yu's recursion for off-policy transitions ("Convergence of least squares temporal
     difference methods under general conditions", 2010).
-
-    Parameters
-    ----------
-    Z : ndarray or sparse matrix of shape (n, n_features)
-    follows : ndarray of shape (n,), bool
-        From `goes_on`.
-    decay : float
-        The product gamma lambda.
-    trace : ndarray of shape (n_features,) or None
-        Trace of the row before these, times its ratio.
-    ratios : ndarray of shape (n,), default=None
-        Importance ratios, positive if the next row continues the trace. None means 1.
-
-    Yields
-    ------
-    rows : slice
-    traces : ndarray of shape (n_rows, n_features)
     """
     for start in range(0, Z.shape[0], BLOCK):
         rows = slice(start, start + BLOCK)

@@ -109,20 +109,7 @@ def check_next(estimator, next_X, states, terminal):
 
 
 def successors(estimator, X, states, next_X, terminal, time):
-    """Find the successor of each row.
-
-    Returns
-    -------
-    source : array-like
-        The user's data that contain the successors: X or next_X.
-    follows : ndarray
-        The same data as numbers.
-    rows : ndarray of int of shape (n,)
-        Row of each successor in ``source``.
-    kept : ndarray of bool of shape (n,)
-        Whether each row is terminal or has a successor.
-    terminal : ndarray of bool of shape (n,)
-    """
+    """Find the successor of each row."""
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:

@@ -47,27 +47,7 @@ class Waiting:
 
 
 def follow(waiting, came, terminal):
-    """The transitions between successive rows, and the rows whose successors have not come yet.
-
-    Parameters
-    ----------
-    waiting : Waiting or None
-        Rows of earlier chunks that wait.
-    came : Waiting
-        All rows of a chunk.
-    terminal : ndarray of shape (n,), bool
-
-    Returns
-    -------
-    rows : tuple of Z, next_Z, y, weights
-        next_Z is 0 after terminal transitions. Rows of an episode are contiguous.
-    keys : tuple
-        The argument of `Collected.plus`.
-    waiting : Waiting or None
-        Rows that wait now.
-    when : ndarray of int of shape (n,)
-        Order of the transitions in time.
-    """
+    """The transitions between successive rows, and the rows whose successors have not come yet."""
     if waiting is not None:
         came = waiting.before(came)
         terminal = np.append(np.zeros(len(came) - len(terminal), dtype=bool), terminal)

@@ -61,29 +61,7 @@ For SNE, with its many local minima, the minimum is the lowest divergence of all
 
 
 def verdict(published, tuned=None, theory=False):
-    """The verdict on a claim.
-
-    Parameters
-    ----------
-    published : bool
-        Whether it holds at the published constants.
-    tuned : bool, "undecided" or None, default=None
-        Whether it holds with every method tuned; None where nothing can be.
-    theory : bool, default=False
-        Whether it is a statement for all problems, of which one was tried.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from sk_stormc.reproduce.report.claims import verdict
-    >>> verdict(True, True), verdict(True, False), verdict(False, True)
-    ('confirmed', 'confirmed at those constants only', 'not confirmed')
-    >>> verdict(True, "undecided"), verdict(True, theory=True)
-    ('undecided', 'not contradicted')
-    """
+    """The verdict on a claim."""
     if not published:
         return NOT_CONFIRMED
     if tuned == UNDECIDED:
@@ -145,32 +123,12 @@ class Results:
 
 
 def ahead(ends, others):
-    """Whether each seed of one method ended lower than all seeds of others; at minimum and start all are equal.
-
-    Parameters
-    ----------
-    ends : array-like of float
-    others : list of array-like of float
-
-    Returns
-    -------
-    bool
-    """
+    """Whether each seed of one method ended lower than all seeds of others; at minimum and start all are equal."""
     return bool(max(np.max(ends), FLOOR) < min(STUCK, *(np.min(other) for other in others)))
 
 
 def as_good(ends, others):
-    """Whether the median of one method is about that of the best of the others, or lower.
-
-    Parameters
-    ----------
-    ends : array-like of float
-    others : list of array-like of float
-
-    Returns
-    -------
-    bool
-    """
+    """Whether the median of one method is about that of the best of the others, or lower."""
     return bool(np.median(ends) <= max(ALIKE * min(np.median(other) for other in others), FLOOR))
 
 

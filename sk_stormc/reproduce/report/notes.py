@@ -16,19 +16,7 @@ NAMES = {
 
 
 def about(experiment, sizes, days):
-    """What an experiment is.
-
-    Parameters
-    ----------
-    experiment : str
-    sizes : dict
-    days : dict of int or None
-        As `write_report` has it.
-
-    Returns
-    -------
-    str
-    """
+    """What an experiment is."""
     size = sizes[experiment]
     if experiment == "portfolio":
         return (
@@ -88,17 +76,7 @@ _NOTES = {
 
 
 def note(experiment, part, sizes):
-    """What is to be said of a part of an experiment, or "".
-
-    Parameters
-    ----------
-    experiment, part : str
-    sizes : dict
-
-    Returns
-    -------
-    str
-    """
+    """What is to be said of a part of an experiment, or ""."""
     if experiment == "sne" and part == "published":
         return (
             "From x_i = i/n in every coordinate. STORM-C: eta = eps = .1, a = .01, B = S = 100; "

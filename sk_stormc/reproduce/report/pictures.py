@@ -22,18 +22,7 @@ DPI = 110
 
 
 def draw(results, out):
-    """Draw and save all pictures.
-
-    Parameters
-    ----------
-    results : Results
-    out : Path
-
-    Returns
-    -------
-    dict of str
-        File names by (experiment, part), and by "complexity" and "maps".
-    """
+    """Draw and save all pictures."""
     from sk_stormc.plotting import plot_curves, plot_embeddings  # matplotlib: not for --help
 
     names = {}

@@ -142,19 +142,7 @@ def _sne_data(size):
 
 
 def make_plan(sizes, sources):
-    """All pieces of the report, in the order in which they are computed.
-
-    Parameters
-    ----------
-    sizes : dict
-        `FULL` or `QUICK` of `_report_grids`.
-    sources : dict
-        The streams, by name, as `sk_stormc.reproduce.streaming.stream_case` takes them.
-
-    Returns
-    -------
-    list of Piece
-    """
+    """All pieces of the report, in the order in which they are computed."""
     pieces = [
         Piece(f"theory/{name}", 1.5 * sizes["theory"]["seeds"], partial(run, sizes["theory"]))
         for name, run in THEORY.items()

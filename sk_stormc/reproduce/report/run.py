@@ -31,12 +31,7 @@ DURATIONS = {False: "25 minutes", True: "3 minutes"}  # of one core, by quick
 
 
 def add_arguments(parser):
-    """Add what the command takes.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    """
+    """Add what the command takes."""
     parser.add_argument("--out", type=directory, metavar="DIR", required=True, help="where the report goes")
     parser.add_argument(
         "--quick", action="store_true", help=f"smaller sizes, about {DURATIONS[True]} instead of {DURATIONS[False]}"
@@ -49,20 +44,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run what is not there yet, and write the report.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        out, quick, french.
-
-    Raises
-    ------
-    OSError
-        As `make_report`.
-    KeyboardInterrupt
-        After Ctrl-C, when it has been said how to go on.
-    """
+    """Run what is not there yet, and write the report."""
     sizes = QUICK if args.quick else FULL
     print(f"About {DURATIONS[args.quick]} of one core from the beginning; Ctrl-C at any time, it goes on from there.")
     try:
@@ -80,35 +62,7 @@ def report(args):
 
 
 def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None, say=lambda text: None):
-    """Run what is not there yet, and write report.md and its pictures.
-
-    Parameters
-    ----------
-    out : path-like
-        Made if it does not exist.
-    sizes : dict, default=FULL
-        As `sk_stormc.reproduce.report.grids` has them.
-    quick : bool, default=False
-        Whether the report says that it is a quick one.
-    french : bool, default=False
-        Whether streams are made of the paper's sets of daily returns.
-    progress : callable, default=None
-        Called with (text, fraction done, seconds left).
-    say : callable, default=no output
-        Called with a line where results are found, or cannot be used.
-
-    Returns
-    -------
-    path : Path
-        Of report.md.
-    verdicts : dict of str
-        By claim.
-
-    Raises
-    ------
-    OSError
-        Where a file cannot be written or a data set cannot be downloaded.
-    """
+    """Run what is not there yet, and write report.md and its pictures."""
     out = Path(out)
     out.mkdir(exist_ok=True)
     french_sets = streaming.french_sets() if french else None

@@ -33,20 +33,7 @@ MAPS = {  # title: method, its part, whether from the paper's start
 
 
 def sne_piece(part, name, method, data, sizes):
-    """A method's part of the experiment.
-
-    Parameters
-    ----------
-    part : {"published", "tuned", "defaults"}
-    name, method : str
-    data : callable
-        Returns affinities, starts by dimension, and labels.
-    sizes : dict
-
-    Returns
-    -------
-    Piece
-    """
+    """A method's part of the experiment."""
     size = sizes["sne"]
     n_runs = size["seeds"] + (2 * len(size["factors"]) if part == "tuned" else 0)
     share = size["points"] / 1797 * (size["published_ifo"] if part == "published" else size["max_ifo"]) / 4e5

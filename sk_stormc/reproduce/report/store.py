@@ -74,19 +74,7 @@ class Store:
         return found if isinstance(found, dict) and found.get("name") == name else None
 
     def run(self, pieces, progress=None):
-        """Compute the pieces that are not there yet, in order, and return all.
-
-        Parameters
-        ----------
-        pieces : list of Piece
-        progress : callable, default=None
-            Called with (text, fraction of all, seconds left or None).
-
-        Returns
-        -------
-        dict of dict
-            By name: "result", what the piece returned, and "seconds", the processor time it took.
-        """
+        """Compute the pieces that are not there yet, in order, and return all."""
         found = {piece.name: self.find(piece.name) for piece in pieces}
         total = sum(piece.seconds for piece in pieces)
         done = sum(piece.seconds for piece in pieces if found[piece.name] is not None)

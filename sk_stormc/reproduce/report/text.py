@@ -34,23 +34,7 @@ SHOWN = dict.fromkeys(TITLES, "{:.2e}") | {"sne": "{:.4f}"}
 
 
 def write_report(results, sizes, pictures, *, quick, days=None):
-    """The whole report.
-
-    Parameters
-    ----------
-    results : Results
-    sizes : dict
-        `FULL` or `QUICK`.
-    pictures : dict of str
-        File names by (experiment, part), and by "complexity" and "maps".
-    quick : bool
-    days : dict of int, default=None
-        Periods of the sets of daily returns by region, where streams are made of them.
-
-    Returns
-    -------
-    str
-    """
+    """The whole report."""
     parts = [_head(results, quick), _claims(results), _reading(sizes)]
     for experiment in TITLES:
         parts.append(f"## {TITLES[experiment]}\n\n{about(experiment, sizes, days)}")
