@@ -18,10 +18,18 @@ from sk_stormc.embedding.neighbors import (
     neighbor_graph,
     not_negative,
 )
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, is_word, naming, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_choice,
+    check_int,
+    check_number,
+    check_numeric,
+    is_word,
+    naming,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
@@ -151,7 +159,7 @@ def _precisions(D, target, beta):
 
 def _points(X, metric):
     """Points, or distances without negative rounding errors, as floats."""
-    refuse_no_numbers("X", X)
+    check_numeric("X", X)
     with naming("X"):
         X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
     if not is_word(metric, "precomputed"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -29,10 +29,18 @@ from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.threads import at_once, in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, is_word, naming, short
+from sk_stormc.utils.validation import (
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_numeric,
+    is_word,
+    naming,
+    short,
+)
 
 __all__ = ["SNEEmbedding"]
 
@@ -228,11 +236,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    # wraps, so that signatures are those of __init__
-    @wraps(__init__, assigned=(), updated=())  # type: ignore[misc]
-    def __new__(cls, *args: Any, **params: Any) -> Self:
-        refuse_names_from_elsewhere(cls, params)
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # type checkers and, by wraps, signatures take the parameters from __init__
+
+        @wraps(__init__, assigned=(), updated=())
+        def __new__(cls, *args, **params):
+            refuse_names_from_elsewhere(cls, params)
+            return super().__new__(cls)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -265,7 +274,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         """
         solver = self._make_solver()
         self._check_parameters()
-        refuse_no_numbers("X", X)
+        check_numeric("X", X)
         with naming("X"):
             X_checked = check_array(
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
@@ -370,7 +379,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             )
         check_bool("return_distance", return_distance)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
-        refuse_no_numbers("X", X)
+        check_numeric("X", X)
         with naming("X"):
             X = validate_data(
                 self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True

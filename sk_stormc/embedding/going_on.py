@@ -15,12 +15,12 @@ from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.embedding.spreading import with_stage
 from sk_stormc.embedding.stages import Stage, run_stages
 from sk_stormc.engine.results import SolverResult, changed
-from sk_stormc.fitting.identity import check_unchanged, in_words
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
+from sk_stormc.utils.words import check_unchanged, in_words
 
 __all__ = ["GoesOn", "as_map"]
 

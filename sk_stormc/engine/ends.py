@@ -106,9 +106,12 @@ def warn_if_unconverged(solver, result, instead=""):
 
 
 def warn_if_clipped(solver, oracle):
-    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it."""
-    if oracle.n_below:
-        problem = oracle.problem
+    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it.
+
+    In a map the normaliser of a lone point may be, which does not keep the others from their places.
+    """
+    problem = oracle.problem
+    if oracle.n_below and not problem.advice.many_minima:
         _warn(
             solver,
             f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, where {oracle.n_below} entries of "

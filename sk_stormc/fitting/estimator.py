@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
-from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
-from sk_stormc.fitting.identity import FREE, KeepsFits
+from sk_stormc.fitting.compat import CallbackSupportMixin
+from sk_stormc.fitting.identity import FREE, KeepsFits, callbacks_of
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters

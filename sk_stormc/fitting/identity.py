@@ -15,9 +15,9 @@ from scipy import sparse
 from sk_stormc.engine.results import RunState
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.kept import Kept
-from sk_stormc.utils.words import UNKNOWN, check_unchanged, in_words
+from sk_stormc.utils.words import check_unchanged, in_words
 
-__all__ = ["FREE", "UNKNOWN", "KeepsFits", "Progress", "check_unchanged", "fingerprint", "in_words", "parameters_of"]
+__all__ = ["FREE", "KeepsFits", "Progress", "callbacks_of", "fingerprint", "parameters_of"]
 
 FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
 BLOCK = 2**14  # numbers of 8 bytes of a block, which stays in the cache
@@ -30,6 +30,11 @@ class KeepsFits:
     def load(self, estimator):
         """The `Progress` of the estimator's fit, or None if there is none."""
         raise NotImplementedError
+
+
+def callbacks_of(estimator):
+    """The callbacks that the user has set. scikit-learn creates the list with the first of them."""
+    return vars(estimator).get("_skl_callbacks") or []
 
 
 @dataclass

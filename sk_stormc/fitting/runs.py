@@ -12,8 +12,8 @@ from sklearn.utils.validation import _get_feature_names
 from sk_stormc.engine.oracle import KINDS, Oracle
 from sk_stormc.engine.results import MethodState
 from sk_stormc.engine.state_tree import fill
-from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
-from sk_stormc.fitting.identity import Progress, fingerprint, parameters_of
+from sk_stormc.fitting.compat import open_context, with_callbacks
+from sk_stormc.fitting.identity import Progress, callbacks_of, fingerprint, parameters_of
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.kept import Kept, contents, in_short
 from sk_stormc.utils.threads import in_one_thread
@@ -129,7 +129,7 @@ class Fit:
             routed = get_config()["enable_metadata_routing"]  # without it a scorer only accepts sample_weight
             metadata = {name: value for name, value in self.metadata.items() if routed or name == "sample_weight"}
             self._seen = {"estimator": self.estimator, "X": self.X, "y": self.y, "metadata": metadata or None}
-            self._context = open_context(self.estimator)
+            self._context = open_context(self.estimator) if self.has_callbacks else None
             if self._context is not None:
                 self._context.call_on_fit_task_begin(**self._seen)
 

@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
+from sk_stormc.utils.validation import as_numbers, check_bool, check_numeric, check_text, naming, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["FrontierDisplay"]
@@ -140,7 +139,7 @@ class FrontierDisplay:
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
         check_text("name", name)
-        refuse_no_numbers("X", X)
+        check_numeric("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
         measure = estimator.risk_measure

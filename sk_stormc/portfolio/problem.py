@@ -14,9 +14,16 @@ from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents, with_sum_one
 from sk_stormc.portfolio.risk_measures import MEASURES, ByRiskMeasure
 from sk_stormc.streams.mapped import MappedRows, blocks
-from sk_stormc.utils.numeric import refuse_no_numbers
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_choice, check_metric, check_number, check_weights, is_real, naming
+from sk_stormc.utils.validation import (
+    check_choice,
+    check_metric,
+    check_number,
+    check_numeric,
+    check_weights,
+    is_real,
+    naming,
+)
 
 __all__ = ["PortfolioProblem"]
 
@@ -157,7 +164,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         self.check_class(risk_measure)
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
-            refuse_no_numbers("returns", R)
+            check_numeric("returns", R)
             with naming("returns"):
                 if np.iscomplexobj(R):
                     raise ValueError("returns must be real numbers, got complex ones")

@@ -8,8 +8,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, direction_of, is_table
-from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import check_number, naming, row_weights
+from sk_stormc.utils.validation import check_number, check_numeric, naming, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_ascending", "check_returns", "faded", "warn_of_prices"]
@@ -25,7 +24,7 @@ def check_returns(X, **kwargs):
         _check_columns(X, names)
     returns = MappedRows.of(X)
     if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
-        refuse_no_numbers("X", X)
+        check_numeric("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
     finite, nan = np.ones(1, dtype=bool), False

@@ -6,8 +6,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import check_bool, check_number, naming
+from sk_stormc.utils.validation import check_bool, check_number, check_numeric, naming
 from sk_stormc.values.episodes import in_order
 from sk_stormc.values.guards import check_given
 from sk_stormc.values.least_squares import ridge
@@ -52,7 +51,7 @@ class LinearEstimator(CompositionalEstimator):
     def _states(self, X, name="X"):
         """The checked states as a float64 array, for a fitted estimator."""
         check_is_fitted(self)
-        refuse_no_numbers(name, X)
+        check_numeric(name, X)
         with naming(name):
             return validate_data(self, X, reset=False, dtype=np.float64)
 

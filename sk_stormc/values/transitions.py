@@ -6,8 +6,7 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from sk_stormc.utils.numeric import refuse_no_numbers
-from sk_stormc.utils.validation import as_numbers, naming
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
 
@@ -68,8 +67,8 @@ def check_time(time, n, distinct=True):
 
 def checked_data(estimator, X, y, reset=True):
     """The checked states and rewards as numbers. Dates are refused."""
-    refuse_no_numbers("X", X)
-    refuse_no_numbers("y", y)
+    check_numeric("X", X)
+    check_numeric("y", y)
     with naming("X"):
         states = validate_data(estimator, X, reset=reset, dtype=np.float64)
     with naming("y"):
@@ -90,7 +89,7 @@ def _finite(name, values):
 
 def check_next(estimator, next_X, states, terminal):
     """The checked successors as finite numbers. Rows of terminal transitions are ignored."""
-    refuse_no_numbers("next_X", next_X)
+    check_numeric("next_X", next_X)
     try:
         follows = validate_data(estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False)
     except (TypeError, ValueError) as error:

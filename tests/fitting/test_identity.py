@@ -20,8 +20,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.fitting.identity import UNKNOWN, fingerprint, in_words
+from sk_stormc.fitting.identity import fingerprint
 from sk_stormc.schedules import power
+from sk_stormc.utils.words import UNKNOWN, in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
