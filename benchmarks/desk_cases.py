@@ -288,11 +288,11 @@ def tables(stored):
     """Counts by risk measure and by further constraints, and what `dual_gap_` says of fits that were ended early."""
     rows = stored["results"]
     header = [
-        "risk", "cases", "right", "warned", "wrong in silence", "gap not valid", "seconds, median", "largest",
-        "slower than .1 s + 5 Clarabel", "Clarabel, median", "Clarabel not right",
+        "risk", "cases", "right", "warned or refused", "wrong in silence", "gap not valid", "seconds, median",
+        "largest", "slower than .1 s + 5 Clarabel", "Clarabel, median", "Clarabel not right",
     ]  # fmt: skip
     lines = []
-    for name in (*MEASURES, *LIMITS, "all"):
+    for name in (*MEASURES, *LIMITS, "ratio", "all"):
         chosen = [row for row in rows if name in (row["risk"], "all", *row["further"])]
         if not chosen:
             continue
