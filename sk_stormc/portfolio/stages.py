@@ -42,6 +42,7 @@ def run_in_stages(run, solver, problem, x0):
         slow = result.stop_reason in LIMITS  # then a stage with less smoothing would gain little
         if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
             break
+    gap = np.inf if gap < -FINEST * size else gap  # rounding of weights that run away
     good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
     if reason not in OVER:
         reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER

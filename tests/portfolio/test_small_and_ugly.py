@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 import pytest
 from helpers import slow_but
+from scipy.optimize import linprog
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 
@@ -58,3 +60,46 @@ def test_found_in_few_iterations(case):
     spread = max(far - best, 1e-6 * abs(best))
     assert abs(own - best) <= 1e-4 * spread
     assert own - best - 1e-9 * spread <= portfolio.dual_gap_ <= 1e-3 * spread + 1e-12
+
+
+@pytest.mark.parametrize("measure", ["cvar", "evar", "semideviation"])
+@pytest.mark.parametrize("solver", ["auto", "storm-c"])
+def test_costs_alone_on_few_periods_end_in_a_warning(measure, solver):
+    """It ended in scipy's "f(a) and f(b) must have different signs", or at weights of 400."""
+    R = np.random.default_rng(8).normal(0, 0.01, (8, 36))
+    held = np.full(36, 1 / 36)
+    portfolio = CompositionalPortfolio(
+        solver, risk_measure=measure, confidence=0.99, transaction_cost=1e-3, previous_weights=held, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning):
+        portfolio.fit(R)
+    assert np.isfinite(portfolio.weights_).all() and portfolio.stop_reason_ != "converged"
+
+
+@pytest.mark.parametrize("aversion", [1e5, 1e6])
+def test_entropic_risk_with_wide_bounds_and_a_large_exponent(aversion):
+    """Equal weights were returned, with a warning."""
+    R = np.random.default_rng(3).normal(4e-4, 0.01, (300, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        portfolio = CompositionalPortfolio(
+            risk_measure="entropic", risk_aversion=aversion, constraint=(-100, 100), budget=1.0
+        ).fit(R)
+    best = linprog(  # in the limit it is the largest loss
+        np.r_[np.zeros(6), 1.0],
+        np.column_stack([-R, -np.ones(300)]),
+        np.zeros(300),
+        np.r_[np.ones(6), 0.0][None],
+        [1.0],
+        bounds=[(-100, 100)] * 6 + [(None, None)],
+    ).fun
+    assert best - np.log(300) / aversion - 1e-12 <= portfolio.loss_curve_[-1] <= best + 1e-9
+
+
+def test_what_sets_no_size_is_refused_in_its_own_words():
+    R = np.random.default_rng(0).normal(4e-4, 0.01, (100, 4))
+    with pytest.raises(ValueError, match=r"risk_aversion=inf needs a constraint .* the empty portfolio"):
+        CompositionalPortfolio(risk_aversion=np.inf, constraint=(-0.5, 0.5)).fit(R)
+    with pytest.raises(ValueError, match=r"objective='ratio' needs a constraint .* the same ratio"):
+        CompositionalPortfolio(objective="ratio").fit(R)
+    CompositionalPortfolio(risk_aversion=np.inf, constraint=(0.1, 0.5)).fit(R)
