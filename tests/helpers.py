@@ -60,3 +60,16 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
         inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
         **kwargs,
     )
+
+
+class Callback:
+    """A callback of scikit-learn that does nothing but what a subclass adds."""
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass

@@ -9,7 +9,7 @@ from sk_stormc.portfolio.measures import MEASURES
 from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.scaled import Scaled
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.sums import sums_of
 
 __all__ = ["dual_gap", "is_cheap", "slope_gap"]
 
@@ -44,7 +44,7 @@ def dual_gap(problem, penalty, w, gap):
     if not is_cheap(problem, penalty) or not np.isfinite(w).all():
         return gap
     if penalty is None and problem.risk_measure == "variance":  # the exact gap, however far the minimum is
-        covariance = Sums.of(problem.returns.astype(float), problem.weights).covariance()
+        covariance = sums_of(problem.returns, problem.weights).covariance()
         best = solve_quadratic(problem._gain * problem._mean, problem._price * covariance, None, w)
         return float(max(problem.value_at(w) - best.value, 0.0)) + best.gap
     scaled = Scaled.of(problem, limits)

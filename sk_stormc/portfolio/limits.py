@@ -214,8 +214,10 @@ class Limited(Penalty):
     def toward(self, x, inside):
         """The last point that meets all constraints on the way from a feasible point to x."""
         x, part, step = self.nearly(x), 0.0, 0.5
-        if self.missed(x) <= KEPT or not np.isfinite(x).all():
-            return x if np.isfinite(x).all() else inside
+        if not np.isfinite(x).all():
+            return inside
+        if self.missed(x) <= KEPT:
+            return x
         for _ in range(BISECTIONS):
             part, step = part + step * (self.missed(inside + (part + step) * (x - inside)) <= KEPT), step / 2
         return inside + part * (x - inside)

@@ -88,6 +88,12 @@ def typical_size(y, p=None):
     return deviation if deviation > 1e-9 * size else size or 1.0
 
 
+def with_aversion(problem, risk_aversion, penalty=None):
+    """The problem of the same returns and risk with another risk aversion and penalty."""
+    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
+    return PortfolioProblem(problem.returns, risk_aversion, **options, **problem.parameters())
+
+
 class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     r"""Minimise a risk minus the mean return, over portfolios x.
 

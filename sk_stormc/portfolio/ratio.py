@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.limits import Limited, Limits
+from sk_stormc.portfolio.limits import Limits
 from sk_stormc.portfolio.linear_bound import AROUND, bounds_around, lowest
-from sk_stormc.portfolio.newton import NewtonFit, nearly, solve_scaled
+from sk_stormc.portfolio.newton import NewtonFit, feasible, solve_scaled
 from sk_stormc.portfolio.presolve import with_room
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.problem import with_aversion
 from sk_stormc.portfolio.risk_measures import MEASURES
 from sk_stormc.portfolio.scaled import Scaled
 
@@ -30,15 +30,9 @@ BETTER = 1e-7  # relative gain of a vertex that has it solve again
 NEAR = 1e-3  # distance of its next start from the vertex
 
 
-def of_risk(problem):
-    """The minimum-risk problem of the same returns."""
-    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights}
-    return PortfolioProblem(problem.returns, np.inf, **options, **problem.parameters())
-
-
 def ratio_at(problem, weights):
     """The ratio of given weights, on the returns of a problem. Variance and semivariance enter by their square root."""
-    risk = of_risk(problem).value_at(weights)
+    risk = with_aversion(problem, np.inf).value_at(weights)
     return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
 
 
@@ -138,7 +132,8 @@ class Ratio:
     def __init__(self, problem, penalty):
         if problem.risk_measure == "entropic":
             raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
-        self.problem, self.penalty, self.risk = problem, penalty, of_risk(problem)
+        self.problem, self.penalty, self.risk = problem, penalty, with_aversion(problem, np.inf)
+        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as none
         self.limits = Limits.of(penalty, problem.returns.shape[1])
         self.power = MEASURES[problem.risk_measure].power
         self.cone = Cone.of(self.limits, problem._mean)
@@ -147,20 +142,14 @@ class Ratio:
     def value_at(self, weights):
         """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
         risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
-        return -self._net_return(weights) / risk if risk > self._floor else np.inf
-
-    @property
-    def _floor(self):
-        return TINY * float(self.problem.returns.std(axis=0).max())
+        return -self._net_return(weights) / risk if risk > self.floor else np.inf
 
     def _net_return(self, weights):
         return net_return(weights, self.problem._mean, self.limits)
 
     def feasible(self, weights):
         """The last feasible portfolio on the way from the inside of the set to some weights."""
-        if isinstance(self.penalty, Limited):
-            return self.penalty.toward(weights, self.cone.inside)
-        return nearly(self.penalty, np.asarray(weights, float))
+        return feasible(self.penalty, np.asarray(weights, float), self.cone.inside)
 
     def spread(self, weights):
         """The scale of the gap: the ratio."""

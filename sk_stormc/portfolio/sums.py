@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Sums", "mean_of"]
+__all__ = ["Sums", "mean_of", "sums_of"]
+
+ROWS = 1024  # rows of a block whose products are summed
 
 
 def mean_of(rows, p=None):
@@ -54,3 +56,12 @@ class Sums:
     def covariance(self):
         """scatter / weight."""
         return self.scatter / self.weight
+
+
+def sums_of(returns, weights):
+    """The sums of all returns, block by block, without a copy of them in float64."""
+    sums = Sums.none(returns.shape[1])
+    for i in range(0, len(returns), ROWS):
+        p = None if weights is None else weights[i : i + ROWS]
+        sums = sums.plus(Sums.of(returns[i : i + ROWS].astype(float), p))
+    return sums

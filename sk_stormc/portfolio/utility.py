@@ -8,12 +8,11 @@ from sk_stormc.portfolio.newton import feasible, nearly, solve_portfolio
 from sk_stormc.portfolio.problem import deviation_of
 from sk_stormc.portfolio.quadratic import solve_quadratic
 from sk_stormc.portfolio.risk_measures import MEASURES
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.sums import sums_of
 
 __all__ = ["ByMoments", "Utility"]
 
 TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
-ROWS = 1024  # rows of a block whose products are summed
 
 
 class Utility:
@@ -72,10 +71,7 @@ class ByMoments(Utility):
 
     def minimise(self, watch):
         """Sum, and solve the quadratic program."""
-        problem, sums = self.problem, Sums.none(self.problem.n_variables)
-        for i in range(0, problem.n_inner, ROWS):
-            p = None if problem.weights is None else problem.weights[i : i + ROWS]
-            sums = sums.plus(Sums.of(problem.returns[i : i + ROWS].astype(float), p))
+        problem, sums = self.problem, sums_of(self.problem.returns, self.problem.weights)
         found = solve_quadratic(problem._gain * sums.mean, problem._price * sums.covariance(), self.penalty, self.start)
         watch(found.weights)
         return found

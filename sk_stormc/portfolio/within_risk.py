@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from sk_stormc.portfolio.newton import solve_portfolio
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.problem import with_aversion
 from sk_stormc.portfolio.risk_measures import MEASURES
 from sk_stormc.portfolio.utility import Utility
 
@@ -36,8 +36,8 @@ class WithinRisk(Utility):
             raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
         super().__init__(problem, penalty)
         self.max_risk, self.limit = max_risk, max_risk ** MEASURES[problem.risk_measure].power
-        self.of_risk = self._with(np.inf, None)
-        least = solve_portfolio(self._with(np.inf, penalty), penalty, self.start)
+        self.of_risk = with_aversion(problem, np.inf)
+        least = solve_portfolio(with_aversion(problem, np.inf, penalty), penalty, self.start)
         self.start = np.asarray(least.weights, float)
         smallest = self.risk_at(self.start)
         if smallest > self.limit:
@@ -46,11 +46,6 @@ class WithinRisk(Utility):
                 f"max_risk must be at least {max(smallest, 0.0) ** (1 / power):.6g}, the least risk of a portfolio "
                 f"that meets the constraints, got {max_risk!r}"
             )
-
-    def _with(self, risk_aversion, penalty):
-        problem = self.problem
-        options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
-        return PortfolioProblem(problem.returns, risk_aversion, **options, **problem.parameters())
 
     def risk_at(self, weights):
         """The risk; variance and semivariance as they are."""
@@ -71,7 +66,8 @@ class WithinRisk(Utility):
         lam, low, high = self._first(), 0.0, np.inf
         for _ in range(ROUNDS):
             see = partial(_same, watch, calm)
-            found = solve_portfolio(self._with(lam, self.penalty), self.penalty, self.start, see)
+            problem = with_aversion(self.problem, lam, self.penalty)
+            found = solve_portfolio(problem, self.penalty, self.start, see)
             w, unit = np.asarray(found.weights, float), found.unit
             bound = max(bound, found.value - found.gap - lam * self.limit)
             if not found.gap <= UNBOUNDED * unit:  # without bounds return and risk may grow alike

@@ -1,7 +1,5 @@
 """Base class of the value estimators: values that are linear in features of states, and their score."""
 
-import copy
-
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -36,7 +34,7 @@ class LinearEstimator(CompositionalEstimator):
         """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of features, else by "storm-c"."""
         solver = self._make_solver()
         if solver == "auto" and n_columns > EXACT:
-            return copy.copy(self).set_params(solver="storm-c")._make_solver()
+            return self._stepping_solver()
         return "lstd" if solver == "auto" else solver
 
     def _accept(self, solver, problem):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import Callback
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
@@ -20,22 +21,13 @@ def returns(n=300, d=6, seed=0):
     return 0.01 * rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) + rng.uniform(0, 1e-3, d)
 
 
-class Stop:
+class Stop(Callback):
     """A callback of scikit-learn that acts at a record."""
 
     max_subtasks = 0
 
     def __init__(self, act, at=3):
         self.act, self.at, self.seen = act, at, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         if not hasattr(fitted_estimator, "weights_"):

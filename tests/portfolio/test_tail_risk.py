@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import few_of, slow_but
+from helpers import Callback, few_of, slow_but
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 from scipy.special import logsumexp
@@ -350,16 +350,7 @@ def test_a_fit_that_is_resumed_has_the_bits_of_one_that_was_not_ended(risk_measu
 def test_callbacks_see_weights_and_exact_values(risk_measure):
     R, seen = make_returns(), []
 
-    class Watch:
-        def setup(self, estimator, context):
-            pass
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
+    class Watch(Callback):
         def on_fit_task_end(self, estimator, context, *, fitted_estimator):
             if context.task_name == "pass":
                 seen.append((fitted_estimator.weights_, fitted_estimator.loss_curve_[-1]))
