@@ -138,4 +138,3 @@ class FallingValley(CompositionalProblem):
         """f(u)."""
         q = 1 + u * u
         return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
-
