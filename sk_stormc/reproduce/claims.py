@@ -101,8 +101,6 @@ class Results:
     entries: dict = field(default_factory=dict)  # by (experiment, part), case and method
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
-    maps: dict = field(default_factory=dict)
-    labels: np.ndarray | None = None
 
     def part(self, experiment, part):
         """Entries of a part: by case, then method."""

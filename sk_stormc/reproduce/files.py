@@ -24,6 +24,7 @@ INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is no asse
 LABELS = ("y", "label", "labels", "target")
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
+_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which are no numbers to pandas
 _DATE = re.compile(r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?")  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 
 
@@ -195,7 +196,7 @@ def _returns_of_table(path):
             return Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
     frame = _table(path)
     first, name = frame.iloc[:, 0], frame.columns[0]
-    is_text = not any(map(_is_number, first))
+    is_text = not any(_is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
     counts = not is_text and first.dtype.kind == "i" and len(first) > 2 and (np.diff(first) == 1).all()
     if frame.shape[1] == 1 or not (
         is_text or counts or name.lower() in INDEX or all(_DATE.fullmatch(str(cell)) for cell in first)

@@ -69,7 +69,7 @@ def minimum(problem):
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
-def portfolio_case(name, returns, metric="variance"):
+def portfolio_case(name, returns, metric=None):
     """Mean-variance utility of returns, from x_0 = ones."""
     problem = PortfolioProblem(returns, metric=metric)
     optimum = minimum(PortfolioProblem(returns))

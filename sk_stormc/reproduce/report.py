@@ -9,6 +9,7 @@ The full report takes about 25 minutes of one core, the quick one about 3 minute
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -82,6 +83,12 @@ SNE_PUBLISHED = {
     "sarah-c": _SNE_EPOCHS,
     STORM: {},
 }
+PUBLISHED = {
+    "portfolio": portfolio.METHODS,
+    "streaming": streaming.METHODS,
+    "bellman": bellman.METHODS,
+    "sne": SNE_PUBLISHED,
+}
 
 
 def add_arguments(parser):
@@ -107,55 +114,42 @@ def report(args):
     print(f"\nReport written to {path}")
 
 
-def make_report(out, sizes=FULL, *, quick=False, french=False, progress=None):
+def make_report(out, sizes=FULL, *, quick=False, french=False, progress=lambda text, fraction: None):
     """Run all experiments, and write report.md and its pictures to a directory."""
     out.mkdir(exist_ok=True)
     began = time.process_time()
     sources = streaming.french_sets() if french else streaming.markets()
-    days = {name: len(returns) for name, returns in sources.items()} if french else None
+    results = Results()
     with warnings.catch_warnings():  # the report says where each run ended
         warnings.simplefilter("ignore", ConvergenceWarning)
-        results = measure(sizes, sources, progress or (lambda text, fraction: None))
+        progress("theory", 0.0)
+        results.theory = {"Lemma 3.1": count(), **theory(**sizes["theory"])}
+        _run_quadratics(results, sizes, sources, progress)
+        _run_sne(results, sizes["sne"], sizes["tuning_seeds"], progress)
+        progress("complexity", 0.85)
+        epsilons = complexity.EPSILONS[: sizes["complexity"]["n_epsilons"]]
+        results.complexity = complexity.run_complexity(
+            [STORM, "sarah-c"], epsilons, n_seeds=sizes["complexity"]["seeds"]
+        )
     draw(results, out)
     path = out / "report.md"
-    text = write_report(results, sizes, quick=quick, days=days, seconds=time.process_time() - began)
+    text = write_report(results, sizes, PUBLISHED, quick=quick, seconds=time.process_time() - began)
     path.write_text(text, encoding="utf-8")
     decisions = ((claim, claim.decide(results)) for claim in CLAIMS)
     return path, {f"{c.source}: {c.text}": verdict(*decision[:2], c.theory) for c, decision in decisions}
 
 
-def measure(sizes, sources, progress):
-    """Run all experiments."""
-    results = Results()
-    progress("theory", 0.0)
-    results.theory = {"Lemma 3.1": count(), **theory(**sizes["theory"])}
-    _run_portfolio(results, sizes, progress)
-    _run_streaming(results, sizes, sources, progress)
-    _run_bellman(results, sizes, progress)
-    _run_sne(results, sizes, progress)
-    progress("complexity", 0.85)
-    size = sizes["complexity"]
-    epsilons = complexity.EPSILONS[: size["n_epsilons"]]
-    results.complexity = complexity.run_complexity([STORM, "sarah-c"], epsilons, n_seeds=size["seeds"])
-    return results
-
-
-def _run_portfolio(results, sizes, progress):
+def _run_quadratics(results, sizes, sources, progress):
+    """The experiments of portfolios and Bellman residuals."""
     size = sizes["portfolio"]
     for name, returns in portfolio.published_sets(size["periods"], size["assets"]).items():
         progress(f"portfolio, {name}", 0.05)
-        plain, scaled = portfolio.portfolio_case(name, returns, None), portfolio.portfolio_case(name, returns)
-        _compare(results, "portfolio", plain, scaled, portfolio.METHODS, sizes)
-
-
-def _run_streaming(results, sizes, sources, progress):
+        plain, scaled = portfolio.portfolio_case(name, returns), portfolio.portfolio_case(name, returns, "variance")
+        _compare(results, "portfolio", plain, scaled, sizes)
     for name, source in sources.items():
         progress(f"streaming, {name}", 0.15)
         plain, scaled = streaming.stream_case(name, source), streaming.stream_case(name, source, "variance")
-        _compare(results, "streaming", plain, scaled, streaming.METHODS, sizes)
-
-
-def _run_bellman(results, sizes, progress):
+        _compare(results, "streaming", plain, scaled, sizes)
     size = sizes["bellman"]
     name = f"{size['states']} states"
     progress(f"Bellman, {name}", 0.35)
@@ -165,18 +159,17 @@ def _run_bellman(results, sizes, progress):
         f"{method} (f 100)": {**bellman.METHODS[method], "solver": method, "checkpoint_batch_size": (100, 100, 100)}
         for method in ("vrsc-pg", "sarah-c")
     }
-    _compare(results, "bellman", plain, scaled, bellman.METHODS, sizes, charged)
+    _compare(results, "bellman", plain, scaled, sizes, charged)
 
 
-def _compare(results, experiment, plain, scaled, published, sizes, more=None):
+def _compare(results, experiment, plain, scaled, sizes, more=None):
     """Run an experiment's methods on a case: as published, tuned, and with the library's defaults."""
     size, seeds = sizes[experiment], sizes["seeds"]
     max_ifo = size["max_ifo"]
-    published = {method: published[method] for method in METHODS}
+    published = {method: PUBLISHED[experiment][method] for method in METHODS}
     L = largest_curvature(plain.problem, np.zeros(plain.problem.n_variables))
-    runs = run_methods(
-        [(plain, {**published, **(more or {})})], max_ifo=size.get("published_ifo", max_ifo), n_seeds=seeds
-    )
+    jobs = [(plain, {**published, **(more or {})})]
+    runs = run_methods(jobs, max_ifo=size.get("published_ifo", max_ifo), n_seeds=seeds)
     _add(results, experiment, "published", runs)
 
     def params_of(rate, variant):
@@ -213,10 +206,8 @@ def _tune(results, experiment, case, method, grid, max_ifo, tuning_seeds, n_seed
     _add(results, experiment, "tuned", runs, setting=best.text, at_end=best.at_end, grid=tried)
 
 
-def _run_sne(results, sizes, progress):
-    size = sizes["sne"]
-    X, y = load_digits(return_X_y=True)
-    X, results.labels = X[: size["points"]], y[: size["points"]]
+def _run_sne(results, size, tuning_seeds, progress):
+    X = load_digits().data[: size["points"]]
     P, d = affinities_of(X), size["dimension"]
     name = f"digits, {d} dimensions"
     components, line = starts(X, d)
@@ -224,55 +215,32 @@ def _run_sne(results, sizes, progress):
     records = {part: max(1, max_ifo // RECORDS) for part, max_ifo in budgets.items()}
 
     progress(f"SNE, {name}, published", 0.6)
-    methods = {
-        method: {**params, "tol": 0, "record_every": records["published"]} for method, params in SNE_PUBLISHED.items()
-    }
-    literal = sne_case(name, _literal(P, d), line)
-    _add(
-        results,
-        "sne",
-        "published",
-        run_methods([(literal, methods)], max_ifo=budgets["published"], n_seeds=size["seeds"]),
-    )
+    fixed = {"tol": 0, "record_every": records["published"]}
+    jobs = [(sne_case(name, _literal(P, d), line), {m: {**params, **fixed} for m, params in SNE_PUBLISHED.items()})]
+    _add(results, "sne", "published", run_methods(jobs, max_ifo=budgets["published"], n_seeds=size["seeds"]))
 
     progress(f"SNE, {name}, tuned", 0.65)
     case = sne_case(name, SNEProblem(P, d, dtype=np.float32), components)
 
-    def steps(problem, method, factor=1.0, variant=None):
+    def steps(method, factor=1.0, variant=None, **params):
         """The problem's learning rate, made to end with the budget, times a factor."""
         variant = variant or {}
-        rate = scheduled(problem, method, budgets["tuned"], variant.get("epoch_length"))
-        return {"learning_rate": replace(rate, start=factor * rate.start), "record_every": records["tuned"], **variant}
+        rate = scheduled(case.problem, method, budgets["tuned"], variant.get("epoch_length"))
+        rate = replace(rate, start=factor * rate.start)
+        return {"learning_rate": rate, "record_every": records["tuned"], **variant, **params}
 
     for method in METHODS:
         # tuned, Algorithm 1 takes the problem's metric and limit, as the other methods do
         solver = STORMCompositional() if method == STORM else method
-        grid = settings_of(
-            VARIANTS["sne"][method],
-            size["factors"],
-            lambda factor, variant: {**steps(case.problem, method, factor, variant), "solver": solver, "tol": 0},
-        )
-        _tune(results, "sne", case, method, grid, budgets["tuned"], sizes["tuning_seeds"], size["seeds"])
+        params_of = partial(steps, method, solver=solver, tol=0)
+        grid = settings_of(VARIANTS["sne"][method], size["factors"], params_of)
+        _tune(results, "sne", case, method, grid, budgets["tuned"], tuning_seeds, size["seeds"])
 
-    progress("SNE, defaults and maps", 0.8)
+    progress("SNE, defaults", 0.8)
 
-    def default_case(method, d):
-        dtype = np.float64 if method == "lbfgs" else np.float32
-        problem = SNEProblem(P, d, dtype=dtype)
-        params = {"record_every": records["tuned"]} if method == "lbfgs" else steps(problem, method)
-        return sne_case(name, problem, starts(X, d)[0]), {method: params}
-
-    jobs = [default_case(method, d) for method in DEFAULTS["sne"]]
+    exact = sne_case(name, SNEProblem(P, d, dtype=np.float64), components)
+    jobs = [(case, {"storm-c": steps("storm-c")}), (exact, {"lbfgs": {"record_every": records["tuned"]}})]
     _add(results, "sne", "defaults", run_methods(jobs, max_ifo=budgets["tuned"], n_seeds=size["seeds"]))
-    flat = _literal(P, 2)
-    published = {STORM: {"tol": 0}}
-    jobs = [
-        *((sne_case(name, flat, start), published, budgets["published"]) for start in starts(X, 2)[::-1]),
-        *((*default_case(method, 2), budgets["tuned"]) for method in DEFAULTS["sne"]),
-    ]
-    titles = (f"{STORM},\nx_i = i/n", f"{STORM},\nprincipal components", "storm-c, defaults", "lbfgs, defaults")
-    for title, (case, methods, max_ifo) in zip(titles, jobs, strict=True):
-        (results.maps[title],) = run_methods([(case, methods)], max_ifo=max_ifo, n_seeds=1)
 
 
 def _literal(P, d):

@@ -22,8 +22,16 @@ from sk_stormc.reproduce.runner import Case, check_methods, format_table, group_
 from sk_stormc.utils.validation import check_int
 
 __all__ = [
-    "LABELS", "MAX_IFO", "METHODS", "affinities_of", "embedding_of", "label_accuracy", "run_sne", "scheduled", "sne_case", "starts"
-]  # fmt: skip
+    "LABELS",
+    "MAX_IFO",
+    "METHODS",
+    "affinities_of",
+    "label_accuracy",
+    "run_sne",
+    "scheduled",
+    "sne_case",
+    "starts",
+]
 
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
