@@ -31,8 +31,6 @@ NAMES = {
     "vrsc-pg": "VRSC-PG",
     "sarah-c": "SARAH-C",
     "storm-c-paper": "STORM-C",
-    "storm-c": "STORM-C, automatic",
-    "lbfgs": "L-BFGS",
 }
 PARTS = ("published", "tuned")  # by which claims are decided
 TITLES = {
@@ -110,7 +108,7 @@ class Results:
         """Relative gaps as parts of what there was to gain, for SNE down to the lowest divergence of all runs."""
         least, gain = 0.0, 1.0
         if experiment == "sne":
-            parts = [self.part("sne", part) for part in (*PARTS, "defaults")]
+            parts = [self.part("sne", part) for part in PARTS]
             entries = [other for part in parts for methods in part.values() for other in methods.values()]
             runs = [run for other in entries for run in other.runs if not run.failed]
             least = min(run.gap.min() / run.case.scale for run in runs)

@@ -1,7 +1,7 @@
 """All of the paper's experiments and one report, in which each claim of the paper is marked by what was measured.
 
-Every experiment is run at the published constants, and with each method tuned on seeds of its own; a table has what the
-library's defaults reach. DIR gets report.md with its pictures.
+Every experiment is run at the published constants, and with each method tuned on seeds of its own. DIR gets report.md
+with its pictures.
 
 The full report takes about 25 minutes of one core, the quick one about 3 minutes.
 """
@@ -66,12 +66,6 @@ QUICK = {
     },
     "complexity": {"n_epsilons": 4, "seeds": 6},
     "theory": {"epsilon": 0.3, "seeds": 1},
-}
-DEFAULTS = {  # the methods that run with nothing but their defaults
-    "portfolio": ("storm-c", "lbfgs"),
-    "streaming": ("storm-c",),  # L-BFGS needs all data
-    "bellman": ("storm-c", "lbfgs"),
-    "sne": ("storm-c", "lbfgs"),
 }
 # Of the published scripts for SNE, f sampled as g is.
 _SNE_AVERAGING = {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9}
@@ -144,31 +138,28 @@ def _run_quadratics(results, sizes, sources, progress):
     size = sizes["portfolio"]
     for name, returns in portfolio.published_sets(size["periods"], size["assets"]).items():
         progress(f"portfolio, {name}", 0.05)
-        plain, scaled = portfolio.portfolio_case(name, returns), portfolio.portfolio_case(name, returns, "variance")
-        _compare(results, "portfolio", plain, scaled, sizes)
+        _compare(results, "portfolio", portfolio.portfolio_case(name, returns), sizes)
     for name, source in sources.items():
         progress(f"streaming, {name}", 0.15)
-        plain, scaled = streaming.stream_case(name, source), streaming.stream_case(name, source, "variance")
-        _compare(results, "streaming", plain, scaled, sizes)
+        _compare(results, "streaming", streaming.stream_case(name, source), sizes)
     size = sizes["bellman"]
     name = f"{size['states']} states"
     progress(f"Bellman, {name}", 0.35)
     model = make_bellman_problem(size["states"], size["features"], random_state=1)
-    plain, scaled = bellman.bellman_case(name, model, metric=None), bellman.bellman_case(name, model)
     charged = {  # as published, of which the checkpoints have one component of f
         f"{method} (f 100)": {**bellman.METHODS[method], "solver": method, "checkpoint_batch_size": (100, 100, 100)}
         for method in ("vrsc-pg", "sarah-c")
     }
-    _compare(results, "bellman", plain, scaled, sizes, charged)
+    _compare(results, "bellman", bellman.bellman_case(name, model, metric=None), sizes, charged)
 
 
-def _compare(results, experiment, plain, scaled, sizes, more=None):
-    """Run an experiment's methods on a case: as published, tuned, and with the library's defaults."""
+def _compare(results, experiment, case, sizes, more=None):
+    """Run an experiment's methods on a case, as published and tuned."""
     size, seeds = sizes[experiment], sizes["seeds"]
     max_ifo = size["max_ifo"]
     published = {method: PUBLISHED[experiment][method] for method in METHODS}
-    L = largest_curvature(plain.problem, np.zeros(plain.problem.n_variables))
-    jobs = [(plain, {**published, **(more or {})})]
+    L = largest_curvature(case.problem, np.zeros(case.problem.n_variables))
+    jobs = [(case, {**published, **(more or {})})]
     runs = run_methods(jobs, max_ifo=size.get("published_ifo", max_ifo), n_seeds=seeds)
     _add(results, experiment, "published", runs)
 
@@ -180,9 +171,7 @@ def _compare(results, experiment, plain, scaled, sizes, more=None):
     for method, params in published.items():
         grid = settings_of(VARIANTS[experiment][method], sizes["rates"], params_of)
         grid = [Setting("as published", {**params, "tol": 0}), *grid]
-        _tune(results, experiment, plain, method, grid, max_ifo, sizes["tuning_seeds"], seeds)
-    runs = run_methods([(scaled, {method: {} for method in DEFAULTS[experiment]})], max_ifo=max_ifo, n_seeds=seeds)
-    _add(results, experiment, "defaults", runs)
+        _tune(results, experiment, case, method, grid, max_ifo, sizes["tuning_seeds"], seeds)
 
 
 def _add(results, experiment, part, runs, **tuned):
@@ -222,25 +211,17 @@ def _run_sne(results, size, tuning_seeds, progress):
     progress(f"SNE, {name}, tuned", 0.65)
     case = sne_case(name, SNEProblem(P, d, dtype=np.float32), components)
 
-    def steps(method, factor=1.0, variant=None, **params):
+    def steps(method, solver, factor, variant):
         """The problem's learning rate, made to end with the budget, times a factor."""
-        variant = variant or {}
         rate = scheduled(case.problem, method, budgets["tuned"], variant.get("epoch_length"))
         rate = replace(rate, start=factor * rate.start)
-        return {"learning_rate": rate, "record_every": records["tuned"], **variant, **params}
+        return {"solver": solver, "learning_rate": rate, "record_every": records["tuned"], "tol": 0, **variant}
 
     for method in METHODS:
         # tuned, Algorithm 1 takes the problem's metric and limit, as the other methods do
         solver = STORMCompositional() if method == STORM else method
-        params_of = partial(steps, method, solver=solver, tol=0)
-        grid = settings_of(VARIANTS["sne"][method], size["factors"], params_of)
+        grid = settings_of(VARIANTS["sne"][method], size["factors"], partial(steps, method, solver))
         _tune(results, "sne", case, method, grid, budgets["tuned"], tuning_seeds, size["seeds"])
-
-    progress("SNE, defaults", 0.8)
-
-    exact = sne_case(name, SNEProblem(P, d, dtype=np.float64), components)
-    jobs = [(case, {"storm-c": steps("storm-c")}), (exact, {"lbfgs": {"record_every": records["tuned"]}})]
-    _add(results, "sne", "defaults", run_methods(jobs, max_ifo=budgets["tuned"], n_seeds=size["seeds"]))
 
 
 def _literal(P, d):

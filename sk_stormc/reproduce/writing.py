@@ -47,7 +47,7 @@ def write_report(results, sizes, published, *, quick, seconds):
         for part, words in PART_TITLES.items():
             parts += [f"### {title}, {words}", _methods(notes[part]), _table(results, experiment, part)]
             parts.append(f"![{title}, {words}]({experiment}_{part}.png)")
-    parts += [_complexity(results, sizes), _defaults(results)]
+    parts.append(_complexity(results, sizes))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -135,23 +135,6 @@ def _ends(entry, shown):
     ]
     calls, seconds = np.median([(run.ifo[-1], run.seconds) for run in entry.runs], axis=0)
     return [f"{calls:,.0f}", *gaps, f"{seconds:.2g}"]
-
-
-def _defaults(results):
-    rows = [
-        (title, case, NAMES[method], *_ends(entry, SHOWN[experiment]))
-        for experiment, title in TITLES.items()
-        for case, methods in results.part(experiment, "defaults").items()
-        for method, entry in methods.items()
-    ]
-    return (
-        "## With this library's defaults\n\n"
-        'Nothing of this is in the paper: `minimize(problem, method)` with a budget and nothing else. "storm-c" is the '
-        "library's rule with anchors (on streams its single loop, with momentum 1/(t+1)), and L-BFGS shows what a "
-        "method without sampling does. Problems have their metrics, SNE begins at principal components, and runs stop "
-        "by themselves where their rule says so. Gaps are those of the tables above, and KL for SNE.\n\n"
-        + _markdown(("experiment", "data", "method", "calls", "median gap", "worst", "seconds a run"), rows)
-    )
 
 
 def _complexity(results, sizes):

@@ -248,6 +248,7 @@ def test_periods_with_the_latest_first_are_reversed(dates, capsys):
     down = command(capsys, write("down.csv", RETURNS[::-1], "Date,oil,gas,gold", dates[::-1]), *args)
     assert up[0] == down[0] and "rows reversed" in down[1] and "rows reversed" not in up[1]
     assert f"{dates[0]} to {dates[-1]}" in down[1]
+    np.testing.assert_array_equal(read_returns("down.csv").values, RETURNS)
     mixed = [dates[k] for k in np.random.default_rng(0).permutation(60)]
     for unordered in (mixed, GERMAN):  # days before months are not understood
         name = write("mixed.csv", header="Date,oil,gas,gold", index=unordered)
