@@ -307,8 +307,8 @@ def test_bellman_cases():
     assert {case for case, method in last if method == "storm-c-paper"} == {"checkpoint f 1", "momentum .02"}
     for method in ("storm-c", "lbfgs"):
         assert last["checkpoint f 1", method].gap[-1] < 1e-6 * last["checkpoint f 1", method].gap[0]
-    # more is sampled than with one component of f, and charged
-    assert np.diff(last["checkpoint f 100", "vrsc-pg"].ifo).max() >= 99
+    # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
+    assert last["checkpoint f 100", "vrsc-pg"].n_iter < last["checkpoint f 1", "vrsc-pg"].n_iter
     assert all(run.ifo[-1] <= 20_000 for run in runs)
     with pytest.raises(ValueError, match="methods"):
         run_bellman(methods=["adam"])
