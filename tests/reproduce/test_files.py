@@ -68,11 +68,6 @@ def test_text_with_and_without_names_and_dates(suffix, separator, index, header)
     assert found.line() == f"a.{suffix}: 60 periods, 3 assets, {span}, unit: percent (guessed)"
 
 
-@pytest.mark.parametrize("name", ["T", "DAY", "Time"])
-def test_shares_with_the_names_of_dates_are_assets(name):
-    assert read_returns(write("a.csv", header=f"{name},gas,gold")).names == [name, "gas", "gold"]
-
-
 def test_arrays():
     np.save("a.npy", RETURNS)
     np.savez("b.npz", dates=np.arange(60), anything=RETURNS.astype("f4"))

@@ -9,7 +9,7 @@ import pytest
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce import report, streaming, writing
+from sk_stormc.reproduce import report, streaming
 from sk_stormc.reproduce.claims import CLAIMS, METHODS, RULE, STORM, Entry, Results, verdict
 from sk_stormc.reproduce.complexity import METHODS as ROWS
 from sk_stormc.reproduce.complexity import Measured
@@ -250,12 +250,6 @@ def test_the_report_names_every_claim_and_its_pictures_are_there(tmp_path, monke
     assert all((path.parent / name).stat().st_size > 1000 for name in pictures)
     cells = [line.replace(r"\|", "").count("|") for line in text.splitlines() if line.startswith("|")]
     assert min(cells) >= 4  # no row is cut short
-
-
-def test_what_holds_only_when_tuned_is_said(monkeypatch):
-    monkeypatch.setattr(writing, "CLAIMS", (AHEAD,))
-    text = writing._claims(results((0.7, 0.8), (0.1, 0.2)))
-    assert "| **not confirmed**, holds when tuned | Published - a: 0.75 against 0.55" in text
 
 
 def test_ctrl_c_is_not_taken_for_the_end_of_a_run():
