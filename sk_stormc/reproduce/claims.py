@@ -132,23 +132,12 @@ def as_good(ends, others):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper.
+    """A claim of the paper."""
 
-    Attributes
-    ----------
-    source : str
-        Where the paper has it.
-    text : str
-    decide : callable
-        ``decide(results)``: whether it holds, whether it holds tuned (or None), the numbers in words.
-    theory : bool
-        Whether it is a statement for all problems, of which one is tried.
-    """
-
-    source: str
+    source: str  # where the paper has it
     text: str
-    decide: Callable
-    theory: bool = False
+    decide: Callable  # of results: whether it holds, whether it holds tuned (or None), the numbers in words
+    theory: bool = False  # whether it is a statement for all problems, of which one is tried
 
 
 def name_of(method):

@@ -22,15 +22,7 @@ from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int, check_number
 
-__all__ = [
-    "EPSILONS",
-    "MAX_IFO",
-    "METHODS",
-    "SEEDS",
-    "Measured",
-    "Row",
-    "run_complexity",
-]
+__all__ = ["EPSILONS", "MAX_IFO", "METHODS", "SEEDS", "Measured", "Row", "run_complexity"]
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20

@@ -34,29 +34,14 @@ TARGET = 1e-3  # the relative gap that passes are counted to
 
 @dataclass(frozen=True)
 class Case:
-    """A problem to run methods on.
-
-    Attributes
-    ----------
-    name : str
-    problem : CompositionalProblem
-    x0 : ndarray of shape (n_variables,)
-        The start of all methods.
-    optimum : float
-        Phi*, the smallest value of Phi; 0 where it is not known.
-    scale : float
-        What a relative gap is relative to, |Phi*| for the portfolio.
-    stream : callable, default=None
-        ``stream(seed)`` makes what the methods are run on, a fresh stream whose expectation is ``problem``. None means
-        ``problem`` itself.
-    """
+    """A problem to run methods on."""
 
     name: str
     problem: CompositionalProblem
-    x0: np.ndarray
-    optimum: float = 0.0
-    scale: float = 1.0
-    stream: Callable | None = None
+    x0: np.ndarray  # the start of all methods
+    optimum: float = 0.0  # Phi*, the smallest value of Phi
+    scale: float = 1.0  # what a relative gap is relative to, |Phi*| for the portfolio
+    stream: Callable | None = None  # of a seed: a fresh stream whose expectation is the problem, to run methods on
 
 
 @dataclass(frozen=True)
