@@ -50,19 +50,23 @@ def draw_slopes(measured):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from sk_stormc.plotting._style import GRID, styles_of
+
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     ax = figure.subplots()
+    styles = styles_of(m.row.name for m in measured)
     for m in measured:
         if not m.ifo.size:
             continue
         errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
         label = f"{m.row.name}: {m.slope.value:.2f} [{m.slope.low:.2f}, {m.slope.high:.2f}]"
-        points = ax.errorbar(m.epsilons, m.ifo, errors, fmt="o", ms=5, capsize=3, label=label)
+        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
+        ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
         level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
-        ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=points[0].get_color(), linewidth=1.2)
+        ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
     ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
     ax.invert_xaxis()
-    ax.grid(True, color="0.9", linewidth=0.6)
+    ax.grid(True, **GRID)
     ax.legend(title="slope [95 % interval]", fontsize="small")
     return figure
