@@ -10,10 +10,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.utils.validation import check_is_fitted
 
-from sk_stormc.embedding.lines import Lines
 from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.embedding.spreading import with_stage
-from sk_stormc.embedding.stages import Stage, run_stages
+from sk_stormc.embedding.stages import Lines, Stage, continued, run_stages
 from sk_stormc.engine.results import SolverResult, changed
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
@@ -22,7 +20,7 @@ from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
 from sk_stormc.utils.words import check_unchanged, in_words
 
-__all__ = ["GoesOn", "as_map"]
+__all__ = ["Continuation", "as_map"]
 
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
 FIRST = 10  # neighbours of a sample by which the samples are ordered
@@ -45,7 +43,7 @@ def _first_entries(P):
     return sparse.csr_array((P.data[kept], P.indices[kept], starts), shape=(n, n))
 
 
-class GoesOn:
+class Continuation:
     """Mixin of `SNEEmbedding`."""
 
     embedding_: FloatArray
@@ -126,8 +124,8 @@ class GoesOn:
         problem, result = run_stages([stage], fit, problem, x0, solver, embedded, Lines(self.verbose, self.n_iter_))
         vars(self).update(embedded(result.x))
         before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
-        found = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
-        self._finish(problem, with_stage(before, found), solver, fit)
+        after = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
+        self._finish(problem, continued(before, after), solver, fit)
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self

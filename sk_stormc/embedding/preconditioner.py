@@ -1,4 +1,4 @@
-"""The metric of neighbour embedding: the graph Laplacian of the attraction at a point.
+"""The preconditioner of neighbour embedding: the graph Laplacian of the attraction at a point.
 
 The Hessian of the attraction is about L_c, the graph Laplacian with the edge weights c_ij of the attraction's gradient.
 A step along (L_c + mu I)^-1 F moves whole clusters as easily as the points within them (the "spectral direction" of
@@ -11,15 +11,20 @@ import math
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
+from sk_stormc.embedding.pairs import TASK, Edges, even_rows
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Aggregates", "GraphLaplacian"]
+__all__ = ["Aggregates", "GraphLaplacian", "SparsifiedEdges"]
 
 FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates that costs nothing, points per aggregate, largest number
+WEAK = 1e-3  # of the weight of a point: edges below it hold no component together
 EDGES = 2**18  # edges of a thread's task
+MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; binary digits of a weight that are left out, of 23
+ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 
 
 class Aggregates:
@@ -32,21 +37,24 @@ class Aggregates:
     ----------
     edges : Edges
         By these the groups are formed.
-    summed : Edges, default=None
-        Edges whose values `solver` is given. None means ``edges``.
+    summed : Edges
+        Edges whose values `solver` is given.
 
     Attributes
     ----------
     label : ndarray of shape (n_points,)
         The group of each point.
+    component : ndarray of shape (n_points,)
+        The connected component of each point in the graph without its weakest edges.
     """
 
-    def __init__(self, edges, summed=None):
+    def __init__(self, edges, summed):
         n = edges.n
         m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
-        order = np.argsort(S.sum(axis=1), kind="stable")  # does not depend on the order of the points
+        weight = S.sum(axis=1)
+        order = np.argsort(weight, kind="stable")  # does not depend on the order of the points
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         newly = np.flatnonzero(label >= 0)
         while newly.size:  # the groups grow along edges of the points that joined last
@@ -60,7 +68,7 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        summed = summed or edges
+        self.component = _components(S, weight)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
@@ -108,18 +116,23 @@ class Aggregates:
 
 
 class GraphLaplacian(Metric):
-    """The metric M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
+    """The preconditioner M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
 
-    The preconditioner has two levels: the diagonal, and aggregates of points.
+    The linear system has itself a preconditioner with two levels: the diagonal, and aggregates of points. A component
+    of the graph moves as a whole by 1 / mu times its mean force. Components repel each other however far apart they
+    are, so that they would drift until each of them is a dot on the map. Therefore ``floor`` is the least mu of these
+    motions.
 
     Parameters
     ----------
     problem : object
-        Its ``edges``, ``thinned`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
+        Its ``edges``, ``metric_edges`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
         Number of conjugate-gradient iterations.
+    floor : float, default=0.0
+        Smallest regularisation of the motion of a component as a whole.
     near : NearField, default=None
         The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
         creates a new one each time.
@@ -132,8 +145,8 @@ class GraphLaplacian(Metric):
 
     stays = False
 
-    def __init__(self, problem, mu, iterations, near=None):
-        self.problem, self.mu, self.iterations, self.near = problem, mu, iterations, near
+    def __init__(self, problem, mu, iterations, floor=0.0, near=None):
+        self.problem, self.mu, self.iterations, self.floor, self.near = problem, mu, iterations, floor, near
         self.c = self.degree = None
 
     def at(self, x, t):
@@ -148,10 +161,9 @@ class GraphLaplacian(Metric):
         """An approximation of (L_c + mu I)^-1 F."""
         if not np.isfinite(F).all():
             return np.full_like(F, math.nan)
-        edges, dtype = self.problem.edges, F.dtype
+        edges, dtype = self.problem.metric_edges, F.dtype
         c, degree = self.c, self.degree
-        if self.problem.thinned is not None:
-            edges = self.problem.thinned
+        if edges is not self.problem.edges:
             c = edges.of(c)
             degree = edges.sums(c)
         product = edges.matrix(c)
@@ -173,6 +185,8 @@ class GraphLaplacian(Metric):
                 z, before = precondition(R), rz
                 rz = np.einsum("ij,ij->i", R, z)
                 p = z + _ratio(rz, before) * p
+        if self.mu < self.floor:
+            q -= dtype.type(1 - self.mu / self.floor) * _component_means(q, self.problem.aggregates.component)
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):
@@ -185,6 +199,22 @@ class GraphLaplacian(Metric):
         X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
         A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(self.c)(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
+
+
+def _components(S, weight):
+    """The connected component of each point, in the graph S without edges that are weak for both of their points."""
+    row = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
+    strong = S.data > WEAK * np.minimum(weight[row], weight[S.indices])
+    kept = sparse.csr_array((np.ones(int(strong.sum()), np.int8), (row[strong], S.indices[strong])), shape=S.shape)
+    return connected_components(kept, directed=False)[1]
+
+
+def _component_means(q, component):
+    """The mean of each row of q over the component of each point. 0 if there is only one component."""
+    size = np.bincount(component)
+    if len(size) == 1:
+        return 0
+    return np.stack([(np.bincount(component, row) / size)[component] for row in q]).astype(q.dtype)
 
 
 def _strongest(pull):
@@ -202,3 +232,100 @@ def _strongest(pull):
 def _ratio(a, b):
     """a / b as a column, and 0 where b is not positive, so that a coordinate whose system is solved does not change."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
+
+
+class SparsifiedEdges(Edges):
+    """Edges drawn in proportion to their weight, hardly more than a given number of them.
+
+    A number of an edge is divided by the probability that the edge was drawn. Whether an edge is drawn depends on the
+    digits of its weight, so that nothing is random, and the order of the points makes no difference unless weights are
+    equal. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
+    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
+
+    Parameters
+    ----------
+    edges : Edges
+    number : int
+        Of edges, at most but for those of points that would have none.
+
+    Attributes
+    ----------
+    drawn : ndarray of shape (n_drawn,)
+        Which edges.
+    """
+
+    def __init__(self, edges, number):
+        i, j, weight = edges.i, edges.j, edges.weight.astype(float)
+        probability = np.minimum(1.0, weight * (number / weight.sum()))
+        taken = _scattered(weight) < probability
+        without = _sums(i, j, taken, edges.n) == 0
+        kept = without[i] | without[j]
+        probability[kept] = 1.0
+        self.drawn = np.flatnonzero(taken | kept)
+        whole = _sums(i, j, weight, edges.n)
+        i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
+        self._times = 1 / probability[self.drawn]
+        for _ in range(ROUNDS):
+            now = _sums(i, j, weight * self._times, edges.n)
+            self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
+        half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
+        super().__init__(half)
+
+    def _lay_out(self, upper):
+        """All entries of the symmetric matrix, in blocks of rows, each with the edge of every entry.
+
+        For several products with the same values, these are faster than the halves that all edges have. They need the
+        values of the edges twice, in another order.
+        """
+        both = sparse.csr_array((np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr), upper.shape)
+        both = (both + both.T).tocsr()
+        self._entries = []
+        for rows in even_rows(both, TASK):
+            entries = both[rows]
+            self._entries.append((rows, entries.data - 1, entries))
+
+    def matrix(self, c):
+        """As `Edges.matrix`."""
+        blocks = []
+        for rows, edge, entries in self._entries:
+            entries = copy.copy(entries)
+            entries.data = c.take(edge)
+            blocks.append((rows, entries))
+
+        def product(X):
+            out = np.empty_like(X)
+
+            def multiply(task):
+                k, (rows, entries) = task
+                out[k, rows] = entries @ X[k]
+
+            each(multiply, [(k, block) for k in range(len(X)) for block in blocks], len(c))
+            return out
+
+        return product
+
+    def of(self, c):
+        """The numbers of the drawn edges, from those of all."""
+        return c[self.drawn] * self._times.astype(c.dtype)
+
+
+def _scattered(weight):
+    """A number above 0 and below 1 for each weight, as if it were random (multiplicative hashing)."""
+    digits = weight.astype(np.float32).view(np.uint32)
+    # the last digits are left out, because they change if the points are reordered or given in single precision
+    hashed = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights of nearly 0 could be drawn
+    # of edges of the same weight, as between copies of points, some should be drawn, so the nth is moved n times
+    edges = np.arange(len(digits), dtype=np.uint64)
+    ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
+    weights = ordered >> 32
+    again = 1 + np.flatnonzero(weights[1:] == weights[:-1])
+    k = np.arange(len(again))
+    nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
+    edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
+    hashed[edge] = (hashed[edge] + nth * (MULTIPLIER / 2**32)) % 1.0
+    return hashed
+
+
+def _sums(i, j, values, n):
+    """For each point the sum of its edges' values."""
+    return np.bincount(i, values, n) + np.bincount(j, values, n)

@@ -1,4 +1,4 @@
-"""Placement of new samples in an embedding."""
+"""Positions of new samples in an embedding."""
 
 import numpy as np
 from scipy import sparse
@@ -6,8 +6,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
-from sk_stormc.embedding.metrics import check_directions
-from sk_stormc.embedding.neighbors import largest_of_columns, not_negative
+from sk_stormc.embedding.neighbors.checks import check_directions, largest_of_columns, not_negative
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
@@ -80,7 +79,9 @@ def warn_of_far_samples(distances):
 
 def _found(X, search, k):
     """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these."""
-    from sk_stormc.embedding.search import NeighborSearch  # here, because sklearn.neighbors takes long to import
+    from sk_stormc.embedding.neighbors.search import (
+        NeighborSearch,  # here, because sklearn.neighbors takes long to import
+    )
 
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
     if exact:

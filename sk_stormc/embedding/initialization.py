@@ -3,20 +3,18 @@
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn import config_context
 
-from sk_stormc.embedding.offsets import offsets
+from sk_stormc.embedding.neighbors.offsets import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 
 ROUNDING = 10  # units in the last place of the largest number; columns that vary by less count as constant
 NOISE = 0.1  # width of the noise, relative to the first column, in dimensions that the data do not have
-COARSEST = 500  # number of points up to which eigenvectors are computed densely
-RATIO = 10  # points of one aggregate
-SWEEPS, FEWER, DEGREE = 5, 2, 10  # sweeps of the Chebyshev filter, sweeps for many points, and its degree
-MANY = 30_000  # number of points above which there are fewer sweeps
-GUARDS = 4  # additional eigenvectors that make the wanted ones more accurate
+DENSE = 500  # number of points up to which eigenvectors are computed densely, and with two for each vector
+TOLERANCE = 1e-4  # of eigenvalues, which is enough for a start
 SOLVED = 100  # number of the largest connected components that get eigenvectors of their own
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
@@ -45,15 +43,15 @@ def check_init(init, metric, n_samples, n_components):
     return start
 
 
-def make_start(way, X, P, n_components, kernel, rng):
+def make_start(init, X, P, n_components, kernel, rng):
     """The initial positions, centred and scaled for the kernel."""
     size = SIZE[kernel]
-    if not isinstance(way, str):
-        return _scaled(way, size, rng)
-    if way == "random":
+    if not isinstance(init, str):
+        return _scaled(init, size, rng)
+    if init == "random":
         return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
-    found = _principal(X, n_components, rng) if way == "pca" else spectral_coordinates(P, n_components, rng)
-    return _scaled(found, size, rng)
+    start = _principal(X, n_components, rng) if init == "pca" else spectral_coordinates(P, n_components, rng)
+    return _scaled(start, size, rng)
 
 
 def _scaled(start, size, rng):
@@ -79,17 +77,17 @@ def _varies(X):
 def _principal(X, n_components, rng):
     from sklearn.decomposition import PCA  # here, because it takes long to import
 
-    found = min(n_components, *X.shape)
+    n_found = min(n_components, *X.shape)
     if not _varies(X):
         return np.zeros((X.shape[0], n_components))
-    if sparse.issparse(X) and found == min(X.shape):
+    if sparse.issparse(X) and n_found == min(X.shape):
         X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
         X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
     # the ratio of explained variance may not be there, and users may want frames of their own transformers
     with np.errstate(invalid="ignore"), config_context(transform_output="default"):
-        components = PCA(found, random_state=rng).fit_transform(X)
-    return np.pad(components.astype(float), ((0, 0), (0, n_components - found)))
+        components = PCA(n_found, random_state=rng).fit_transform(X)
+    return np.pad(components.astype(float), ((0, 0), (0, n_components - n_found)))
 
 
 def spectral_coordinates(P, n_components, rng):
@@ -97,15 +95,13 @@ def spectral_coordinates(P, n_components, rng):
 
     They correspond to the smallest nonzero eigenvalues of the normalised Laplacian of P + P.T. Their width is
     proportional to the inverse square root of these eigenvalues. Each connected component has its own eigenvectors and
-    its own position on a grid. The method is multilevel: the eigenvectors of a graph of aggregates are computed
-    recursively, interpolated on the points and smoothed. It costs about thirty products of the graph with n_components
-    vectors.
+    its own position on a grid.
     """
-    S = sparse.csr_array(P, dtype=np.float32)
+    S = sparse.csr_array(P, dtype=float)
     S = (S + S.T).tocsr()
     n_parts, part = connected_components(S, directed=False)
     if n_parts == 1:
-        return _filled(*_leading(S, n_components + GUARDS, rng), n_components, rng)
+        return _filled(*_leading(S, n_components, rng), n_components, rng)
     sizes = np.bincount(part)
     members = np.split(np.argsort(part, kind="stable"), np.cumsum(sizes)[:-1])
     largest_first = np.argsort(-sizes, kind="stable")
@@ -115,17 +111,17 @@ def spectral_coordinates(P, n_components, rng):
     for k in largest_first[:SOLVED]:
         rows = members[k]
         if len(rows) > 2:
-            start[rows] = _filled(*_leading(S[rows][:, rows], n_components + GUARDS, rng), n_components, rng)
+            start[rows] = _filled(*_leading(S[rows][:, rows], n_components, rng), n_components, rng)
     return start * width[part][:, None] + 5 * width.max() * _grid(n_parts, n_components)[rank[part]]
 
 
 def _filled(vectors, values, n_components, rng):
     """The first vectors, scaled to a standard deviation of at most 1. A small graph with too few gets noise."""
     start = NOISE * rng.standard_normal((len(vectors), n_components))
-    found = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
+    wide = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
     # fix the arbitrary sign: the largest entry is positive
-    top = np.take_along_axis(found, np.abs(found).argmax(axis=0)[None], axis=0)
-    start[:, : found.shape[1]] = found * np.sign(top) / max(found.std(axis=0).max(initial=0), np.finfo(float).tiny)
+    top = np.take_along_axis(wide, np.abs(wide).argmax(axis=0)[None], axis=0)
+    start[:, : wide.shape[1]] = wide * np.sign(top) / max(wide.std(axis=0).max(initial=0), np.finfo(float).tiny)
     return start
 
 
@@ -140,51 +136,15 @@ def _grid(n_cells, d):
 
 def _leading(S, m, rng):
     """At most m leading nontrivial eigenvectors of a connected graph's random walk, and their eigenvalues."""
-    n = S.shape[0]
-    degree = S.sum(axis=1, dtype=float)
-    if n <= COARSEST:
-        root = np.sqrt(degree)
-        A = S.toarray().astype(float) / root / root[:, None]
-        values, vectors = linalg.eigh(A, subset_by_index=(max(0, n - 1 - m), n - 1))
-        return vectors[:, -2::-1] / root[:, None], values[-2::-1]
-    label, n_coarse = _aggregates(S, rng)
-    lay = sparse.csr_array((np.ones(n, S.dtype), label, np.arange(n + 1)), shape=(n, n_coarse))
-    V, values = _leading(sparse.csr_array(lay.T @ (S @ lay)), m, rng)
-    V = V[label]
-    walk = S.copy()
-    walk.data /= np.repeat(degree, np.diff(S.indptr)).astype(S.dtype)
-    for _ in range(SWEEPS if n <= MANY else FEWER):
-        V = _filtered(walk, V.astype(S.dtype), max(0.0, float(values[-1]))).astype(float)
-        V -= degree @ V / degree.sum()
-        V /= np.sqrt(degree @ np.square(V))
-        mass = V.T @ (degree[:, None] * V)
-        values, turn = linalg.eigh(V.T @ (S @ V), mass + 1e-9 * np.eye(V.shape[1]))
-        V, values = V @ turn[:, ::-1], values[::-1]
-    return V, values
-
-
-def _filtered(walk, V, cut):
-    """A Chebyshev polynomial of the walk applied to V: small for eigenvalues from -1 to the cut, large above."""
-    centre, radius = V.dtype.type((cut - 1) / 2), V.dtype.type((cut + 1) / 2)
-    before, now = V, (walk @ V - centre * V) / radius
-    for _ in range(DEGREE - 1):
-        before, now = now, 2 / radius * (walk @ now - centre * now) - before
-    return now
-
-
-def _aggregates(S, rng):
-    """Aggregates around random seeds: the label of each point, and the number of seeds."""
-    n = S.shape[0]
-    label = np.full(n, -1)
-    seeds = np.sort(rng.permutation(n)[: n // RATIO])
-    label[seeds] = np.arange(len(seeds))
-    row = np.repeat(np.arange(n), np.diff(S.indptr))
-    while (label < 0).any():
-        weight = np.where(label[S.indices] >= 0, S.data, 0)
-        strongest = np.maximum.reduceat(weight, S.indptr[:-1])
-        at = np.flatnonzero((weight == strongest[row]) & (weight > 0))
-        nearest = np.full(n, -1)
-        nearest[row[at]] = S.indices[at]
-        free = (label < 0) & (nearest >= 0)
-        label[free] = label[nearest[free]]
-    return label, len(seeds)
+    n, root = S.shape[0], np.sqrt(S.sum(axis=1))
+    A = sparse.diags_array(1 / root) @ S @ sparse.diags_array(1 / root)
+    if n <= max(DENSE, 2 * m):
+        values, vectors = linalg.eigh(A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1))
+    else:
+        try:
+            values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n), tol=TOLERANCE)
+        except ArpackNoConvergence as error:  # noise then takes the place of the others
+            values, vectors = error.eigenvalues, error.eigenvectors
+        ascending = np.argsort(values)
+        values, vectors = values[ascending], vectors[:, ascending]
+    return vectors[:, -2::-1] / root[:, None], values[-2::-1]

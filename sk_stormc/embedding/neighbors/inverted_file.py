@@ -1,4 +1,4 @@
-"""An approximate search for the nearest neighbours of all points among themselves, in the nearest cells of a k-means.
+"""An approximate search for the nearest neighbours of all points among themselves, by an inverted file.
 
 The points are divided into cells by k-means (an inverted file). The cells next to a point's own cell are searched
 first. They give an upper bound of the distance of its farthest neighbour. Then follow the cells whose centres are
@@ -15,7 +15,7 @@ from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Cells", "nearest_in_cells"]
+__all__ = ["Cells", "approximate_neighbors"]
 
 CHOSEN = 0.996  # recall for which the cells to search are chosen
 NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
@@ -32,7 +32,7 @@ EPS = float(np.finfo(np.float32).eps)
 RESOLVED = 1e-3  # relative rounding error of the largest squared distance above which a point counts as undecided
 
 
-def nearest_in_cells(X, k, most=1.0):
+def approximate_neighbors(X, k, most=1.0):
     """Approximate nearest neighbours of each point, without the point itself."""
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # after scaling, squares neither overflow nor underflow
     cells = Cells(X / X.dtype.type(unit))
