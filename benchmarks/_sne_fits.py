@@ -38,7 +38,7 @@ def embedding(X, seed, new=None, **params):
 
 def begin_from(start, X, P, d):
     """The points of a start."""
-    from sk_stormc.embedding.starts import make_start
+    from sk_stormc.embedding.initialization import make_start
 
     return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
 

@@ -81,10 +81,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
         metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation
         of 1 for "gaussian" and of 1e-4 for "student-t". All other initialisations, including arrays, are centred and
-        rescaled:
-        the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other
-        widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass an
-        earlier ``embedding_``, its layout is kept.
+        rescaled: the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because
+        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass
+        an earlier ``embedding_``, its layout is kept.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, but for "nan_euclidean", since missing values
         are refused. For a sparse X, only some are offered; the error says how to use the others. "mahalanobis" takes
@@ -146,9 +145,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
         The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
-        "student-t" and more than 2500 samples the optimised P has 2 perplexity + 1 neighbours of each sample, so that
-        the last value differs slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up to a constant, Phi is
-        the divergence for "student-t" and n times the divergence for "gaussian".
+        "student-t" and more than 1024 samples the optimised P has 2 perplexity + 1 neighbours of each sample, so that
+        the last value differs slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up
+        to a constant, Phi is the divergence for "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)

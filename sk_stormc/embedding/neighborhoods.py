@@ -7,7 +7,7 @@ import numpy as np
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
 from sk_stormc.embedding.given import given_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
-from sk_stormc.embedding.steps import FEW
+from sk_stormc.embedding.steps import SMALL
 from sk_stormc.embedding.transform import spacings
 
 __all__ = ["GIVEN", "Neighborhoods"]
@@ -60,7 +60,7 @@ class Neighborhoods:
         """The affinities on which a map is optimised."""
         if self.search is None:
             return self._graph
-        fewer = None if self.per_point or self._graph.shape[0] <= FEW else int(2 * np.max(self.perplexity)) + 1
+        fewer = None if self.per_point or self._graph.shape[0] <= SMALL else int(2 * np.max(self.perplexity)) + 1
         return graph_affinities(self._graph, self.perplexity, fewer)
 
     def to_report(self):

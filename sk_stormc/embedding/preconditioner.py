@@ -28,7 +28,7 @@ ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 
 
 class Aggregates:
-    """Groups (aggregates) of points that are close in a graph: the coarse level of the metric's linear system.
+    """Groups (aggregates) of points that are close in a graph: the coarse level of the preconditioner's linear system.
 
     Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which it has the
     strongest edges. Points that are not connected to any seed form one more group.

@@ -77,7 +77,7 @@ class SNEProblem(CompositionalProblem):
         Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
         `solve` continues. Recorded values of Phi are without this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate. None means 110 to 165, depending on the number of points, the kernel
+        Horizon of the automatic learning rate. None means 110 to 140, depending on the number of points, the kernel
         and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".

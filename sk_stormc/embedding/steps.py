@@ -10,7 +10,6 @@ __all__ = [
     "CG_ITERATIONS",
     "COMPONENT_FLOOR",
     "EXACT",
-    "FEW",
     "METRIC_EDGES",
     "SMALL",
     "advice",
@@ -18,8 +17,9 @@ __all__ = [
 ]
 
 # All sizes of data at which something changes.
-FEW = 2500  # points up to which the optimised affinities have all neighbours of the reported ones, which is cheap then
-SMALL = 1024  # points up to which batches contain all pairs; above, maps in up to two dimensions have a mesh
+# points up to which batches contain all pairs, and the optimised affinities all neighbours of the reported ones; above,
+# maps in up to two dimensions have a mesh
+SMALL = 1024
 CENSUS = 2048  # columns from which the normalisers of a recorded Phi are estimated without a mesh
 EXACT = 10_000  # points up to which the reported divergence sums over all pairs, without a mesh
 

@@ -1,4 +1,4 @@
-"""Large maps of tight groups have a second early stage, and are drawn out behind it."""
+"""Maps of tight groups have a second early stage, and are rescaled after it."""
 
 import numpy as np
 import pytest
@@ -6,18 +6,13 @@ from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import stages, widening
-from sk_stormc.embedding.widening import PART, ROOM, STEP, has_tight_groups, widened
+from sk_stormc.embedding import rescaling, stages
+from sk_stormc.embedding.rescaling import PART, ROOM, STEP, has_tight_groups, rescaled
 from sk_stormc.problems import SNEProblem
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 DIGITS, LABELS = DIGITS[:1100], LABELS[:1100]  # enough for a mesh
 N = len(DIGITS)
-
-
-@pytest.fixture(autouse=True)
-def fewer(monkeypatch):
-    monkeypatch.setattr(widening, "LARGE", N)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +30,7 @@ def crowded(P):
 
 def test_the_width_is_somewhat_below_the_best(P, crowded):
     problem = SNEProblem(P, 2, kernel="student-t")
-    points = widened(problem, crowded.ravel()).reshape(N, 2)
+    points = rescaled(problem, crowded.ravel()).reshape(N, 2)
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-4)
     factor = points.std(axis=0) / crowded.std(axis=0)
     assert factor[0] == pytest.approx(factor[1], rel=1e-5) and factor[0] > 1
@@ -61,12 +56,12 @@ def test_there_is_a_widest_map(P, crowded, monkeypatch):
     problem = SNEProblem(P, 2, kernel="student-t")
     monkeypatch.setattr(SNEProblem, "reported", lambda self, x: 1 / np.ptp(x.reshape(N, 2), axis=0).max())
     monkeypatch.setattr(SNEProblem, "divergence_of", lambda self, fun: fun)
-    points = widened(problem, crowded.ravel()).reshape(N, 2) / PART
+    points = rescaled(problem, crowded.ravel()).reshape(N, 2) / PART
     assert ROOM * N**0.5 / STEP * 0.99 < np.ptp(points, axis=0).max() <= ROOM * N**0.5 * 1.01
 
 
 def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
-    monkeypatch.setattr(widening, "ENOUGH", 0.01)
+    monkeypatch.setattr(rescaling, "ENOUGH", 0.01)
     plain = SNEProblem(P, 2, kernel="student-t")
     x = crowded.ravel()
     assert has_tight_groups(plain, x)
@@ -77,19 +72,14 @@ def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
     )
     for problem in others:
         assert not has_tight_groups(problem, np.resize(crowded, problem.n_variables))
-    monkeypatch.setattr(widening, "LARGEST", N - 1)
-    assert not has_tight_groups(plain, x)
-    monkeypatch.setattr(widening, "LARGEST", N)
-    monkeypatch.setattr(widening, "LARGE", N + 1)
-    assert not has_tight_groups(plain, x)
 
 
 def test_a_map_at_its_best_width_is_not_drawn_out(P, crowded):
     problem = SNEProblem(P, 2, kernel="student-t")
     wide = (100 * crowded).ravel()
-    assert widened(problem, wide) is wide
+    assert rescaled(problem, wide) is wide
     broken = np.full(2 * N, np.nan, np.float32)
-    assert widened(problem, broken) is broken and not has_tight_groups(problem, broken)
+    assert rescaled(problem, broken) is broken and not has_tight_groups(problem, broken)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -98,9 +88,9 @@ def test_half_of_the_iterations_behind_the_early_stage_become_early(monkeypatch)
 
     def noted(problem, x):
         seen.append((problem.exaggeration, problem.advice.max_iter))
-        return widened(problem, x)
+        return rescaled(problem, x)
 
-    monkeypatch.setattr(stages, "widened", noted)
+    monkeypatch.setattr(stages, "rescaled", noted)
     for tight, plan in [(True, [(4, True), (8, True), (8, False)]), (False, [(4, True), (16, False)])]:
         monkeypatch.setattr(stages, "has_tight_groups", lambda problem, x, tight=tight: tight)
         model = SNEEmbedding(perplexity=8, max_iter=20, random_state=0).fit(DIGITS)
@@ -114,7 +104,7 @@ def test_half_of_the_iterations_behind_the_early_stage_become_early(monkeypatch)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("calls, first, last", [(10, 1, 3), (27, 5, 11), (48, 13, 19)])  # in each of the three stages
 def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed(monkeypatch, calls, first, last):
-    monkeypatch.setattr(widening, "ENOUGH", 0.0)
+    monkeypatch.setattr(rescaling, "ENOUGH", 0.0)
     maps = [SNEEmbedding(perplexity=8, max_iter=20, random_state=0, n_jobs=k).fit(DIGITS) for k in (None, 2)]
     assert [stage.n_iter for stage in maps[0]._progress.plan] == [4, 8, 8]
     np.testing.assert_array_equal(maps[0].embedding_, maps[1].embedding_)

@@ -9,7 +9,7 @@ from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import problem as problems
 from sk_stormc.embedding.pairs import Edges
-from sk_stormc.embedding.thinned import ThinnedEdges, _scattered
+from sk_stormc.embedding.preconditioner import SparsifiedEdges, _scattered
 from sk_stormc.problems import SNEProblem
 
 N = 1200
@@ -22,19 +22,12 @@ def P():
 
 
 @pytest.fixture
-def large(P, monkeypatch):
-    """A problem that is taken for a large one."""
-    monkeypatch.setattr(problems, "LARGE", N)
-    return SNEProblem(P, kernel="student-t")
-
-
-@pytest.fixture
 def whole(P, monkeypatch):
     """A problem whose metric has all edges."""
     with monkeypatch.context() as patch:
         patch.setattr(problems, "METRIC_EDGES", 40)
         problem = SNEProblem(P, kernel="student-t")
-        assert problem.thinned is None  # cached
+        assert problem.metric_edges is problem.edges  # cached
     return problem
 
 
@@ -44,7 +37,7 @@ def sums(edges, c):
 
 def test_the_sums_of_each_point_are_those_of_all_its_edges(P):
     edges = SNEProblem(P, kernel="student-t").edges
-    thinned = ThinnedEdges(edges, 10 * N)
+    thinned = SparsifiedEdges(edges, 10 * N)
     assert 5 * N < len(thinned.drawn) <= 10 * N < len(edges.weight) / 2
     np.testing.assert_array_equal(thinned.i, edges.i[thinned.drawn])
     np.testing.assert_array_equal(thinned.j, edges.j[thinned.drawn])
@@ -53,7 +46,7 @@ def test_the_sums_of_each_point_are_those_of_all_its_edges(P):
 
 
 def test_products_are_those_of_the_drawn_edges(P):
-    thinned = ThinnedEdges(SNEProblem(P, kernel="student-t").edges, 10 * N)
+    thinned = SparsifiedEdges(SNEProblem(P, kernel="student-t").edges, 10 * N)
     rng = np.random.default_rng(0)
     c, X = rng.random(len(thinned.drawn)), rng.normal(size=(2, N))
     C = sparse.coo_array((c, (thinned.i, thinned.j)), shape=(N, N)).toarray()
@@ -64,7 +57,7 @@ def test_products_are_those_of_the_drawn_edges(P):
 def test_other_numbers_of_the_edges_have_nearly_the_same_sums(P):
     """As the weights of the attraction, which are smaller for long edges of the map."""
     edges = SNEProblem(P, kernel="student-t").edges
-    thinned, x = ThinnedEdges(edges, 10 * N), np.random.default_rng(0).normal(size=(N, 2))
+    thinned, x = SparsifiedEdges(edges, 10 * N), np.random.default_rng(0).normal(size=(N, 2))
     c = edges.weight / (1 + np.square(x[edges.i] - x[edges.j]).sum(axis=1))
     few, all = sums(thinned, thinned.of(c)), sums(edges, c)
     assert np.sqrt(np.mean(np.square(few / all - 1))) < 0.2
@@ -76,7 +69,7 @@ def test_of_edges_of_the_same_weight_some_are_drawn():
     pairs = np.stack(np.triu_indices(60, 1))
     same = Edges(sparse.csr_array((np.full(pairs.shape[1], 0.25), pairs), shape=(60, 60)))
     for number in (100, 600):
-        assert len(ThinnedEdges(same, number).drawn) == pytest.approx(number, abs=15)
+        assert len(SparsifiedEdges(same, number).drawn) == pytest.approx(number, abs=15)
     several = np.repeat([0.1, 0.2, 0.3], 1000)[np.random.default_rng(0).permutation(3000)]
     places = _scattered(several)
     for value in (0.1, 0.2, 0.3):
@@ -85,7 +78,7 @@ def test_of_edges_of_the_same_weight_some_are_drawn():
 
 def test_no_point_is_without_an_edge(P):
     edges = SNEProblem(P, kernel="student-t").edges
-    thinned = ThinnedEdges(edges, N // 20)
+    thinned = SparsifiedEdges(edges, N // 20)
     ends = np.bincount(np.r_[thinned.i, thinned.j], minlength=N)
     assert ends.min() > 0 and len(thinned.drawn) < len(edges.weight)
 
@@ -95,7 +88,7 @@ def test_edges_of_hardly_any_weight_are_not_drawn(P):
     far = P.copy()
     far.data[::2] = 10.0 ** -np.linspace(30, 300, len(far.data[::2]))
     edges = Edges(far)
-    thinned = ThinnedEdges(edges, 10 * N)
+    thinned = SparsifiedEdges(edges, 10 * N)
     ends = np.bincount(np.r_[thinned.i, thinned.j], minlength=N)
     assert ends.min() > 0 and np.isfinite(thinned.of(edges.weight.astype(np.float32))).all()
     assert edges.weight[thinned.drawn].min() > 1e-12
@@ -103,13 +96,14 @@ def test_edges_of_hardly_any_weight_are_not_drawn(P):
 
 def test_the_metric_of_student_t_has_fewer_edges_where_there_are_many(P, whole):
     thinned = SNEProblem(P, kernel="student-t")
-    assert thinned.thinned is not None and thinned.stage(5).thinned is thinned.thinned
-    assert thinned.stage(5, early=True).edges is thinned.edges  # the map is not large
-    assert whole.stage(5).thinned is None
-    assert SNEProblem(P, kernel="gaussian").thinned is None
-    assert SNEProblem(P, 3, kernel="student-t").thinned is not None
+    assert thinned.metric_edges is not thinned.edges and thinned.stage(5).metric_edges is thinned.metric_edges
+    assert whole.stage(5).metric_edges is whole.edges
+    gaussian = SNEProblem(P, kernel="gaussian")
+    assert gaussian.metric_edges is gaussian.edges
+    assert len(SNEProblem(P, 3, kernel="student-t").metric_edges.weight) <= 15 * N
     few = perplexity_affinities(np.random.default_rng(0).normal(size=(300, 5)), 5)
-    assert SNEProblem(few, kernel="student-t").thinned is None
+    problem = SNEProblem(few, kernel="student-t")
+    assert problem.metric_edges is problem.edges
 
 
 def test_the_metric_is_much_as_with_all_edges(P, whole):
@@ -124,22 +118,3 @@ def test_a_map_is_as_good_and_repeats(P, whole):
     thinned = SNEProblem(P, kernel="student-t")
     few, again, all = (thinned.divergence(minimize(p, random_state=0).x) for p in (thinned, thinned, whole))
     assert few == again and few < 1.02 * all
-
-
-def test_the_early_stage_of_a_large_map_has_the_metrics_edges_and_reports_all(P, large):
-    early, main = large.stage(10, 4.0, early=True), large.stage(10, 4.0)
-    assert early.edges is large.thinned and early.thinned is None and main.edges is large.edges
-    x = minimize(large, random_state=0, max_iter=30).x
-    for name in ("reported", "objective", "divergence"):
-        assert getattr(early, name)(x) == pytest.approx(getattr(main, name)(x), rel=1e-6)
-    few, all = early.gradient(x), main.gradient(x)
-    assert few @ all > 0.85 * np.linalg.norm(few) * np.linalg.norm(all)
-
-
-def test_sampled_columns_of_the_early_stage_leave_out_its_own_edges(large):
-    early = large.stage(10, 4.0, early=True)
-    x = np.random.default_rng(0).normal(size=2 * N).astype(np.float32)
-    halves = [early.inner(x, early.inner_batch(np.arange(k, N, 2)))[0] for k in (0, 1)]
-    D = np.square(x.reshape(N, 2)[:, None] - x.reshape(N, 2)).sum(axis=2)
-    assert np.mean(halves) == pytest.approx(float((1 / (1 + D)).sum() - N), rel=1e-4)
-    assert early.n_near < large.n_near

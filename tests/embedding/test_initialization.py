@@ -16,11 +16,10 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer
 
-import sk_stormc.embedding.starts as module
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
-from sk_stormc.embedding.starts import SIZE, check_init, make_start, spectral_coordinates
+from sk_stormc.embedding.initialization import SIZE, check_init, make_start, spectral_coordinates
 
 DIGITS = load_digits().data
 KERNELS = ("gaussian", "student-t")
@@ -176,9 +175,7 @@ def test_spectral_start_unrolls():
     assert abs(spearmanr(start_of("pca", X)[:, 0], t)[0]) < 0.9
 
 
-def test_spectral_start_of_a_graph_with_weak_weights(monkeypatch):
-    # levels of aggregates, of which each has points that no seed is near to
-    monkeypatch.setattr(module, "COARSEST", 20)
+def test_spectral_start_of_a_graph_with_weak_weights():
     n = 2000
     ring = sparse.csr_array(0.5 * (sparse.eye_array(n, k=1) + sparse.eye_array(n, k=-1)))
     ring = ring + sparse.csr_array(([0.5, 0.5], ([0, n - 1], [1, n - 2])), shape=(n, n))
