@@ -16,20 +16,13 @@ from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import seeded
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_data import (
-    check_actions,
-    check_policy,
-    policy_chances,
-    warn_of_unknown,
-)
-from sk_stormc.values.action_stream import go_on_with_actions, of_columns, streams_actions
-from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, problem_of, unknown_actions
 from sk_stormc.values.fitted_action_values import FittedActionValues
-from sk_stormc.values.guards import warn_of_endless_values, warn_of_no_information
-from sk_stormc.values.log import Given, read_log
+from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
+from sk_stormc.values.lspi import ActionSums, charged, iterate_policies, of_columns, problem_of, unknown_actions
 from sk_stormc.values.lstd import attributes_of, check_products, forget
-
-__all__ = ["ActionValueEstimator"]
+from sk_stormc.values.policies import check_actions, check_policy, policy_chances, warn_of_unknown
+from sk_stormc.values.streams import continue_action_stream, streams_actions
+from sk_stormc.values.transitions import Given, read_log
 
 POLICIES = 50  # default of the largest number of policies that are evaluated
 
@@ -277,7 +270,7 @@ class ActionValueEstimator(FittedActionValues):
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.told(), _stream=None)
+        self.__dict__.update(values(w), _given=given.names(), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
@@ -341,7 +334,7 @@ class ActionValueEstimator(FittedActionValues):
         """
         self._check_parameters()
         given = Given(next_X, terminal, sample_weight=sample_weight)
-        return self._at_once(lambda new: go_on_with_actions(new, X, y, action, given, actions))
+        return self._at_once(lambda new: continue_action_stream(new, X, y, action, given, actions))
 
     def _check_parameters(self):
         super()._check_parameters()

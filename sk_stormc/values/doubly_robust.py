@@ -10,14 +10,12 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
-from sk_stormc.values.action_data import as_chances, check_actions, check_policy, chosen, policy_chances
-from sk_stormc.values.action_sums import of_actions
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.lspi import of_actions
+from sk_stormc.values.lstd import Moments
+from sk_stormc.values.policies import as_chances, check_actions, check_policy, chosen, policy_chances
 from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import RANK
-
-__all__ = ["QLog", "cross_fitted", "folds_of", "read_q_log"]
 
 NEEDED = {
     "X": "the states",

@@ -9,12 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import row_weights
-from sk_stormc.values.action_data import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.action_sums import best_actions, unknown_actions
 from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.lspi import best_actions, unknown_actions
+from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import checked_data
-
-__all__ = ["FittedActionValues"]
 
 
 class read_as_method:

@@ -7,18 +7,6 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-__all__ = [
-    "ENOUGH_ROWS",
-    "NEGLIGIBLE",
-    "Solution",
-    "check_ends",
-    "is_endless",
-    "ridge",
-    "root_of_inverse",
-    "solve_moments",
-    "solve_rows",
-]
-
 ENOUGH_ROWS = 10  # rows per feature from which `is_endless` distinguishes growth from noise
 NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
 ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes count as never ending

@@ -5,9 +5,6 @@ from scipy import sparse
 
 from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 
-__all__ = ["check_discount", "check_features", "check_model", "dense", "largest_values", "minus_scaled",
-           "normalized_weights", "scale_rows"]
-
 WIDE = 256  # row length from which numpy's maximum over axis 0 is fast
 ROW_SUM = 1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
 

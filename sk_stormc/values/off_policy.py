@@ -14,12 +14,10 @@ from sk_stormc.utils.validation import as_numbers, check_choice, check_int, chec
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_episode, clock_of, numbers_of_labels
-from sk_stormc.values.guards import effective_size, warn_of_ratios
+from sk_stormc.values.episodes import check_episode, check_terminal, check_time, clock_of, numbers_of_labels
+from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.transitions import check_ratios, check_terminal, check_time
-
-__all__ = ["PolicyValue", "off_policy_value"]
+from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 LEAST = -1e300  # a logarithm below those of all weights but 0

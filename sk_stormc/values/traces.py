@@ -9,8 +9,6 @@ import numpy as np
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["Traces", "goes_on", "keys_in_order", "trace_blocks"]
-
 BLOCK = 64  # rows whose traces are computed by one matrix product
 SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
 DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is lower for states of small size

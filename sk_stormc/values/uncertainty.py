@@ -9,12 +9,9 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import numbers_of_labels
-from sk_stormc.values.forgetting import remembered
+from sk_stormc.values.episodes import numbers_of_labels, remembered
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
-
-__all__ = ["FEW", "LARGEST", "Groups", "Spread", "spread_of_log", "sums_by"]
 
 FEW = 20  # number of episodes below which standard errors are themselves uncertain
 GROUPS = 64  # number of groups into which the episodes of a stream are hashed

@@ -6,22 +6,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag
 
-from sk_stormc.values.action_data import chosen
 from sk_stormc.values.least_squares import Solution
+from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
-
-__all__ = [
-    "ActionSums",
-    "Iterated",
-    "best_actions",
-    "charged",
-    "iterate_policies",
-    "of_actions",
-    "problem_of",
-    "unknown_actions",
-]
 
 TIE = 1e-9  # difference of two values, relative to the largest, below which two actions count as equally good
 
@@ -186,3 +175,8 @@ def charged(losses, n_rows):
         "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
         "n_iter_": n,
     }
+
+
+def of_columns(w, fit_intercept):
+    """Split w into coefficients and intercepts. With an intercept, it is the last column."""
+    return {"coef_": w[:, :-1], "intercept_": w[:, -1]} if fit_intercept else {"coef_": w, "intercept_": 0.0 * w[:, 0]}

@@ -5,18 +5,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "check_given",
-    "effective_size",
-    "told",
-    "warn_of_no_information",
-    "warn_of_ranges",
-    "warn_of_ratios",
-    "warn_of_scales",
-    "warn_of_state_numbers",
-    "warn_of_unknown_successors",
-]
-
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) makes "
     "GridSearchCV and the like pass them on"
@@ -33,30 +21,18 @@ FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors 
 FEWEST = 5  # smallest number of unusual successors for a warning
 
 
-def told(next_X, terminal, time, before=None, episode=None):
-    """Names of the arguments that were given now or ``before``, and whether any episode ends, for `check_given`."""
-    known, ends = before or ((), False)
-    named = {"next_X": next_X, "terminal": terminal, "time": time, "episode": episode}
-    names = tuple(name for name, value in named.items() if value is not None or name in known)
-    if ends and terminal is None and next_X is not None:
-        warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
-             "terminal, with False for transitions that do not end one.")
-    return names, ends or (terminal is not None and bool(np.asarray(terminal).any()))
-
-
 def check_given(estimator, next_X, terminal, time, episode=None):
     """Raise a ValueError if `fit` was given successors but a score is not, as in a search without metadata routing.
 
     Without them each row would be an episode of one step.
     """
-    known, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
-    if not known:
+    names, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
+    if not names:
         return
     if next_X is None and terminal is None and time is None and episode is None:
-        names = " and ".join(known)
         raise ValueError(
-            f"{names} must be given to score and td_error as they were to fit: without them each row would be scored "
-            f"as an episode of one step; {ROUTING.format(', '.join(f'{name}=True' for name in known))}."
+            f"{' and '.join(names)} must be given to score and td_error as they were to fit: without them each row "
+            f"would be scored as an episode of one step; {ROUTING.format(', '.join(f'{name}=True' for name in names))}."
         )
     if terminal is None and ends:
         warn(

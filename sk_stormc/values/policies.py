@@ -6,16 +6,6 @@ from sklearn.utils import _safe_indexing
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "as_chances",
-    "check_actions",
-    "check_policy",
-    "chosen",
-    "numbers_of",
-    "policy_chances",
-    "warn_of_unknown",
-]
-
 NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # tolerance of the sum of probabilities
 UNKNOWN = 0.01  # fraction of successors with an action that the log lacks, above which there is a warning
@@ -109,13 +99,21 @@ def as_chances(found, n, actions, name="policy"):
         raise ValueError(
             f"{name} must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
         )
-    wrong = ~((found >= 0) & np.isfinite(found)).all(axis=1) | ~(abs(found.sum(axis=1) - 1) <= SUM)
+    return check_probabilities(name, found)
+
+
+def check_probabilities(name, given, where="row"):
+    """Rows of probabilities, divided by their sums. Raise a ValueError that names the first row that is wrong."""
+    with np.errstate(invalid="ignore"):
+        total = given.sum(axis=1)
+    wrong = ~((given >= 0) & np.isfinite(given)).all(axis=1) | ~(abs(total - 1) <= SUM)
     if wrong.any():
+        k = np.argmax(wrong)
         raise ValueError(
-            f"{name} must give probabilities >= 0 that sum to 1, got {short(found[np.argmax(wrong)])} in row "
-            f"{np.argmax(wrong)}"
+            f"{name} must have probabilities >= 0 that sum to 1, got {short(given[k])} with the sum {total[k]:.6g} in "
+            f"{where} {k}"
         )
-    return found / found.sum(axis=1, keepdims=True)
+    return given / total[:, None]
 
 
 def chosen(numbers, n_actions):

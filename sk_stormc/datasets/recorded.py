@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from sk_stormc.datasets.acting import stacked
+from sk_stormc.datasets.spaces import Columns
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, short
-from sk_stormc.values.acting import stacked
-from sk_stormc.values.spaces import Columns
-
-__all__ = ["transitions_from_arrays", "transitions_from_episodes"]
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = "observations", "actions", "rewards", "terminations", "truncations", "next_observations"
