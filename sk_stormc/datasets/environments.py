@@ -157,10 +157,10 @@ def collect_vector(env, policy, n, seed, one_hot):
     mode, columns, k = autoreset_mode(env), Columns(env.single_observation_space), env.num_envs
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy, "single_")
-    steps, found = [], 0
+    steps, n_rows = [], 0
     observations = first_observation(env, seed=of_env)
     seen, began, over = columns.rows(observations), np.zeros(k, int), np.zeros(k, bool)
-    while found < n:
+    while n_rows < n:
         actions = act(observations)
         observations, rewards, terminated, truncated, info = step(env, actions)
         came, resets = columns.rows(observations), over & (mode == NEXT_STEP)
@@ -170,11 +170,11 @@ def collect_vector(env, policy, n, seed, one_hot):
             after = came.copy()
             for i in np.flatnonzero(over):
                 after[i] = columns.row(info["final_obs"][i])
-        live = np.flatnonzero(~resets)[: n - found]
+        live = np.flatnonzero(~resets)[: n - n_rows]
         done = list(iterate(env.action_space, actions))
         parts = began, seen, rewards, after, terminated
         steps.append((live, *(part[live] for part in parts), [done[i] for i in live]))
-        found, began = found + len(live), began + over
+        n_rows, began = n_rows + len(live), began + over
         if mode == DISABLED and over.any():
             observations = first_observation(env, options={"reset_mask": over.copy()})
             came = columns.rows(observations)

@@ -287,12 +287,12 @@ def model_of(env, policy):
     probability, reward, ended = moves[:, 2], moves[:, 4], moves[:, 5] > 0
     ends = _ends(env, n, state, successor, ended)
 
-    going = ~ends[state]
-    weight = (probability * chances[state, action])[going]
+    ongoing = ~ends[state]
+    weight = (probability * chances[state, action])[ongoing]
     last = np.flatnonzero(ends)
-    rows, columns = np.append(state[going], last), np.append(successor[going], last)
+    rows, columns = np.append(state[ongoing], last), np.append(successor[ongoing], last)
     P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
-    total = sparse.csr_array((np.append(weight * reward[going], np.zeros(len(last))), (rows, columns)), shape=(n, n))
+    total = sparse.csr_array((np.append(weight * reward[ongoing], np.zeros(len(last))), (rows, columns)), shape=(n, n))
     for summed in (P, total):
         summed.sum_duplicates()  # scipy 1.13 does not add up duplicate entries by itself
     P.eliminate_zeros()

@@ -63,9 +63,9 @@ def _is_missing(label):
 def numbers_of_labels(labels):
     """The number of each label, in the order of first occurrence."""
     if labels.dtype.kind == "O":  # objects may not be sortable
-        known = {}
+        numbers = {}
         try:
-            return np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.intp)
+            return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], dtype=np.intp)
         except TypeError as error:
             raise ValueError(f"episode must have labels such as numbers or strings, got {short(labels[0])}") from error
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
@@ -116,9 +116,9 @@ def clock_of(numbers, time, terminal, labels):
             k = order[np.argmax(twice)]
             raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]}")
         step = np.where(same & (after == before + 1), 1, 2)
-    behind = same & terminal[order[:-1]]
-    if behind.any():
-        k, j = order[np.argmax(behind)], order[np.argmax(behind) + 1]
+    late = same & terminal[order[:-1]]
+    if late.any():
+        k, j = order[np.argmax(late)], order[np.argmax(late) + 1]
         raise ValueError(
             f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
             f"{labels[k]}: sort the rows, or give later rows another label"

@@ -100,16 +100,16 @@ class FittedActionValues(LinearEstimator):
         source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(kept, y - left, np.nan)
-        going = np.flatnonzero(kept & ~terminal)
-        if not len(going):
+        ongoing = np.flatnonzero(kept & ~terminal)
+        if not len(ongoing):
             return error
-        Z, policy = self._fitted_columns(source, follows, rows[going]), vars(self)["policy"]
+        Z, policy = self._fitted_columns(source, follows, rows[ongoing]), vars(self)["policy"]
         after = self._linear(Z)
         if isinstance(policy, str):
             chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
         else:
-            chances = policy_chances(policy, source, follows[rows[going]], rows[going], self.actions_)
-        error[going] += self.gamma * (chances * after).sum(axis=1)
+            chances = policy_chances(policy, source, follows[rows[ongoing]], rows[ongoing], self.actions_)
+        error[ongoing] += self.gamma * (chances * after).sum(axis=1)
         return error
 
     def score(

@@ -87,16 +87,16 @@ class Intervals:
 
     def _known_spread(self):
         """The covariance of the coefficients (a spread object), and the columns of their features."""
-        groups, found = self.__dict__.get("_groups"), self.__dict__.get("_spread")
+        groups, spread = vars(self).get("_groups"), vars(self).get("_spread")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
-            found = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
-        if found is None:
+            spread = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
+        if spread is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
                 f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
             )
-        n = found[0].n_clusters
+        n = spread[0].n_clusters
         if self.half_life is not None and n < 2:
             raise ValueError(
                 f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
@@ -109,7 +109,7 @@ class Intervals:
                 f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
                 f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
             )
-        return found
+        return spread
 
 
 class FittedValues(Intervals, RegressorMixin, LinearEstimator):
@@ -177,9 +177,9 @@ class FittedValues(Intervals, RegressorMixin, LinearEstimator):
         states, y = checked_data(self, X, y, reset=False)
         source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
         error = np.where(kept, y - self._value(X, states), np.nan)
-        going = np.flatnonzero(kept & ~terminal)
-        if len(going):
-            error[going] += self.gamma * self._value(source, follows, rows[going])
+        ongoing = np.flatnonzero(kept & ~terminal)
+        if len(ongoing):
+            error[ongoing] += self.gamma * self._value(source, follows, rows[ongoing])
         return error
 
     def score(

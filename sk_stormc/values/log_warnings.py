@@ -47,10 +47,10 @@ def warn_of_ranges(states, follows, terminal):
     Far means further from the range between the 5 % and 95 % quantiles of the column than its width. Columns in which
     this width is 0 are not checked.
     """
-    going = np.flatnonzero(~terminal)
-    if len(going) < FEWEST:
+    ongoing = np.flatnonzero(~terminal)
+    if len(ongoing) < FEWEST:
         return
-    follows = follows[going[:: -(-len(going) // QUANTILES)]]
+    follows = follows[ongoing[:: -(-len(ongoing) // QUANTILES)]]
     states = states[:: -(-len(states) // QUANTILES)]
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
@@ -71,13 +71,13 @@ def warn_of_scales(states, follows, terminal):
     In a log in order the two are equal, except where an episode was cut off. This shows that their scales are the same.
     Otherwise a linear function counts where a column changes. An indicator that is hardly ever 1 says nothing.
     """
-    going = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
-    left, came = states[going + 1], follows[going]
-    width = np.ptp(left, axis=0) if len(going) else 0
-    if not len(going) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
+    ongoing = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
+    left, came = states[ongoing + 1], follows[ongoing]
+    width = np.ptp(left, axis=0) if len(ongoing) else 0
+    if not len(ongoing) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
         return
     off, agreeing, compared = None, 0, 0
-    other = np.random.default_rng(0).permutation(len(going))  # slopes between rows that are far apart
+    other = np.random.default_rng(0).permutation(len(ongoing))  # slopes between rows that are far apart
     for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
@@ -121,9 +121,9 @@ def warn_of_ratios(ratios):
         )
 
 
-def warn_of_unknown_successors(next_Z, known):
+def warn_of_unknown_successors(next_Z, occurs):
     """Warn if successors have features that no row of X has, whose coefficients are unknown and set to 0."""
-    number = np.count_nonzero(np.asarray(abs(next_Z[:, ~known]).sum(axis=1)))
+    number = np.count_nonzero(np.asarray(abs(next_Z[:, ~occurs]).sum(axis=1)))
     if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
         warn(
             f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no row of X has, such as the "

@@ -108,16 +108,16 @@ class Moments:
 
     def solution(self, alpha, ends=False):
         """LSTD's solution with a ridge, that of `ProjectedBellmanProblem`; x is 0 for features that no state has."""
-        known = np.flatnonzero(self.largest)
+        occurs = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
-        A, b, C = A[np.ix_(known, known)], b[known], C[np.ix_(known, known)]
+        A, b, C = A[np.ix_(occurs, occurs)], b[occurs], C[np.ix_(occurs, occurs)]
         if ends:
             check_ends(A, C)
-        ridge = np.diag(alpha[known])
+        ridge = np.diag(alpha[occurs])
         A, C = A + ridge, C + ridge
-        solution = solve_moments(A, b, C, np.zeros(len(known)), self.largest[known])
-        x[known] = solution.x
+        solution = solve_moments(A, b, C, np.zeros(len(occurs)), self.largest[occurs])
+        x[occurs] = solution.x
         total = 1 + ridge.sum()  # in the problem the ridge's rows have weight too, and all weights sum to one
         endless = is_endless(A, C, solution.x, self.n_rows)
         return replace(solution, x=x, endless=endless, start=solution.start / total, fun=solution.fun / total)

@@ -35,10 +35,10 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if features.shape[1] > LARGEST_METRIC:
         return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
     bias, noise = bias_and_noise(transitions, visited, gamma, alpha)
-    found = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
+    bias_text = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
     if bias > noise:
-        return "projected", f"{reason}, but {found.format('above')}"
-    return "bellman", f"{reason}, and {found.format('not above')}"
+        return "projected", f"{reason}, but {bias_text.format('above')}"
+    return "bellman", f"{reason}, and {bias_text.format('not above')}"
 
 
 def tells_apart(features):

@@ -53,8 +53,8 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     wrong = actions[at] != labels
     if wrong.any():
         k = np.argmax(wrong)
-        found = labels[k].item()
-        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {found!r} in row {k}{hint}")
+        label = labels[k].item()
+        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row {k}{hint}")
     return at
 
 
@@ -78,28 +78,29 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
     sorted.
     """
     if callable(policy):
-        found = np.asarray(policy(_safe_indexing(source, rows)))
-        if found.ndim == 0 or len(found) != len(rows):
+        choice = np.asarray(policy(_safe_indexing(source, rows)))
+        if choice.ndim == 0 or len(choice) != len(rows):
             raise ValueError(
                 f"{name} must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
-                f"{found.shape}"
+                f"{choice.shape}"
             )
     else:
-        found = np.asarray(policy)
-        found = found[_numbers_of_states(follows, len(found), name)]
-    return as_chances(found, len(rows), actions, name)
+        choice = np.asarray(policy)
+        choice = choice[_numbers_of_states(follows, len(choice), name)]
+    return as_chances(choice, len(rows), actions, name)
 
 
-def as_chances(found, n, actions, name="policy"):
+def as_chances(choice, n, actions, name="policy"):
     """The checked probabilities of n states, from probabilities or from one action for each."""
-    if found.ndim == 1:
-        labels = check_actions(found, n) if n else found
+    if choice.ndim == 1:
+        labels = check_actions(choice, n) if n else choice
         return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
-    if found.shape != (n, len(actions)) or found.dtype.kind not in "iubf":
+    if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
         raise ValueError(
-            f"{name} must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
+            f"{name} must give probabilities of the actions {short(actions)}, got {choice.dtype} of shape "
+            f"{choice.shape}"
         )
-    return check_probabilities(name, found)
+    return check_probabilities(name, choice)
 
 
 def check_probabilities(name, given, where="row"):

@@ -76,12 +76,7 @@ class LinearValue(CompositionalProblem):
         return 2 * dense(A.T @ A) + 2 * np.diag(self.alpha)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number of the least-squares problem.
-
-        Returns
-        -------
-        Solution
-        """
+        """The exact minimiser of Phi, with the rank and the condition number, as a `Solution`."""
         return solve_rows(*self._least_squares(), self.alpha, self._unit())
 
     def minimizer(self):
@@ -97,17 +92,7 @@ class LinearValue(CompositionalProblem):
         return self.solution().x
 
     def is_endless(self, x):
-        """Whether the values of the transitions are known not to exist.
-
-        Parameters
-        ----------
-        x : ndarray of shape (n_variables,)
-            A solution.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether the values of the transitions, with the solution x, are known not to exist."""
         return False
 
     def _unit(self):
@@ -253,31 +238,22 @@ class BellmanProblem(LinearValue):
         return Successors(self, self._drawn_by)
 
     def entries_of(self, states, uniform):
-        """Draw a transition for each of the states: entries of P by inversion of uniform numbers.
+        """Draw a transition for each of n states: positions in the data of P, by inversion of (..., n) uniform numbers.
 
-        Parameters
-        ----------
-        states : ndarray of shape (n,)
-        uniform : ndarray of shape (..., n)
-            Uniform numbers in [0, 1).
-
-        Returns
-        -------
-        ndarray of shape (..., n)
-            Positions in the data of P. ``entry_rewards`` has their rewards, and `successors_of` their successors.
+        ``entry_rewards`` has their rewards, and `successors_of` their successors.
         """
         if self._up_to is None:
             self._tabulate()
         number, last = self._number[states], self._last[states]
         needle = self._low[states] + uniform * self._width[states]
-        found = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
+        entry = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
         for _ in range(3):  # the guide is one entry too low on average
-            found += self._up_to[found] <= needle
-            np.minimum(found, last, out=found)
-        behind = (self._up_to[found] <= needle) & (found < last)
-        if behind.any():
-            found[behind] = np.searchsorted(self._up_to, needle[behind], side="right")
-        return np.minimum(found, last, out=found)
+            entry += self._up_to[entry] <= needle
+            np.minimum(entry, last, out=entry)
+        below = (self._up_to[entry] <= needle) & (entry < last)
+        if below.any():
+            entry[below] = np.searchsorted(self._up_to, needle[below], side="right")
+        return np.minimum(entry, last, out=entry)
 
     def _tabulate(self):
         """Tables for `entries_of`: cumulative probabilities, and the guide table of Chen & Asau (1974)."""
@@ -292,16 +268,7 @@ class BellmanProblem(LinearValue):
         self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # minus 1 as a margin for rounding
 
     def successors_of(self, entries):
-        """The numbers of the successors of entries of P.
-
-        Parameters
-        ----------
-        entries : ndarray of int
-
-        Returns
-        -------
-        ndarray of int
-        """
+        """The numbers of the successors of entries of P."""
         return entries % self.transition_matrix.shape[1] if self._columns is None else self._columns.take(entries)
 
     def inner_batch(self, draws):

@@ -184,11 +184,11 @@ class ProjectedBellmanProblem(LinearValue):
         return tuple(self._root.T @ part for part in self._full)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number of the least-squares problem."""
+        """The exact minimiser of Phi, with the rank and the condition number, as a `Solution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
-        found = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
-        return replace(found, endless=is_endless(A, C, found.x, self.n_inner))
+        solution = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
+        return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):
         """As `least_squares.is_endless`. False, for unknown, with more than 2000 features or few transitions."""
@@ -230,11 +230,11 @@ def expected_smoothness(problem, size, root):
         difference = problem._difference[rows]
         S = S + dense(scale_rows(4 * weights[rows] * lengths, difference).T @ difference)
     half = root.T @ (2 * J.T @ (problem._root @ (problem._root.T @ J)))  # root^T H, without alpha
-    whole = half + root.T * (2 * problem.alpha)
-    second = whole.T @ whole + (0.0 if size is None else (S - half.T @ half) / size)
+    full = half + root.T * (2 * problem.alpha)
+    second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
     values, vectors = np.linalg.eigh(problem.hessian())
-    found = values > NEGLIGIBLE * max(values[-1], 0.0)
-    if not found.any():
+    positive = values > NEGLIGIBLE * max(values[-1], 0.0)
+    if not positive.any():
         return 0.0
-    white = vectors[:, found] / np.sqrt(values[found])
+    white = vectors[:, positive] / np.sqrt(values[positive])
     return float(np.linalg.eigvalsh(white.T @ second @ white)[-1])

@@ -290,15 +290,15 @@ def continue_action_stream(estimator, X, y, action, given, actions):
     source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, None)
     weights = np.where(kept, row_weights(given.sample_weight, len(y), all_zero=True), 0.0)
     next_Z = transform_next(features, source, follows, at, terminal | ~kept, Z, estimator.fit_intercept)
-    going, m, d = np.flatnonzero(kept & ~terminal), len(labels), Z.shape[1]
+    ongoing, m, d = np.flatnonzero(kept & ~terminal), len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))
-    chances[going] = policy_chances(vars(estimator)["policy"], source, follows[at[going]], at[going], labels)
+    chances[ongoing] = policy_chances(vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels)
     rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y.astype(float), weights
     collected, solution, warned = add_to_moments(estimator, rows, np.tile(estimator._alphas(d), m))
-    n, known = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
+    n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
     vars(estimator).update(
         attributes_of(solution, {}, StopReason.EXHAUSTED, warned) | charged([solution.start, solution.fun], n),
-        _stream=collected, _held=held, _given=names, _known=known[:, : d - estimator.fit_intercept],
+        _stream=collected, _held=held, _given=names, _known=occurs[:, : d - estimator.fit_intercept],
         features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d), estimator.fit_intercept),
     )  # fmt: skip
     vars(estimator).pop("policy_changes_", None)  # from an earlier fit

@@ -1,6 +1,6 @@
 """The projected objective on a stream of transitions, and its inverse Hessian as a metric (proximal Newton steps)."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +20,8 @@ PROXIMAL = 1e-3  # proximal weight of C, as a fraction of (1 - gamma)^2, the sma
 CURVATURE = 0.5  # curvature that methods assume; with it a step of "storm-c" is that of the proximal point
 SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight: prefers solutions of small norm
 SHORTEST = 1e-7  # upper bound of that weight
-LEAST, MOST = 8, 64  # smallest and largest number of steps to the start of a stream, on its first transitions
-STILL = 1e-3  # relative change of the values (root mean square) that ends these steps
+MIN_STEPS, MAX_STEPS = 8, 64  # smallest and largest number of steps to the start of a stream, on its first transitions
+SMALL_STEP = 1e-3  # relative change of the values (root mean square) that ends these steps
 UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
 
 
@@ -32,25 +32,15 @@ class ProximalNewton(Metric):
     The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is added to the diagonals of A and
     C. A small multiple of C is added to the Hessian, so that a step is one of the proximal point method: it contracts
     in the norm of C, even if A is ill-conditioned. All columns are first divided by their root mean squares.
-
-    Attributes
-    ----------
-    moments : Moments
-    proximal : float
-        Weight of C in the Hessian.
-    alpha : ndarray of shape (n_features,)
-        The ridge.
-    half_life : float or None
-        Half-life of the weights, in transitions.
     """
 
     stays = False
     curvature = CURVATURE
 
     moments: Moments
-    proximal: float
-    alpha: np.ndarray = field(repr=False)
-    half_life: float | None = None
+    proximal: float  # weight of C in the Hessian
+    alpha: np.ndarray  # the ridge of each feature
+    half_life: float | None = None  # of the weights, in transitions
 
     @classmethod
     def none(cls, gamma, alpha, half_life=None):
@@ -152,12 +142,12 @@ class ProximalNewton(Metric):
         """Root mean square of the values with the coefficients x."""
         return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
 
-    def settled(self, x):
+    def fixed_point(self, x):
         """The point to which steps from x converge on these moments."""
-        for k in range(MOST):
+        for k in range(MAX_STEPS):
             step = self.apply(self.gradient(x))
             x = x - step
-            if k + 1 >= LEAST and self.spread(step) <= STILL * self.spread(x):
+            if k + 1 >= MIN_STEPS and self.spread(step) <= SMALL_STEP * self.spread(x):
                 break
         return x
 
@@ -171,7 +161,7 @@ class ProximalNewton(Metric):
         return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))
 
 
-class Following(Metric):
+class MomentsMetric(Metric):
     """The metric of the moments of a run's last batch."""
 
     stays = False
@@ -182,7 +172,7 @@ class Following(Metric):
 
     def bound(self, oracle):
         """The metric for one run."""
-        return Following(oracle)
+        return MomentsMetric(oracle)
 
     def at(self, x, t):
         """The `ProximalNewton` metric."""
@@ -190,7 +180,7 @@ class Following(Metric):
 
 
 @dataclass
-class SoFar(Position):
+class MomentsPosition(Position):
     """A position in a stream of transitions, and the `ProximalNewton` of all transitions up to it."""
 
     newton: ProximalNewton | None = None
@@ -209,18 +199,18 @@ class TransitionSource(StreamSource):
 
     def open(self, generators):
         """The initial positions. Only that of g is used."""
-        return [SoFar(0) for _ in generators]
+        return [MomentsPosition(0) for _ in generators]
 
     def draw_inner(self, position, shape):
         """The moments of all transitions up to the next ones, once."""
         draws = position.take(shape)
         self.require(draws[0])
         stop = int(draws[-1, -1]) + 1
-        found = self.newton_at(position)
-        if stop > found.moments.n_rows:
-            found = self._plus(found, found.moments.n_rows, stop)
-        position.newton = found
-        return [found]
+        newton = self.newton_at(position)
+        if stop > newton.moments.n_rows:
+            newton = self._plus(newton, newton.moments.n_rows, stop)
+        position.newton = newton
+        return [newton]
 
     def newton_at(self, position):
         """The `ProximalNewton` of a position, or of the first window if nothing was drawn."""
@@ -234,7 +224,7 @@ class TransitionSource(StreamSource):
     @property
     def newton(self):
         """The `ProximalNewton` of all transitions so far."""
-        return self._now if self._now is not None else self.newton_at(SoFar(0))
+        return self._now if self._now is not None else self.newton_at(MomentsPosition(0))
 
     def _plus(self, newton, start, stop):
         Z, next_Z, y, weights = self.rows.between(start, stop)
@@ -288,7 +278,7 @@ class TransitionStream(StreamingProblem):
         self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
         super().__init__(batches, TransitionRows(gamma, alpha, half_life), window=window)
         self.jacobian_kind, self.n_outer = "operator", 1
-        self.metric = Following()
+        self.metric = MomentsMetric()
         self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
 
     def _open(self, batches, problem, window, weighted):
@@ -337,7 +327,7 @@ class TransitionStream(StreamingProblem):
 
     def initial_point(self, rng):
         """The solution of the first transitions."""
-        return self.source.newton_at(SoFar(0)).settled(np.zeros(self.n_variables))
+        return self.source.newton_at(MomentsPosition(0)).fixed_point(np.zeros(self.n_variables))
 
     def noise(self, x):
         """Root mean square of the TD errors over the last transitions."""

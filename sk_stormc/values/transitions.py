@@ -140,8 +140,8 @@ def transform(features, X, states, rows, intercept):
 def transform_next(features, source, follows, rows, terminal, Z, intercept):
     """Features of the successors of transitions with features Z. They are 0 after terminal transitions."""
     n, d = Z.shape
-    going = np.flatnonzero(~terminal)
-    if not len(going):
+    ongoing = np.flatnonzero(~terminal)
+    if not len(ongoing):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
     if features is None and not sparse.issparse(Z):  # a single copy of all rows
         at = None if follows.shape[0] == n and (rows == np.arange(n)).all() else rows
@@ -149,14 +149,14 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
         result = result.copy() if result is follows else result
         result[terminal] = 0.0
         return result
-    successors_Z = transform(features, source, follows, rows[going], intercept)
-    if len(going) == n:
+    successors_Z = transform(features, source, follows, rows[ongoing], intercept)
+    if len(ongoing) == n:
         return successors_Z
     if not sparse.issparse(successors_Z):
         result = np.zeros((n, d))
-        result[going] = successors_Z
+        result[ongoing] = successors_Z
         return result
-    at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
+    at = sparse.csr_array((np.ones(len(ongoing)), (ongoing, np.arange(len(ongoing)))), shape=(n, len(ongoing)))
     return at @ successors_Z
 
 
@@ -238,11 +238,11 @@ def read_log(estimator, X, y, given, half_life=None):
     rows = slice(None) if kept.all() else kept  # a slice avoids copies
     Z, at, terminal = Z[rows], at[rows], terminal[rows]
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
-    d, known = Z.shape[1], largest_values(Z) > 0
-    columns = np.flatnonzero(known) if known.any() else np.arange(1)
-    if len(columns) < d or not known.any():
-        warn_of_unknown_successors(next_Z, known)
-        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(known.any())
+    d, occurs = Z.shape[1], largest_values(Z) > 0
+    columns = np.flatnonzero(occurs) if occurs.any() else np.arange(1)
+    if len(columns) < d or not occurs.any():
+        warn_of_unknown_successors(next_Z, occurs)
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(occurs.any())
     numbers = None if numbers is None else numbers[rows]
     follows = follows if given.next_X is not None and kept.all() else follows[at]
     columns_of_log = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows
