@@ -15,7 +15,7 @@ from sk_stormc.portfolio.evar import EVaRPortfolioProblem
 from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.semideviation import DownsidePortfolioProblem, SemideviationPortfolioProblem
 from sk_stormc.streams.problem import StreamingProblem
-from sk_stormc.values.problem import BellmanProblem
+from sk_stormc.values.problems import BellmanProblem
 from sk_stormc.values.projected import ProjectedBellmanProblem
 
 __all__ = [

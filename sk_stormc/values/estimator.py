@@ -14,18 +14,15 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
-from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.linear_value import LARGEST_METRIC
-from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.log_warnings import warn_of_endless_values
+from sk_stormc.values.lstd import Moments, check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
 from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.streams import go_on
+from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.streams import continue_stream
 from sk_stormc.values.traces import keys_in_order
+from sk_stormc.values.transitions import Given, distinct_rows, read_log
 from sk_stormc.values.uncertainty import spread_of_log
-
-__all__ = ["BellmanValueEstimator"]
 
 
 class BellmanValueEstimator(FittedValues):
@@ -281,7 +278,7 @@ class BellmanValueEstimator(FittedValues):
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = None
-        self._given = given.told()
+        self._given = given.names()
         if result is None:
             self.__dict__.update(exact, _progress=None)
         else:
@@ -371,7 +368,7 @@ class BellmanValueEstimator(FittedValues):
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        return self._at_once(lambda new: go_on(new, X, y, given))
+        return self._at_once(lambda new: continue_stream(new, X, y, given))
 
     def _check_parameters(self):
         super()._check_parameters()

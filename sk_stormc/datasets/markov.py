@@ -1,4 +1,4 @@
-"""Known models for policy evaluation."""
+"""Markov reward processes: known models for policy evaluation, random ones, and those that environments publish."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
+from sk_stormc.datasets.acting import action_probabilities, discrete_sizes, environment
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
-from sk_stormc.utils.validation import check_choice, check_int, seeded
-from sk_stormc.values.environments import model_of
+from sk_stormc.utils.validation import check_choice, check_int, seeded, short
 from sk_stormc.values.markov import dense
-from sk_stormc.values.problem import BellmanProblem
+from sk_stormc.values.problems import BellmanProblem
 
 BRANCHING = 10  # successors of each state of a Garnet
 
@@ -264,3 +264,74 @@ def make_bellman_problem(
         P = sparse.csr_array((data.ravel(), successors.ravel(), np.arange(0, n * b + 1, b)), shape=(n, n))
         rewards = rng.standard_normal(n)
     return MarkovRewardProcess(P, rewards, None if n_features is None else uniform(n_features), gamma)
+
+
+# Models
+
+
+def model_of(env, policy):
+    """The transition matrix and the mean rewards (both CSR) of a published model, in which ends lead to themselves."""
+    env = environment(env)
+    model = getattr(env.unwrapped, "P", None)
+    if model is None:
+        raise ValueError(
+            f"env must publish its model as unwrapped.P, as FrozenLake, CliffWalking and Taxi do, got {short(env)}; "
+            "collect_transitions logs the transitions of any environment"
+        )
+    n, n_actions = discrete_sizes(env.unwrapped, "a model")
+    if callable(policy):
+        raise ValueError(f"policy must be None or an array for a model, got {short(policy)}")
+    chances = action_probabilities(policy, n, n_actions)
+    moves = _moves(model, n, n_actions)
+    state, action, successor = moves[:, [0, 1, 3]].astype(int).T
+    probability, reward, ended = moves[:, 2], moves[:, 4], moves[:, 5] > 0
+    ends = _ends(env, n, state, successor, ended)
+
+    ongoing = ~ends[state]
+    weight = (probability * chances[state, action])[ongoing]
+    last = np.flatnonzero(ends)
+    rows, columns = np.append(state[ongoing], last), np.append(successor[ongoing], last)
+    P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
+    total = sparse.csr_array((np.append(weight * reward[ongoing], np.zeros(len(last))), (rows, columns)), shape=(n, n))
+    for summed in (P, total):
+        summed.sum_duplicates()  # scipy 1.13 does not add up duplicate entries by itself
+    P.eliminate_zeros()
+    i, j = P.nonzero()
+    return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
+
+
+def _moves(model, n, n_actions):
+    """The model as rows of state, action, probability, successor, reward, and whether the episode ends."""
+    try:
+        moves = [(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]]
+        moves = np.array(moves, dtype=float).reshape(-1, 6)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(
+            "env.unwrapped.P must have a list of (probability, next state, reward, terminated) for each state and "
+            f"action, got {short(model)}"
+        ) from error
+    wrong = ~np.isin(moves[:, 3], np.arange(n))
+    if wrong.any():
+        state, _, _, successor = moves[np.argmax(wrong), :4]
+        raise ValueError(f"env.unwrapped.P must lead to states from 0 to {n - 1}, got {successor:g} from {state:g}")
+    return moves[moves[:, 2] > 0]
+
+
+def _ends(env, n, state, successor, ended):
+    """The states in which episodes end."""
+    ends = np.zeros(n, dtype=bool)
+    ends[successor[ended]] = True
+    # a terminal state must end the episode from every reachable state that leads to it
+    starts = np.asarray(getattr(env.unwrapped, "initial_state_distrib", ~ends)) > 0
+    onward = ~ended & ~(ends[state] & ends[successor])
+    steps = sparse.csr_array((np.ones(onward.sum()), (successor[onward], state[onward])), shape=(n, n))
+    occurs, before = starts, np.zeros(n, dtype=bool)
+    while (occurs != before).any():
+        before, occurs = occurs, occurs | (steps @ occurs.astype(float) > 0)
+    both = np.flatnonzero(occurs & ends)
+    if len(both):
+        raise ValueError(
+            f"env must end the episode whenever it enters a state or never, got state {both[0]}, which it enters in "
+            "both ways or starts from"
+        )
+    return ends

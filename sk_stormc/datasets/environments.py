@@ -1,16 +1,13 @@
-"""Transitions logged in Gymnasium's environments, and the models that some of them publish."""
+"""Transitions logged in Gymnasium's environments, one at a time or in vectors."""
 
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from sk_stormc.utils.validation import check_bool, check_int, short
-from sk_stormc.values.acting import (
+from sk_stormc.datasets.acting import (
     acting,
-    action_probabilities,
     check_target,
-    discrete_sizes,
+    environment,
     first_observation,
     probabilities,
     reward_of,
@@ -18,10 +15,10 @@ from sk_stormc.values.acting import (
     stacked,
     step,
 )
-from sk_stormc.values.spaces import Columns, log_of
-from sk_stormc.values.vector import collect_vector
+from sk_stormc.datasets.spaces import Columns, log_of
+from sk_stormc.utils.validation import check_bool, check_int, short
 
-__all__ = ["collect_transitions", "model_of"]
+NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"  # Gymnasium's modes of automatic resets
 
 
 def collect_transitions(
@@ -129,23 +126,6 @@ def collect_transitions(
             env.close()
 
 
-def environment(env, vector=False):
-    """The environment, created if ``env`` is an id. Vector environments are allowed only if ``vector``."""
-    try:
-        import gymnasium
-    except ImportError as error:
-        raise ImportError("transitions of Gymnasium's environments need gymnasium: pip install gymnasium") from error
-    if isinstance(env, str):
-        try:
-            return gymnasium.make(env)
-        except gymnasium.error.Error as error:
-            raise ValueError(f"env must be the id of a registered environment, got {env!r}: {error}") from error
-    kinds = (gymnasium.Env, gymnasium.vector.VectorEnv) if vector else gymnasium.Env
-    if not isinstance(env, kinds):
-        raise ValueError(f"env must be one gymnasium.Env or the id of one, got {short(env)}")
-    return env
-
-
 def _collect(env, policy, n, seed, one_hot):
     columns = Columns(env.observation_space)
     of_env, of_policy = seeds_of(seed)
@@ -166,72 +146,56 @@ def _collect(env, policy, n, seed, one_hot):
     return log_of(left, rewards, came, terminal, episodes, stacked(actions), columns, one_hot)
 
 
-# Models
+def collect_vector(env, policy, n, seed, one_hot):
+    """The Bunch of `collect_transitions` for a vector environment, sorted by environment.
+
+    An environment is reset within the step that ends an episode (the last observation is then in ``info``), or by the
+    next step (which is not a transition), or only on request.
+    """
+    from gymnasium.vector.utils import iterate
+
+    mode, columns, k = autoreset_mode(env), Columns(env.single_observation_space), env.num_envs
+    of_env, of_policy = seeds_of(seed)
+    act = acting(policy, env, of_policy, "single_")
+    steps, n_rows = [], 0
+    observations = first_observation(env, seed=of_env)
+    seen, began, over = columns.rows(observations), np.zeros(k, int), np.zeros(k, bool)
+    while n_rows < n:
+        actions = act(observations)
+        observations, rewards, terminated, truncated, info = step(env, actions)
+        came, resets = columns.rows(observations), over & (mode == NEXT_STEP)
+        over = (terminated | truncated) & ~resets
+        after = came
+        if mode == SAME_STEP and over.any():
+            after = came.copy()
+            for i in np.flatnonzero(over):
+                after[i] = columns.row(info["final_obs"][i])
+        live = np.flatnonzero(~resets)[: n - n_rows]
+        done = list(iterate(env.action_space, actions))
+        parts = began, seen, rewards, after, terminated
+        steps.append((live, *(part[live] for part in parts), [done[i] for i in live]))
+        n_rows, began = n_rows + len(live), began + over
+        if mode == DISABLED and over.any():
+            observations = first_observation(env, options={"reset_mask": over.copy()})
+            came = columns.rows(observations)
+        seen = came
+    *parts, actions = zip(*steps, strict=True)
+    which, began, left, rewards, after, terminal = (np.concatenate(part) for part in parts)
+    order = np.argsort(which, kind="stable")
+    first = np.append(True, (np.diff(which[order]) != 0) | (np.diff(began[order]) != 0))
+    actions = stacked([action for part in actions for action in part])[order]
+    return log_of(
+        left[order], rewards[order], after[order], terminal[order], np.cumsum(first) - 1, actions, columns, one_hot
+    )
 
 
-def model_of(env, policy):
-    """The transition matrix and the mean rewards (both CSR) of a published model, in which ends lead to themselves."""
-    env = environment(env)
-    model = getattr(env.unwrapped, "P", None)
-    if model is None:
+def autoreset_mode(env):
+    """The mode of automatic resets of a vector environment."""
+    mode = env.metadata.get("autoreset_mode")
+    name = getattr(mode, "value", mode)
+    if name not in (NEXT_STEP, SAME_STEP, DISABLED):
         raise ValueError(
-            f"env must publish its model as unwrapped.P, as FrozenLake, CliffWalking and Taxi do, got {short(env)}; "
-            "collect_transitions logs the transitions of any environment"
+            f"env must have the mode of automatic resets in metadata['autoreset_mode'], as in Gymnasium 1.1, "
+            f"got {short(mode)}"
         )
-    n, n_actions = discrete_sizes(env.unwrapped, "a model")
-    if callable(policy):
-        raise ValueError(f"policy must be None or an array for a model, got {short(policy)}")
-    chances = action_probabilities(policy, n, n_actions)
-    moves = _moves(model, n, n_actions)
-    state, action, successor = moves[:, [0, 1, 3]].astype(int).T
-    probability, reward, ended = moves[:, 2], moves[:, 4], moves[:, 5] > 0
-    ends = _ends(env, n, state, successor, ended)
-
-    going = ~ends[state]
-    weight = (probability * chances[state, action])[going]
-    last = np.flatnonzero(ends)
-    rows, columns = np.append(state[going], last), np.append(successor[going], last)
-    P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
-    total = sparse.csr_array((np.append(weight * reward[going], np.zeros(len(last))), (rows, columns)), shape=(n, n))
-    for summed in (P, total):
-        summed.sum_duplicates()  # scipy 1.13 does not add up duplicate entries by itself
-    P.eliminate_zeros()
-    i, j = P.nonzero()
-    return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
-
-
-def _moves(model, n, n_actions):
-    """The model as rows of state, action, probability, successor, reward, and whether the episode ends."""
-    try:
-        moves = [(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]]
-        moves = np.array(moves, dtype=float).reshape(-1, 6)
-    except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(
-            "env.unwrapped.P must have a list of (probability, next state, reward, terminated) for each state and "
-            f"action, got {short(model)}"
-        ) from error
-    wrong = ~np.isin(moves[:, 3], np.arange(n))
-    if wrong.any():
-        state, _, _, successor = moves[np.argmax(wrong), :4]
-        raise ValueError(f"env.unwrapped.P must lead to states from 0 to {n - 1}, got {successor:g} from {state:g}")
-    return moves[moves[:, 2] > 0]
-
-
-def _ends(env, n, state, successor, ended):
-    """The states in which episodes end."""
-    ends = np.zeros(n, dtype=bool)
-    ends[successor[ended]] = True
-    # a terminal state must end the episode from every reachable state that leads to it
-    starts = np.asarray(getattr(env.unwrapped, "initial_state_distrib", ~ends)) > 0
-    onward = ~ended & ~(ends[state] & ends[successor])
-    steps = sparse.csr_array((np.ones(onward.sum()), (successor[onward], state[onward])), shape=(n, n))
-    occurs, before = starts, np.zeros(n, dtype=bool)
-    while (occurs != before).any():
-        before, occurs = occurs, occurs | (steps @ occurs.astype(float) > 0)
-    both = np.flatnonzero(occurs & ends)
-    if len(both):
-        raise ValueError(
-            f"env must end the episode whenever it enters a state or never, got state {both[0]}, which it enters in "
-            "both ways or starts from"
-        )
-    return ends
+    return name

@@ -5,8 +5,6 @@ from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import short
 
-__all__ = ["Columns", "log_of"]
-
 
 class Columns:
     """The numbers of an observation, one column each. ``whose`` names the space in errors."""

@@ -6,22 +6,11 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag
 
-from sk_stormc.values.action_data import chosen
 from sk_stormc.values.least_squares import Solution
+from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
-
-__all__ = [
-    "ActionSums",
-    "Iterated",
-    "best_actions",
-    "charged",
-    "iterate_policies",
-    "of_actions",
-    "problem_of",
-    "unknown_actions",
-]
 
 TIE = 1e-9  # difference of two values, relative to the largest, below which two actions count as equally good
 
@@ -31,25 +20,25 @@ def of_actions(Z, chances):
     return sparse.csr_array(sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T]))
 
 
-def unknown_actions(Z, known):
+def unknown_actions(Z, occurs):
     """A mask (n, n_actions) of actions that the log lacks in a state, or None if there is none.
 
     The log lacks an action in a state if the state has a feature that only rows with other actions have.
     """
-    missing = known.any(axis=0) & ~known
+    missing = occurs.any(axis=0) & ~occurs
     return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
 
 
 def best_actions(values, unknown=None, before=None):
     """The best action of each state: the first of equals, or the one ``before``, and an unknown one only if all are."""
-    open_to = values
+    allowed = values
     if unknown is not None:
-        open_to = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
-    best = open_to.argmax(axis=1)
+        allowed = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
+    best = allowed.argmax(axis=1)
     if before is None:
         return best
     rows = np.arange(len(best))
-    return np.where(open_to[rows, before] >= open_to[rows, best] - TIE * abs(values).max(initial=0.0), before, best)
+    return np.where(allowed[rows, before] >= allowed[rows, best] - TIE * abs(values).max(initial=0.0), before, best)
 
 
 class ActionSums:
@@ -60,16 +49,6 @@ class ActionSums:
     sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
     actions. The solution adds the ridge to A and C. It equals additional transitions, each from a state with a single
     feature to the end of the episode, without reward.
-
-    Parameters
-    ----------
-    log : Log
-    action : ndarray of int of shape (n,)
-    n_actions : int
-    gamma : float
-        Discount.
-    ridge : ndarray of shape (n_features,)
-        Diagonal of the ridge, the same for each action.
     """
 
     def __init__(self, log, action, n_actions, gamma, ridge):
@@ -79,7 +58,7 @@ class ActionSums:
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
         self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
         self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
-        self.known = self.largest > 0
+        self.occurs = self.largest > 0
         self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows))
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
 
@@ -96,70 +75,59 @@ class ActionSums:
 
     def solution(self, chances):
         """LSTDQ's coefficients for probabilities of the actions in the successors, and the `Solution`."""
-        found = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
-        return found.x.reshape(self.shape), found
+        solution = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
+        return solution.x.reshape(self.shape), solution
 
 
 @dataclass
 class Iterated:
-    """The result of policy iteration.
+    """The result of policy iteration."""
 
-    Attributes
-    ----------
-    w : ndarray of shape (n_actions, n_features)
-    found : Solution
-    losses : list of float
-        The objective at 0 and at each solution.
-    changes : list of float
-        For each policy, the fraction of successors in which the greedy action differs from the policy's action. The
-        last entry is 0 if the policy has converged.
-    """
-
-    w: np.ndarray
-    found: Solution
-    losses: list
-    changes: list
+    w: np.ndarray  # (n_actions, n_features)
+    solution: Solution
+    losses: list  # the objective at 0 and at each solution
+    changes: list  # for each policy, the fraction of successors in which the greedy action is another one
 
 
-def iterate_policies(sums, going, max_iter):
+def iterate_policies(sums, ongoing, max_iter):
     """Least-squares policy iteration: evaluate a policy, then take the policy that is greedy for its values.
 
     The first policy is uniform. If the policies form a cycle, the iteration starts again with the policy that always
     takes the first action. In a second cycle it continues with the mixture of the cycle's policies.
     """
     n, m = sums.n_rows, sums.shape[0]
-    next_Z = sums.next_Z[going]
-    unknown = unknown_actions(next_Z, sums.known)
+    next_Z = sums.next_Z[ongoing]
+    unknown = unknown_actions(next_Z, sums.occurs)
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
     tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
-    again = False
+    restarted = False
     while len(changes) < max_iter:
-        w, found = sums.solution(chances)
-        losses = losses or [found.start]  # at 0 it is the same for all policies
+        w, solution = sums.solution(chances)
+        losses = losses or [solution.start]  # at 0 it is the same for all policies
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
-        now[going] = chosen(action, m)
-        losses.append(found.fun)
-        changes.append(float(np.mean((now != chances)[going].any(axis=1))) if len(going) else 0.0)
+        now[ongoing] = chosen(action, m)
+        losses.append(solution.fun)
+        changes.append(float(np.mean((now != chances)[ongoing].any(axis=1))) if len(ongoing) else 0.0)
         if not changes[-1]:
             break
         start = place.setdefault(action.tobytes(), len(tried))
         if start < len(tried):
-            if again:
-                now[going] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
+            if restarted:
+                now[ongoing] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
             else:
-                action, again = np.zeros_like(action), True
-                now[going] = chosen(action, m)
+                action, restarted = np.zeros_like(action), True
+                now[ongoing] = chosen(action, m)
             tried, place = [], {}
         else:
             tried.append(action)
         chances = now
-    return Iterated(w, found, losses, changes)
+    return Iterated(w, solution, losses, changes)
 
 
 def problem_of(sums, log, action, chances, ridge):
     """The compositional problem of a given policy, and a function from its variables to coefficients."""
-    m, at = sums.shape[0], np.flatnonzero(sums.known)
+    m, at = sums.shape[0], np.flatnonzero(sums.occurs)
     left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
     y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]
     alone = np.flatnonzero(ridge)  # the ridge as additional transitions from single features to the end
@@ -169,7 +137,7 @@ def problem_of(sums, log, action, chances, ridge):
         y, weights = np.append(y, np.zeros(len(alone))), np.append(weights, ridge[alone])
 
     def spread(x):
-        w = np.zeros(sums.known.size)
+        w = np.zeros(sums.occurs.size)
         w[at] = x
         return w.reshape(sums.shape)
 
@@ -186,3 +154,8 @@ def charged(losses, n_rows):
         "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
         "n_iter_": n,
     }
+
+
+def of_columns(w, fit_intercept):
+    """Split w into coefficients and intercepts. With an intercept, it is the last column."""
+    return {"coef_": w[:, :-1], "intercept_": w[:, -1]} if fit_intercept else {"coef_": w, "intercept_": 0.0 * w[:, 0]}

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from sk_stormc.datasets.acting import stacked
+from sk_stormc.datasets.spaces import Columns
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, short
-from sk_stormc.values.acting import stacked
-from sk_stormc.values.spaces import Columns
-
-__all__ = ["transitions_from_arrays", "transitions_from_episodes"]
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = "observations", "actions", "rewards", "terminations", "truncations", "next_observations"
@@ -250,8 +248,8 @@ def _parts_of(name, observations, where, path=()):
         if len({len(part) for part in parts.values()}) != 1:
             raise ValueError(f"{name} must have parts of one length, got {short(observations)} in {where or name}")
         return parts
-    found = _numbers(name, observations, where)
-    return {path: found.reshape(len(found), math.prod(found.shape[1:])) if found.ndim else found.reshape(1, 1)}
+    rows = _numbers(name, observations, where)
+    return {path: rows.reshape(len(rows), math.prod(rows.shape[1:])) if rows.ndim else rows.reshape(1, 1)}
 
 
 def _rows_of_episode(episode, where, seen):
@@ -283,34 +281,34 @@ def _parts_of_episode(episode, where):
     if isinstance(episode, (tuple, list)) and not hasattr(episode, "_fields"):
         if len(episode) > 5:
             raise ValueError(f"episodes must have up to 5 parts, got {len(episode)} in {where}")
-        found = [*episode, *[None] * (len(PARTS) - len(episode))]
+        parts = [*episode, *[None] * (len(PARTS) - len(episode))]
         others = []
     else:
         part = episode.get if isinstance(episode, Mapping) else lambda name: getattr(episode, name, None)
-        found = [part(name) for name in PARTS]
+        parts = [part(name) for name in PARTS]
         others = [name for name in OTHERS if part(name) is not None]
-    if others and found[3] is None:
+    if others and parts[3] is None:
         raise ValueError(
             f"episodes must have terminations, whether a step ended the episode for good, got {where} with {others[0]} "
             "in their place: rename it to terminations, unless it is also true for episodes that were cut off"
         )
-    missing = [name for name, part in zip(PARTS[:3], found, strict=False) if part is None]
+    missing = [name for name, part in zip(PARTS[:3], parts, strict=False) if part is None]
     if missing:
         raise ValueError(f"episodes must have {', '.join(PARTS[:3])}, got {where} without {' and '.join(missing)}")
-    return found
+    return parts
 
 
 def _numbers(name, values, where=None):
     """The checked finite numbers. An error names the step of an episode, or the row of flat arrays."""
     try:
-        found = as_numbers(name, values)
+        numbers = as_numbers(name, values)
     except ValueError as error:
         raise ValueError(f"{error} in {where}" if where else str(error)) from error
-    wrong = ~np.isfinite(found)
+    wrong = ~np.isfinite(numbers)
     if wrong.any():
         at = np.argwhere(wrong)[0]
-        raise ValueError(f"{name} must be finite, got {found[tuple(at)]} in {_place(at[0] if len(at) else 0, where)}")
-    return found
+        raise ValueError(f"{name} must be finite, got {numbers[tuple(at)]} in {_place(at[0] if len(at) else 0, where)}")
+    return numbers
 
 
 def _place(k, where):

@@ -6,12 +6,24 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import as_numbers, short
-from sk_stormc.values.action_data import policy_chances
+from sk_stormc.values.policies import check_probabilities, policy_chances
 
-__all__ = ["acting", "acting_together", "action_probabilities", "allowed", "check_target",
-           "discrete_sizes", "first_observation", "probabilities", "reward_of", "seeds_of", "stacked", "step"]
 
-SUM = 1e-6  # tolerance of the sum of a policy's probabilities
+def environment(env, vector=False):
+    """The environment, created if ``env`` is an id. Vector environments are allowed only if ``vector``."""
+    try:
+        import gymnasium
+    except ImportError as error:
+        raise ImportError("transitions of Gymnasium's environments need gymnasium: pip install gymnasium") from error
+    if isinstance(env, str):
+        try:
+            return gymnasium.make(env)
+        except gymnasium.error.Error as error:
+            raise ValueError(f"env must be the id of a registered environment, got {env!r}: {error}") from error
+    kinds = (gymnasium.Env, gymnasium.vector.VectorEnv) if vector else gymnasium.Env
+    if not isinstance(env, kinds):
+        raise ValueError(f"env must be one gymnasium.Env or the id of one, got {short(env)}")
+    return env
 
 
 def seeds_of(seed):
@@ -21,23 +33,22 @@ def seeds_of(seed):
 
 def first_observation(env, **how):
     """The observation of a reset."""
-    found = env.reset(**how)
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise ValueError(f"env must return (observation, info) from reset, as in Gymnasium 0.26, got {short(found)}")
-    return found[0]
+    result = env.reset(**how)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ValueError(f"env must return (observation, info) from reset, as in Gymnasium 0.26, got {short(result)}")
+    return result[0]
 
 
 def step(env, action):
     """The five values of a step."""
-    found = env.step(action)
-    if not isinstance(found, tuple) or len(found) != 5:
-        number = len(found) if isinstance(found, tuple) else short(found)
+    result = env.step(action)
+    if not isinstance(result, tuple) or len(result) != 5:
+        received = f"{len(result)} values" if isinstance(result, tuple) else short(result)
         raise ValueError(
             "env must return (observation, reward, terminated, truncated, info) from step, as in Gymnasium 0.26, got "
-            f"{number}{' values' if isinstance(found, tuple) else ''}: the one done of older interfaces does not tell "
-            "whether an episode ended or was cut off"
+            f"{received}: the one done of older interfaces does not tell whether an episode ended or was cut off"
         )
-    return found
+    return result
 
 
 def reward_of(reward):
@@ -48,22 +59,26 @@ def reward_of(reward):
         raise ValueError(f"env must give one number as the reward of a step, got {short(reward)}") from error
 
 
-def acting(policy, env, seed):
-    """A policy as a function of the observation of an environment."""
-    space = env.action_space
+def acting(policy, env, seed, kind=""):
+    """A policy as a function of an observation or, with "single_", of those of all environments of a vector."""
+    observed, space = (getattr(env, f"{kind}{name}_space") for name in ("observation", "action"))
     if policy is None:
-        space = copy.deepcopy(space)  # a copy with its own generator
-        space.seed(seed)
-        return lambda observation: space.sample()
+        actions = copy.deepcopy(env.action_space)  # a copy with its own generator
+        actions.seed(seed)
+        return lambda observation: actions.sample()
     if callable(policy):
+        if kind:
+            return lambda observations: allowed_together(policy(observations), env)
         return lambda observation: allowed(policy(observation), space)
-    n_states, n_actions = discrete_sizes(env, "an array as policy")
+    n_states, n_actions = discrete_sizes(env, "an array as policy", kind)
     cumulative = np.cumsum(action_probabilities(policy, n_states, n_actions), axis=1)
     cumulative /= cumulative[:, -1:]
-    first, lowest, rng = int(env.observation_space.start), int(space.start), np.random.default_rng(seed)
+    first, lowest, rng = int(observed.start), int(space.start), np.random.default_rng(seed)
 
     def act(observation):
-        return lowest + int(np.searchsorted(cumulative[int(observation) - first], rng.random(), side="right"))
+        state = np.asarray(observation) - first
+        action = lowest + (cumulative[state] <= rng.random(state.shape)[..., None]).sum(axis=-1)
+        return action if kind else int(action)
 
     return act
 
@@ -116,16 +131,7 @@ def action_probabilities(policy, n_states, n_actions):
             f"policy must be actions of shape ({n_states},) or probabilities of shape ({n_states}, {n_actions}), got "
             f"shape {given.shape}"
         )
-    wrong = ~(np.isfinite(given) & (given >= 0)).all(axis=1)
-    if wrong.any():
-        s = np.argmax(wrong)
-        raise ValueError(f"policy must have finite probabilities >= 0, got {short(given[s])} in state {s}")
-    total = given.sum(axis=1)
-    wrong = abs(total - 1) > SUM
-    if wrong.any():
-        s = np.argmax(wrong)
-        raise ValueError(f"policy must have probabilities that sum to 1, got {total[s]:.6g} in state {s}")
-    return given / total[:, None]
+    return check_probabilities("policy", given, "state")
 
 
 def check_target(policy, target, space):
@@ -160,14 +166,14 @@ def probabilities(policy, target, log, env, kind=""):
         state = log.X[:, 0].astype(int) - int(observed.start) if numbered else log.X.argmax(axis=1)
         return action_probabilities(policy, n_states, n_actions)[state, number]
 
-    found = Bunch(probability=chances(policy))
+    columns = Bunch(probability=chances(policy))
     if target is not None:
         try:
-            found.target_probability = chances(target)
+            columns.target_probability = chances(target)
         except (TypeError, ValueError) as error:
             raise ValueError(f"target must be a policy of the environment: {error}") from error
-        found.importance_ratio = found.target_probability / found.probability
-    return found
+        columns.importance_ratio = columns.target_probability / columns.probability
+    return columns
 
 
 def stacked(actions):
@@ -178,27 +184,6 @@ def stacked(actions):
         objects = np.empty(len(actions), dtype=object)
         objects[:] = actions
         return objects
-
-
-def acting_together(policy, env, seed):
-    """A policy as a function of the observations of a vector environment."""
-    if policy is None:
-        space = copy.deepcopy(env.action_space)
-        space.seed(seed)
-        return lambda observations: space.sample()
-    if callable(policy):
-        return lambda observations: allowed_together(policy(observations), env)
-    observed, space = env.single_observation_space, env.single_action_space
-    n_states, n_actions = discrete_sizes(env, "an array as policy", "single_")
-    cumulative = np.cumsum(action_probabilities(policy, n_states, n_actions), axis=1)
-    cumulative /= cumulative[:, -1:]
-    first, lowest, rng = int(observed.start), int(space.start), np.random.default_rng(seed)
-
-    def act(observations):
-        below = cumulative[np.asarray(observations) - first] <= rng.random(env.num_envs)[:, None]
-        return lowest + below.sum(axis=1)
-
-    return act
 
 
 def allowed_together(actions, env):

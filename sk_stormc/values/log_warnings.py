@@ -5,18 +5,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "check_given",
-    "effective_size",
-    "told",
-    "warn_of_no_information",
-    "warn_of_ranges",
-    "warn_of_ratios",
-    "warn_of_scales",
-    "warn_of_state_numbers",
-    "warn_of_unknown_successors",
-]
-
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after sklearn.set_config(enable_metadata_routing=True) makes "
     "GridSearchCV and the like pass them on"
@@ -33,30 +21,18 @@ FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors 
 FEWEST = 5  # smallest number of unusual successors for a warning
 
 
-def told(next_X, terminal, time, before=None, episode=None):
-    """Names of the arguments that were given now or ``before``, and whether any episode ends, for `check_given`."""
-    known, ends = before or ((), False)
-    named = {"next_X": next_X, "terminal": terminal, "time": time, "episode": episode}
-    names = tuple(name for name, value in named.items() if value is not None or name in known)
-    if ends and terminal is None and next_X is not None:
-        warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
-             "terminal, with False for transitions that do not end one.")
-    return names, ends or (terminal is not None and bool(np.asarray(terminal).any()))
-
-
 def check_given(estimator, next_X, terminal, time, episode=None):
     """Raise a ValueError if `fit` was given successors but a score is not, as in a search without metadata routing.
 
     Without them each row would be an episode of one step.
     """
-    known, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
-    if not known:
+    names, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
+    if not names:
         return
     if next_X is None and terminal is None and time is None and episode is None:
-        names = " and ".join(known)
         raise ValueError(
-            f"{names} must be given to score and td_error as they were to fit: without them each row would be scored "
-            f"as an episode of one step; {ROUTING.format(', '.join(f'{name}=True' for name in known))}."
+            f"{' and '.join(names)} must be given to score and td_error as they were to fit: without them each row "
+            f"would be scored as an episode of one step; {ROUTING.format(', '.join(f'{name}=True' for name in names))}."
         )
     if terminal is None and ends:
         warn(
@@ -71,10 +47,10 @@ def warn_of_ranges(states, follows, terminal):
     Far means further from the range between the 5 % and 95 % quantiles of the column than its width. Columns in which
     this width is 0 are not checked.
     """
-    going = np.flatnonzero(~terminal)
-    if len(going) < FEWEST:
+    ongoing = np.flatnonzero(~terminal)
+    if len(ongoing) < FEWEST:
         return
-    follows = follows[going[:: -(-len(going) // QUANTILES)]]
+    follows = follows[ongoing[:: -(-len(ongoing) // QUANTILES)]]
     states = states[:: -(-len(states) // QUANTILES)]
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
@@ -95,13 +71,13 @@ def warn_of_scales(states, follows, terminal):
     In a log in order the two are equal, except where an episode was cut off. This shows that their scales are the same.
     Otherwise a linear function counts where a column changes. An indicator that is hardly ever 1 says nothing.
     """
-    going = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
-    left, came = states[going + 1], follows[going]
-    width = np.ptp(left, axis=0) if len(going) else 0
-    if not len(going) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
+    ongoing = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
+    left, came = states[ongoing + 1], follows[ongoing]
+    width = np.ptp(left, axis=0) if len(ongoing) else 0
+    if not len(ongoing) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
         return
     off, agreeing, compared = None, 0, 0
-    other = np.random.default_rng(0).permutation(len(going))  # slopes between rows that are far apart
+    other = np.random.default_rng(0).permutation(len(ongoing))  # slopes between rows that are far apart
     for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
@@ -145,9 +121,9 @@ def warn_of_ratios(ratios):
         )
 
 
-def warn_of_unknown_successors(next_Z, known):
+def warn_of_unknown_successors(next_Z, occurs):
     """Warn if successors have features that no row of X has, whose coefficients are unknown and set to 0."""
-    number = np.count_nonzero(np.asarray(abs(next_Z[:, ~known]).sum(axis=1)))
+    number = np.count_nonzero(np.asarray(abs(next_Z[:, ~occurs]).sum(axis=1)))
     if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
         warn(
             f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no row of X has, such as the "

@@ -6,16 +6,6 @@ from sklearn.utils import _safe_indexing
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "as_chances",
-    "check_actions",
-    "check_policy",
-    "chosen",
-    "numbers_of",
-    "policy_chances",
-    "warn_of_unknown",
-]
-
 NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # tolerance of the sum of probabilities
 UNKNOWN = 0.01  # fraction of successors with an action that the log lacks, above which there is a warning
@@ -63,8 +53,8 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     wrong = actions[at] != labels
     if wrong.any():
         k = np.argmax(wrong)
-        found = labels[k].item()
-        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {found!r} in row {k}{hint}")
+        label = labels[k].item()
+        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row {k}{hint}")
     return at
 
 
@@ -88,34 +78,43 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
     sorted.
     """
     if callable(policy):
-        found = np.asarray(policy(_safe_indexing(source, rows)))
-        if found.ndim == 0 or len(found) != len(rows):
+        choice = np.asarray(policy(_safe_indexing(source, rows)))
+        if choice.ndim == 0 or len(choice) != len(rows):
             raise ValueError(
                 f"{name} must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
-                f"{found.shape}"
+                f"{choice.shape}"
             )
     else:
-        found = np.asarray(policy)
-        found = found[_numbers_of_states(follows, len(found), name)]
-    return as_chances(found, len(rows), actions, name)
+        choice = np.asarray(policy)
+        choice = choice[_numbers_of_states(follows, len(choice), name)]
+    return as_chances(choice, len(rows), actions, name)
 
 
-def as_chances(found, n, actions, name="policy"):
+def as_chances(choice, n, actions, name="policy"):
     """The checked probabilities of n states, from probabilities or from one action for each."""
-    if found.ndim == 1:
-        labels = check_actions(found, n) if n else found
+    if choice.ndim == 1:
+        labels = check_actions(choice, n) if n else choice
         return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
-    if found.shape != (n, len(actions)) or found.dtype.kind not in "iubf":
+    if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
         raise ValueError(
-            f"{name} must give probabilities of the actions {short(actions)}, got {found.dtype} of shape {found.shape}"
+            f"{name} must give probabilities of the actions {short(actions)}, got {choice.dtype} of shape "
+            f"{choice.shape}"
         )
-    wrong = ~((found >= 0) & np.isfinite(found)).all(axis=1) | ~(abs(found.sum(axis=1) - 1) <= SUM)
+    return check_probabilities(name, choice)
+
+
+def check_probabilities(name, given, where="row"):
+    """Rows of probabilities, divided by their sums. Raise a ValueError that names the first row that is wrong."""
+    with np.errstate(invalid="ignore"):
+        total = given.sum(axis=1)
+    wrong = ~((given >= 0) & np.isfinite(given)).all(axis=1) | ~(abs(total - 1) <= SUM)
     if wrong.any():
+        k = np.argmax(wrong)
         raise ValueError(
-            f"{name} must give probabilities >= 0 that sum to 1, got {short(found[np.argmax(wrong)])} in row "
-            f"{np.argmax(wrong)}"
+            f"{name} must have probabilities >= 0 that sum to 1, got {short(given[k])} with the sum {total[k]:.6g} in "
+            f"{where} {k}"
         )
-    return found / found.sum(axis=1, keepdims=True)
+    return given / total[:, None]
 
 
 def chosen(numbers, n_actions):
