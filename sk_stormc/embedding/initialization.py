@@ -14,7 +14,6 @@ __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 ROUNDING = 10  # units in the last place of the largest number; columns that vary by less count as constant
 NOISE = 0.1  # width of the noise, relative to the first column, in dimensions that the data do not have
 DENSE = 500  # number of points up to which eigenvectors are computed densely, and with two for each vector
-TOLERANCE = 1e-4  # of eigenvalues, which is enough for a start
 SOLVED = 100  # number of the largest connected components that get eigenvectors of their own
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
@@ -142,7 +141,7 @@ def _leading(S, m, rng):
         values, vectors = linalg.eigh(A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1))
     else:
         try:
-            values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n), tol=TOLERANCE)
+            values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n))
         except ArpackNoConvergence as error:  # noise then takes the place of the others
             values, vectors = error.eigenvalues, error.eigenvectors
         ascending = np.argsort(values)
