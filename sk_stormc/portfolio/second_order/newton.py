@@ -11,12 +11,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.interior_point import Program, Solution, interior_point
-from sk_stormc.portfolio.limits import Limited, Limits
-from sk_stormc.portfolio.linear_program import solve_linear_program
-from sk_stormc.portfolio.measures import MEASURES, is_allowed, largest_loss, nothing_lost, shrunk
-from sk_stormc.portfolio.scaled import Scaled
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.second_order.interior_point import Program, Solution, interior_point
+from sk_stormc.portfolio.second_order.limits import Limited, Limits, Turnover
+from sk_stormc.portfolio.second_order.linear_programs import solve_linear_program
+from sk_stormc.portfolio.second_order.program import (
+    FORMULATIONS,
+    Scaled,
+    is_allowed,
+    largest_loss,
+    nothing_lost,
+    shrunk,
+)
 
 __all__ = ["NewtonFit", "can_solve", "feasible", "nearly", "solve_portfolio", "solve_scaled"]
 
@@ -188,7 +193,7 @@ def _of_all(there, v):
 
 def solve_scaled(problem, scaled, start, value_at, watch=None):
     """The program of a problem, its solution, and the function of `measures` that formulated it."""
-    measure = MEASURES[problem.risk_measure]
+    measure = FORMULATIONS[problem.risk_measure]
     if problem.ordered:
         program, _ = scaled.program(start, measure)
         found = solve_linear_program(program)

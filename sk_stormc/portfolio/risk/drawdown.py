@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.penalties import check_penalty
-from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.risk_measures import check_parameters
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 

@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.limits import Limits
-from sk_stormc.portfolio.linear_bound import AROUND, bounds_around, lowest
-from sk_stormc.portfolio.newton import NewtonFit, feasible, solve_scaled
-from sk_stormc.portfolio.presolve import with_room
-from sk_stormc.portfolio.problem import with_aversion
-from sk_stormc.portfolio.risk_measures import MEASURES
-from sk_stormc.portfolio.scaled import Scaled
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, with_aversion
+from sk_stormc.portfolio.second_order.limits import AROUND, Limits, bounds_around
+from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
+from sk_stormc.portfolio.second_order.newton import NewtonFit, feasible, solve_scaled
+from sk_stormc.portfolio.second_order.program import Scaled
 
 __all__ = ["Ratio", "ratio_at"]
 

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sk_stormc.portfolio.level import LevelProblem
-from sk_stormc.portfolio.problem import combine
-from sk_stormc.portfolio.risk_measures import check_parameters
+from sk_stormc.portfolio.risk.mean_risk import check_parameters, combine
+from sk_stormc.portfolio.risk.tail import LevelProblem
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
 
 __all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem"]
+
 
 class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
