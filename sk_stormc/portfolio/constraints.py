@@ -12,6 +12,7 @@ from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
 from sk_stormc.portfolio.risk.mean_risk import is_proportional
 from sk_stormc.portfolio.second_order.limits import Limited, Limits, Turnover
+from sk_stormc.portfolio.second_order.linear_programs import one_sided
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
@@ -187,30 +188,28 @@ def check_feasible(limited):
     # variables: w, the violation of each row, and with a turnover limit |w - previous| and the violation of the limit
     size = np.abs(linear.A).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
-    rows, missed = sparse.csr_array(linear.A / size[:, None]), sparse.eye_array(m, format="csr")
-    up, down = np.flatnonzero(np.isfinite(linear.upper)), np.flatnonzero(np.isfinite(linear.lower))
-    of, one = np.r_[up, down], sparse.eye_array(n)
-    blocks = [[rows[up], -missed[up]], [-rows[down], -missed[down]]]
-    limit = [(linear.upper / size)[up], -(linear.lower / size)[down]]
+    rows, limit, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
+    blocks, limit, one = [[rows, -sparse.eye_array(m, format="csr")[index]]], [limit], sparse.eye_array(n)
     if trades:
-        blocks = [[*block, None, None] for block in blocks]
-        blocks += [[one, None, -one, None], [-one, None, -one, None]]
-        blocks += [[None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])]]
+        blocks = [[*blocks[0], None, None], [one, None, -one, None], [-one, None, -one, None]]
+        blocks.append([None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])])
         limit += [limited.previous, -limited.previous, [limited.max_turnover]]
     limit, others = np.concatenate(limit), m + (n + 1) * trades
-    cost = np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)]
-    budget = {}
-    if limits.budget is not None:
-        budget = {"A_eq": sparse.csr_array(np.r_[np.ones(n), np.zeros(others)][None]), "b_eq": [limits.budget]}
-    bounds = np.column_stack([np.r_[limits.low, np.zeros(others)], np.r_[limits.high, np.full(others, np.inf)]])
-    found = linprog(cost, sparse.block_array(blocks), limit, **budget, bounds=bounds, method="highs")
-    if found.status != 0 or found.fun <= MISSED * (1.0 + np.abs(limit).max(initial=0.0)):
-        return
-    price = np.abs(found.ineqlin.marginals) > MISSED
-    names = [linear.names[k] for k in of[price[: len(of)]]] + [f"max_turnover={limited.max_turnover}"] * bool(
-        trades and price[-1]
+    program = linprog(
+        np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)],
+        sparse.block_array(blocks),
+        limit,
+        None if limits.budget is None else sparse.csr_array(np.r_[np.ones(n), np.zeros(others)][None]),
+        None if limits.budget is None else [limits.budget],
+        bounds=np.c_[np.r_[limits.low, np.zeros(others)], np.r_[limits.high, np.full(others, np.inf)]],
+        method="highs",
     )
-    missing = np.r_[found.x[n : n + m] * size, found.x[-1:] if trades else []]
+    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(limit).max(initial=0.0)):
+        return
+    tight = np.abs(program.ineqlin.marginals) > MISSED
+    names = [linear.names[k] for k in index[tight[: len(index)]]]
+    names += [f"max_turnover={limited.max_turnover}"] * bool(trades and tight[-1])
+    missing = np.r_[program.x[n : n + m] * size, program.x[-1:] if trades else []]
     worst = int(np.argmax(missing))
     raise ValueError(
         f"{' and '.join(limited.parameters())} must leave a portfolio, but with the bounds and the budget no weights "

@@ -90,7 +90,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         """-mean <r_i, x> + lambda CDaR(x) + R(x)."""
         y = (self.returns @ np.asarray(x, self.returns.dtype)).astype(float)
         risk = worst_mean(drawdowns(y), 1 - self.confidence, self.weights)
-        value = -self._gain * float(self._mean @ x) + self._price * risk
+        value = -self._return_weight * float(self._mean @ x) + self._risk_weight * risk
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):

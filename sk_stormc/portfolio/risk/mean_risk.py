@@ -279,8 +279,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     @risk_aversion.setter
     def risk_aversion(self, value):
         self._risk_aversion = value
-        self._gain, self._price = (0.0, 1.0) if value == np.inf else (1.0, value)  # weights of return and risk
-        self._factors = BySize(self.returns.dtype, self._gain, self._price)
+        self._return_weight, self._risk_weight = (0.0, 1.0) if value == np.inf else (1.0, value)  # weights of return and risk
+        self._factors = BySize(self.returns.dtype, self._return_weight, self._risk_weight)
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0. The solver projects it on the constraint."""
@@ -361,7 +361,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
             d = y - u[0]
             if self.semi:
                 np.minimum(d, 0, out=d)
-            values = self._price * d.astype(float) ** 2 - self._gain * y
+            values = self._risk_weight * d.astype(float) ** 2 - self._return_weight * y
             total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
         return float(total / self.n_inner if self.weights is None else total)
 
@@ -370,7 +370,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
         There is one with a constant asset, or with no more periods than assets.
         """
-        if not self._gain:
+        if not self._return_weight:
             return False  # a risk is not negative
         R, penalty = self.returns, self.penalty
         free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()

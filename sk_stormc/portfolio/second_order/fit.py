@@ -21,9 +21,20 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["conclude_exact", "dual_gap", "exact_method", "is_cheap", "run_exact", "slope_gap"]
 
-ITERATIONS = 10  # of Newton's method, after which the bound is usually within a tenth of the gap
+ITERATIONS = 10  # of Newton's method, after which the bound of a gap is usually within a tenth of the gap
 ENDLESS = 30  # of them where a weight has no bound, so that every error of a multiplier counts
-CHEAP = 2**30  # largest number of products of a Hessian
+CHEAP = 2**30  # largest number of products of a Hessian that a bound may take
+TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
+ROUNDS = 60  # of the search for the risk aversion of a maximum risk
+NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
+UNBOUNDED = 1e-3  # gap, relative to a typical objective, above which there is no minimum for a risk aversion
+GROWTH = 10.0  # of the risk aversion while the limit is not yet enclosed
+TOL = 1e-4  # default of the exact methods, the same as for the other solvers
+ROUNDING = 1e-12  # rounding error of the objective, relative to its size
+NEGLIGIBLE = 1e-9  # gap that counts as none, relative to a typical size of the objective
+
+
+# bounds of the gap of weights that any method has found
 
 
 def slope_gap(problem, penalty, w):
@@ -52,16 +63,15 @@ def dual_gap(problem, penalty, w, gap):
     if not is_cheap(problem, penalty) or not np.isfinite(w).all():
         return gap
     if penalty is None and problem.risk_measure == "variance":  # the exact gap, however far the minimum is
-        covariance = sums_of(problem.returns, problem.weights).covariance()
-        best = solve_quadratic(problem._gain * problem._mean, problem._price * covariance, None, w)
+        best = minimise_by_moments(problem, None, w)
         return float(max(problem.value_at(w) - best.value, 0.0)) + best.gap
     scaled = Scaled.of(problem, limits)
     program, x = scaled.program(w, FORMULATIONS[problem.risk_measure])
-    found = interior_point(program, x, ENDLESS if np.isinf(limits.implied()).any() else ITERATIONS)
-    return float(np.fmin(gap, scaled.gap(program, found, w, problem.value_at(w))))
+    solution = interior_point(program, x, ENDLESS if np.isinf(limits.implied()).any() else ITERATIONS)
+    return float(np.fmin(gap, scaled.gap(program, solution, w, problem.value_at(w))))
 
 
-TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
+# the objectives
 
 
 class Utility:
@@ -103,12 +113,19 @@ class Utility:
         deviation = deviation_of(np.asarray(problem.returns @ w, float), problem.weights)
         if isinstance(self.penalty, Limited) and self.penalty.active:  # the benchmark itself may be the best portfolio
             deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
-        risk = problem._price * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
+        risk = problem._risk_weight * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
         return max(problem.value_at(equal) - problem.value_at(w), risk)
 
 
+def minimise_by_moments(problem, penalty, start):
+    """The portfolio of the best variance, from sums of products of the returns, in one pass."""
+    sums = sums_of(problem.returns, problem.weights)
+    expected_return, risk = problem._return_weight * sums.mean, problem._risk_weight * sums.covariance()
+    return solve_quadratic(expected_return, risk, penalty, start)
+
+
 class ByMoments(Utility):
-    """The problem of the largest utility for the variance, from sums of products of the returns, in one pass."""
+    """The problem of the largest utility for the variance, from sums of products of the returns."""
 
     def __init__(self, problem, penalty):
         if problem.risk_measure != "variance":
@@ -120,21 +137,9 @@ class ByMoments(Utility):
 
     def minimise(self, watch):
         """Sum, and solve the quadratic program."""
-        problem, sums = self.problem, sums_of(self.problem.returns, self.problem.weights)
-        found = solve_quadratic(problem._gain * sums.mean, problem._price * sums.covariance(), self.penalty, self.start)
-        watch(found.weights)
-        return found
-
-
-ROUNDS = 60  # of the search
-NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
-UNBOUNDED = 1e-3  # gap, relative to a typical objective, above which there is no minimum for a risk aversion
-GROWTH = 10.0  # of the risk aversion while the limit is not yet enclosed
-
-
-def _same(watch, weights, _):
-    """Call ``watch`` with these weights, whatever those of the iteration are, which may exceed the limit."""
-    watch(weights)
+        solution = minimise_by_moments(self.problem, self.penalty, self.start)
+        watch(solution.weights)
+        return solution
 
 
 class WithinRisk(Utility):
@@ -170,35 +175,35 @@ class WithinRisk(Utility):
         return costs - float(self.problem._mean @ weights)
 
     def gap_at(self, weights):
-        """Infinity: nothing is known of weights at which a fit was ended early."""
+        """Infinity: there is no bound for weights at which a fit was ended early."""
         return np.inf
 
     def minimise(self, watch):
         """Search for the risk aversion. ``watch`` is called with the best weights so far after each iteration."""
-        calm, bold, bound, unit = self.start, None, -np.inf, 0.0
+        within, beyond, bound, unit = self.start, None, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
         for _ in range(ROUNDS):
-            see = partial(_same, watch, calm)
             problem = with_aversion(self.problem, lam, self.penalty)
-            found = solve_portfolio(problem, self.penalty, self.start, see)
-            w, unit = np.asarray(found.weights, float), found.unit
-            bound = max(bound, found.value - found.gap - lam * self.limit)
-            if not found.gap <= UNBOUNDED * unit:  # without bounds return and risk may grow alike
+            # the weights of an iteration may exceed the limit, so the best so far are watched
+            solution = solve_portfolio(problem, self.penalty, self.start, lambda _, best=within: watch(best))
+            w, unit = np.asarray(solution.weights, float), solution.unit
+            bound = max(bound, solution.value - solution.gap - lam * self.limit)
+            if not solution.gap <= UNBOUNDED * unit:  # without bounds return and risk may grow alike
                 low = lam
             elif self.risk_at(w) > self.limit:
-                bold, low = w, lam
+                beyond, low = w, lam
             else:
-                calm, high = min(calm, w, key=self.value_at), lam
-            best = calm if bold is None else self._mixed(calm, bold)
+                within, high = min(within, w, key=self.value_at), lam
+            best = within if beyond is None else self._mixed(within, beyond)
             if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
                 break
-            if not low and lam * self.limit <= 1e-9 * abs(self.value_at(calm)):
+            if not low and lam * self.limit <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
-            if bold is not None and np.isfinite(high):  # at the slope of the chord both portfolios are as good
-                rise = self.risk_at(bold) - self.risk_at(calm)
-                lam = np.clip((self.value_at(calm) - self.value_at(bold)) / rise, low, high)
-        return replace(found, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
+            if beyond is not None and np.isfinite(high):  # at the slope of the chord both portfolios are as good
+                rise = self.risk_at(beyond) - self.risk_at(within)
+                lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
+        return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
     def _first(self):
         """The risk aversion at which the best asset alone would have this risk, without constraints."""
@@ -207,21 +212,18 @@ class WithinRisk(Utility):
         best = max(float((np.abs(problem._mean) / deviation).max()), 1e-300)
         return best / (2 * self.max_risk) if MEASURES[problem.risk_measure].power == 2 else best
 
-    def _mixed(self, calm, bold):
+    def _mixed(self, within, beyond):
         """The mixture of a portfolio within the limit and one beyond it whose risk is the limit."""
 
         def over(part):
-            return self.risk_at(calm + part * (bold - calm)) - self.limit
+            return self.risk_at(within + part * (beyond - within)) - self.limit
 
         part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
         while over(part) > 0:
             part *= 1 - 1e-9
-        return calm + part * (bold - calm)
+        return within + part * (beyond - within)
 
-
-TOL = 1e-4  # default of the exact methods, the same as for the other solvers
-ROUNDING = 1e-12  # rounding error of the objective, relative to its size
-NEGLIGIBLE = 1e-9  # gap that counts as none, relative to a typical size of the objective
+# fits
 
 
 def exact_method(portfolio, solver, problem, penalty):
@@ -249,13 +251,13 @@ def exact_method(portfolio, solver, problem, penalty):
             f"{problem.returns.shape}: " + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     if portfolio.max_risk is not None:
-        program = partial(WithinRisk, problem, penalty, float(portfolio.max_risk))
+        objective = partial(WithinRisk, problem, penalty, float(portfolio.max_risk))
     elif portfolio.objective == "ratio":
-        program = partial(Ratio, problem, penalty)
+        objective = partial(Ratio, problem, penalty)
     else:
-        program = partial(ByMoments if solver == "moments" else Utility, problem, penalty)
+        objective = partial(ByMoments if solver == "moments" else Utility, problem, penalty)
     name = "newton" if solver == "auto" else solver
-    return SecondOrder(name, program, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
+    return SecondOrder(name, objective, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, problem, penalty, fit):
@@ -277,8 +279,8 @@ class _Ended(Exception):
 class SecondOrder:
     """An exact method, as `Fit.run` expects a solver."""
 
-    def __init__(self, name, program, tol, max_iter):
-        self.name, self.program_of, self.tol, self.max_iter = name, program, tol, max_iter or np.inf
+    def __init__(self, name, make_objective, tol, max_iter):
+        self.name, self.make_objective, self.tol, self.max_iter = name, make_objective, tol, max_iter or np.inf
 
     def get_params(self, deep=True):
         """The method, which a resumed fit must have in common."""
@@ -289,21 +291,21 @@ class SecondOrder:
         times = 2 if self.name == "newton" else 1  # gradient and Hessian
         m, n = times * problem.n_inner, times * problem.n_outer
         self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # of an iteration
-        self.program = program = self.program_of()
+        self.objective = objective = self.make_objective()
         self.on_record, self.n_iter, self.records = on_record, 0, []
         self.report = Report(2 * problem.n_inner + problem.n_outer) if verbose else None
-        self.best, self.value = program.start, program.value_at(program.start)
+        self.best, self.value = objective.start, objective.value_at(objective.start)
         gap = np.inf
         try:
             self._record()
-            found = program.minimise(self._iterated)
-            self.best, self.value, gap = found.weights, found.value, found.gap
-            small = max(self.tol, 1e-7) * program.spread(self.best)
-            small += ROUNDING * abs(self.value) + NEGLIGIBLE * found.unit
+            solution = objective.minimise(self._iterated)
+            self.best, self.value, gap = solution.weights, solution.value, solution.gap
+            small = max(self.tol, 1e-7) * objective.spread(self.best)
+            small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
             reason = StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER
         except _Ended as ended:
             reason = ended.args[0]
-            gap = program.gap_at(self.best)
+            gap = objective.gap_at(self.best)
         except KeyboardInterrupt:
             reason = StopReason.INTERRUPTED
         last = self.n_iter, self._ifo(), self.value
@@ -330,8 +332,8 @@ class SecondOrder:
     def _iterated(self, weights):
         """Count an iteration, and keep its weights if they are the best so far."""
         self.n_iter += 1
-        weights = self.program.feasible(weights)
-        value = self.program.value_at(weights)
+        weights = self.objective.feasible(weights)
+        value = self.objective.value_at(weights)
         if not self.value <= value:
             self.best, self.value = weights, value
         self._record()

@@ -1,29 +1,62 @@
-"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables."""
+"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables.
 
+Inequalities and hinges are parts of one interface: each has slacks and multipliers, and takes part in a Newton step.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["HingeState", "Hinges", "Program", "Side", "Solution", "duals", "interior_point", "sides_of"]
+__all__ = ["Hinges", "Program", "Solution", "interior_point"]
 
+SHORTER = 0.95  # fraction of the step to the boundary
+ITERATIONS = 100
+EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
+STUCK = 1e-10  # step length below which the iterations stop
+PATIENCE = 15  # iterations without a smaller error after which they stop, because only rounding errors are left
+SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
 LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is kept as a sparse one
 
 
 @dataclass
+class Program:
+    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e."""
+
+    smooth: Callable  # value, gradient and Hessian of a convex function; the value is infinite outside its domain
+    hinges: list
+    low: np.ndarray
+    high: np.ndarray
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    E: np.ndarray  # with independent rows
+    e: np.ndarray
+    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the limit 0
+
+
+@dataclass
+class Solution:
+    """The best iterate of the interior-point method."""
+
+    x: np.ndarray
+    slope: list  # for each `Hinges` the derivative of its terms with respect to a
+    of_A: np.ndarray  # multipliers of A x, positive at an upper limit
+    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that are at one of their limits
+    at_bound: np.ndarray
+    at_kink: list  # for each `Hinges` a mask of those with a = 0
+    of_E: np.ndarray  # multipliers of E x = e
+    n_iter: int = 0
+    done: bool = False  # whether residuals and complementarity have met the tolerance
+
+
+@dataclass
 class Hinges:
-    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift.
+    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
 
-    Attributes
-    ----------
-    rows : ndarray of shape (n_hinges, m), or ndarray of int of shape (n_hinges,)
-        Coefficients of the first m variables. Integers mean that each hinge depends on the one variable of this index.
-    shift, cost, quadratic : ndarray of shape (n_hinges,)
-        Shifts, linear costs >= 0 and quadratic costs >= 0.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of the one that it depends on
     shift: np.ndarray
     cost: np.ndarray
     quadratic: np.ndarray
@@ -62,26 +95,36 @@ class Hinges:
 class Side:
     """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper limits of x or of A x."""
 
-    def __init__(self, rows, sign, bound, x, price, which):
-        self.rows, self.sign, self.bound, self.which = rows, sign, bound, which
+    def __init__(self, name, of, rows, sign, bound, x, slope):
+        self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
         room = bound - sign * self._product(x)
         self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.dual = price / np.maximum(self.slack, 1.0)  # far bounds must not matter at first
+        self.dual = slope / np.maximum(self.slack, 1.0)  # far bounds must not matter at first
 
     def _product(self, x):
         return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
 
-    def along(self, dx):
-        return self.sign * self._product(dx)
-
-    def residual(self, x):
-        return self.along(x) + self.slack - self.bound
-
-    def transposed(self, v, n):
+    def _transposed(self, v, n):
         v = self.sign * v
         return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
 
+    def _residual(self, x):
+        return self.sign * self._product(x) + self.slack - self.bound
+
+    def gradient(self, n):
+        """The gradient of the multipliers' term of the Lagrangian."""
+        return self._transposed(self.dual, n)
+
+    def complementarity(self):
+        """The sum of products of slacks and multipliers."""
+        return float(self.slack @ self.dual)
+
+    def infeasibility(self, x):
+        """The largest residual of the equations that define the slacks."""
+        return np.abs(self._residual(x)).max(initial=0.0)
+
     def add(self, K):
+        """Add the part of the Newton matrix."""
         weight = self.dual / self.slack
         if self.rows.ndim == 1:
             K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
@@ -90,63 +133,76 @@ class Side:
         else:
             K += self.rows.T @ (weight[:, None] * self.rows)
 
-    def after(self, s, a_p, a_d):
-        return float((self.slack + a_p * s[0]) @ (self.dual + a_d * s[1]))
+    def right(self, x, target, before):
+        """The part of the Newton step's right-hand side, and the terms that `step` needs."""
+        cross = 0.0 if before is None else before[0] * before[1]
+        comp, miss = self.slack * self.dual - target + cross, self._residual(x)
+        return self._transposed((comp - self.dual * miss) / self.slack, len(x)), (comp, miss)
+
+    def step(self, dx, rest):
+        """The step of slacks and multipliers that belongs to the step of x."""
+        comp, miss = rest
+        ds = -miss - self.sign * self._product(dx)
+        return ds, -(comp + self.dual * ds) / self.slack
+
+    def longest(self, step):
+        """The longest primal and dual step lengths that keep slacks and multipliers positive."""
+        return longest_step(self.slack, step[0]), longest_step(self.dual, step[1])
+
+    def after(self, step, a_p, a_d):
+        """The complementarity after a step."""
+        return float((self.slack + a_p * step[0]) @ (self.dual + a_d * step[1]))
+
+    def move(self, step, a_p, a_d):
+        """Make a step."""
+        self.slack, self.dual = self.slack + a_p * step[0], self.dual + a_d * step[1]
 
 
-def sides_of(program, x, price):
+def sides_of(program, x, slope):
     """The inequalities of a program, without those whose limit is infinite."""
-    found, A = [], program.A
+    sides, A = [], program.A
     if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
         A = sparse.csr_array(A)
-    for name, limit, sign in (("low", program.low, -1.0), ("high", program.high, 1.0)):
-        there = np.flatnonzero(np.isfinite(limit))
-        if there.size:
-            found.append(Side(there, sign, sign * limit[there], x, price, (name, there)))
-    for name, limit, sign in (("lower", program.lower, -1.0), ("upper", program.upper, 1.0)):
-        there = np.flatnonzero(np.isfinite(limit))
-        if there.size:
-            found.append(Side(A[there], sign, sign * limit[there], x, price, (name, there)))
-    return found
+    for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
+        limit = getattr(program, name)
+        some = np.flatnonzero(np.isfinite(limit))
+        if some.size:
+            rows = some if name in ("low", "high") else A[some]
+            sides.append(Side(name, some, rows, sign, sign * limit[some], x, slope))
+    return sides
 
 
-def duals(program, sides):
+def multipliers(program, sides):
     """Multipliers of A x, and masks of the rows and variables that are at a limit (slack below multiplier)."""
     of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
     at_bound = np.zeros(len(program.low), dtype=bool)
     for side in sides:
-        name, there = side.which
-        if name in ("lower", "upper"):
-            of_A[there] += side.sign * side.dual
-            at_limit[there] |= side.slack < side.dual
+        if side.name in ("low", "high"):
+            at_bound[side.of] |= side.slack < side.dual
         else:
-            at_bound[there] |= side.slack < side.dual
+            of_A[side.of] += side.sign * side.dual
+            at_limit[side.of] |= side.slack < side.dual
     return of_A, at_limit, at_bound
 
 
-@dataclass
 class HingeState:
-    """Hinges as inequalities z >= a and z >= 0 with costs on z.
+    """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated from the Newton step.
 
-    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``.
+    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The methods are those of `Side`.
     """
 
-    hinge: Hinges
-    z: np.ndarray
-    s: np.ndarray
-    up: np.ndarray
-    down: np.ndarray
-
-    @classmethod
-    def begin(cls, hinge, x):
+    def __init__(self, hinge, x):
         a = hinge.at(x)
         room = max(float(np.abs(a).mean()), 0.1)
-        z = np.maximum(a, 0) + room
-        price = hinge.cost + 2 * hinge.quadratic * z
-        return cls(hinge, z, z - a, 0.5 * price + 1e-300, 0.5 * price + 1e-300)
+        self.hinge, self.z = hinge, np.maximum(a, 0) + room
+        self.s = self.z - a
+        self.up = self.down = 0.5 * self._slope() + 1e-300
 
-    def price(self):
+    def _slope(self):
         return self.hinge.cost + 2 * self.hinge.quadratic * self.z
+
+    def gradient(self, n):
+        return self.hinge.transposed(self.up, n)
 
     def complementarity(self):
         return float(self.s @ self.up + self.z @ self.down)
@@ -155,29 +211,27 @@ class HingeState:
         return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
 
     def dual_residual(self):
-        p = self.price()
-        return float(np.abs(p - self.up - self.down).max(initial=0.0) / max(p.max(initial=0.0), 1e-300))
+        slope = self._slope()
+        return float(np.abs(slope - self.up - self.down).max(initial=0.0) / max(slope.max(initial=0.0), 1e-300))
 
     def at_kink(self):
         return self.z + self.s < np.minimum(self.up, self.down)
 
     def _weights(self):
-        d1, d2 = self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
-        return d1, d2
+        return self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
 
     def add(self, K):
         d1, d2 = self._weights()
         self.hinge.add_square(K, d1 * d2 / (d1 + d2))
 
     def right(self, x, target, before):
-        """The right-hand side after z is eliminated, in units of a, and the terms that `step` needs."""
         d1, d2 = self._weights()
         cross_s = 0.0 if before is None else before[1] * before[2]
         cross_z = 0.0 if before is None else before[0] * before[3]
         comp_s = self.s * self.up - target + cross_s
         comp_z = self.z * self.down - target + cross_z
         miss = self.z - self.hinge.at(x) - self.s  # s = z - a must hold after the step: ds = dz - da + miss
-        of_z = self.price() - self.up - self.down
+        of_z = self._slope() - self.up - self.down
         # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
         # dup = -(comp_s + up (dz - da + miss)) / s
         const_up = -(comp_s + self.up * miss) / self.s
@@ -186,7 +240,7 @@ class HingeState:
         c = -of_z + const_up + const_down
         # dup = const_up - d1 dz + d1 da
         r = const_up - d1 * c / (d1 + d2)
-        return -r, (d1, d2, c, const_up, const_down, miss)
+        return self.hinge.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
 
     def step(self, dx, rest):
         d1, d2, c, const_up, const_down, miss = rest
@@ -214,80 +268,10 @@ class HingeState:
 
 
 def longest_step(value, change):
+    """The longest step along a change that keeps values positive."""
     falling = change < 0
     with np.errstate(over="ignore"):  # the ratio overflows for a tiny change
         return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
-
-
-SHORTER = 0.95  # fraction of the step to the boundary
-ITERATIONS = 100
-EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
-STUCK = 1e-10  # step length below which the iterations stop
-PATIENCE = 15  # iterations without a smaller error after which they stop, because only rounding errors are left
-SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
-
-
-@dataclass
-class Program:
-    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e.
-
-    Attributes
-    ----------
-    smooth : callable
-        ``smooth(x)`` returns value, gradient and Hessian of a convex function. The value is infinite outside its
-        domain.
-    hinges : list of Hinges
-    low, high : ndarray of shape (n_variables,)
-        Bounds, infinite if there is none.
-    A, lower, upper : ndarray of shape (m, n_variables), (m,) and (m,)
-        Linear inequalities.
-    E, e : ndarray of shape (k, n_variables) and (k,)
-        Linear equations. The rows of E are independent.
-    n_risk_rows : int
-        Number of the first rows of A that define the risk, with the limit 0.
-    """
-
-    smooth: object
-    hinges: list
-    low: np.ndarray
-    high: np.ndarray
-    A: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    E: np.ndarray
-    e: np.ndarray
-    n_risk_rows: int = 0
-
-
-@dataclass
-class Solution:
-    """The best iterate of the interior-point method.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n_variables,)
-    slope : list of ndarray
-        The derivative of each hinge term with respect to its a. One array for each `Hinges`.
-    of_A, of_E : ndarray of shape (m,) and (k,)
-        Multipliers of A x (positive at an upper limit) and of E x = e.
-    at_limit, at_bound : ndarray of bool of shape (m,) and (n_variables,)
-        Whether each row of A x, and each variable, is at one of its limits.
-    at_kink : list of ndarray of bool
-        Whether each hinge is at its kink, a = 0. One array for each `Hinges`.
-    n_iter : int
-    done : bool
-        Whether residuals and complementarity have met the tolerance.
-    """
-
-    x: np.ndarray
-    slope: list
-    of_A: np.ndarray
-    at_limit: np.ndarray
-    at_bound: np.ndarray
-    at_kink: list
-    of_E: np.ndarray
-    n_iter: int = 0
-    done: bool = False
 
 
 def interior_point(program, x, most=ITERATIONS, watch=None):
@@ -301,24 +285,19 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
     f, g, H0 = program.smooth(x)
     sides = sides_of(program, x, 0.1 + np.abs(g).max())
     nu = np.zeros(len(E))
-    hinges = [HingeState.begin(h, x) for h in program.hinges]
+    hinges = [HingeState(h, x) for h in program.hinges]
+    parts = [*sides, *hinges]
     total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
     best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
-        for side in sides:
-            of_x = of_x + side.transposed(side.dual, n)
-        for h in hinges:
-            of_x = of_x + h.hinge.transposed(h.up, n)
+        for part in parts:
+            of_x = of_x + part.gradient(n)
         off = E @ x - program.e
-        gap = sum(float(side.slack @ side.dual) for side in sides) + sum(h.complementarity() for h in hinges)
+        gap = sum(part.complementarity() for part in parts)
         mu = gap / total if total else 0.0
         unit = 1.0 + abs(f)
-        infeasible = max(
-            [np.abs(off).max(initial=0.0)]
-            + [np.abs(side.residual(x)).max(initial=0.0) for side in sides]
-            + [h.infeasibility(x) for h in hinges]
-        )
+        infeasible = max([np.abs(off).max(initial=0.0), *(part.infeasibility(x) for part in parts)])
         size = 1.0 + np.abs(x).max(initial=0.0)
         error = max(
             gap / unit,
@@ -330,35 +309,32 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
         if best is None or error < best[0]:
             since = k
             slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
-            best = error, Solution(x, slopes, *duals(program, sides), kinks, nu)
+            best = error, Solution(x, slopes, *multipliers(program, sides), kinks, nu)
         if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
             done = error <= EXACT
             break
         K = H0.copy()
-        for side in sides:
-            side.add(K)
-        for h in hinges:
-            h.add(K)
+        for part in parts:
+            part.add(K)
         solve = _factor(K, E)
         # predictor
-        step = _direction(program, sides, hinges, solve, of_x, off, x, 0.0, None)
-        a_p, a_d = _lengths(sides, hinges, step)
-        after = sum(side.after(s, a_p, a_d) for side, s in zip(sides, step.sides, strict=True))
-        after += sum(h.after(s, a_p, a_d) for h, s in zip(hinges, step.hinges, strict=True))
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, 0.0, [None] * len(parts))
+        a_p, a_d = _lengths(parts, steps)
+        after = sum(part.after(step, a_p, a_d) for part, step in zip(parts, steps, strict=True))
         sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
-        step = _direction(program, sides, hinges, solve, of_x, off, x, sigma * mu, step)
-        a_p, a_d = _lengths(sides, hinges, step)
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, steps)
+        a_p, a_d = _lengths(parts, steps)
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
         curved = a_p
         while curved > STUCK:
-            f_new, g_new, H_new = program.smooth(x + curved * step.x)
+            f_new, g_new, H_new = program.smooth(x + curved * dx)
             if np.isfinite(f_new) and np.isfinite(g_new).all():
-                linear = g + curved * (H0 @ step.x)
+                linear = g + curved * (H0 @ dx)
                 miss = np.abs(g_new - linear).max()
                 straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
                 # without inequalities the value must decrease (Armijo's condition)
-                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ step.x), 0.0) + EXACT * 1e-4 * unit
+                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ dx), 0.0) + EXACT * 1e-4 * unit
                 if straight and lower:
                     break
             curved *= 0.5
@@ -370,60 +346,34 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
         a_p = curved
         if max(a_p, a_d) < STUCK:
             break
-        x = x + a_p * step.x
+        x = x + a_p * dx
         f, g, H0 = f_new, g_new, H_new
         if watch is not None:
             watch(x)
-        nu = nu + a_d * step.nu
-        for side, s in zip(sides, step.sides, strict=True):
-            side.slack, side.dual = side.slack + a_p * s[0], side.dual + a_d * s[1]
-        for h, s in zip(hinges, step.hinges, strict=True):
-            h.move(s, a_p, a_d)
+        nu = nu + a_d * dnu
+        for part, step in zip(parts, steps, strict=True):
+            part.move(step, a_p, a_d)
     best[1].n_iter, best[1].done = k, done
     return best[1]
 
 
-@dataclass
-class _Step:
-    x: np.ndarray
-    nu: np.ndarray
-    sides: list
-    hinges: list
-
-
-def _direction(program, sides, hinges, solve, of_x, off, x, target, before):
+def _direction(parts, solve, of_x, off, x, target, before):
     """Newton's step towards the complementarity ``target``, with Mehrotra's correction from the step ``before``."""
-    n = len(x)
-    right = -of_x
-    rs = []
-    for i, side in enumerate(sides):
-        cross = 0.0 if before is None else before.sides[i][0] * before.sides[i][1]
-        comp = side.slack * side.dual - target + cross
-        miss = side.residual(x)
-        rs.append((comp, miss))
-        right = right + side.transposed((comp - side.dual * miss) / side.slack, n)
-    hs = []
-    for i, h in enumerate(hinges):
-        r, rest = h.right(x, target, None if before is None else before.hinges[i])
-        hs.append(rest)
-        right = right + h.hinge.transposed(r, n)
+    right, rests = -of_x, []
+    for part, step in zip(parts, before, strict=True):
+        of_part, rest = part.right(x, target, step)
+        right = right + of_part
+        rests.append(rest)
     dx, dnu = solve(right, -off)
-    found = []
-    for side, (comp, miss) in zip(sides, rs, strict=True):
-        ds = -miss - side.along(dx)
-        found.append((ds, -(comp + side.dual * ds) / side.slack))
-    of_hinges = [h.step(dx, rest) for h, rest in zip(hinges, hs, strict=True)]
-    return _Step(dx, dnu, found, of_hinges)
+    return dx, dnu, [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)]
 
 
-def _lengths(sides, hinges, step):
+def _lengths(parts, steps):
     """The longest primal and dual step lengths that keep all slacks and multipliers positive."""
     a_p = a_d = 1.0 / SHORTER
-    for side, (ds, dz) in zip(sides, step.sides, strict=True):
-        a_p, a_d = min(a_p, longest_step(side.slack, ds)), min(a_d, longest_step(side.dual, dz))
-    for h, s in zip(hinges, step.hinges, strict=True):
-        p, d = h.longest(s)
-        a_p, a_d = min(a_p, p), min(a_d, d)
+    for part, step in zip(parts, steps, strict=True):
+        primal, dual = part.longest(step)
+        a_p, a_d = min(a_p, primal), min(a_d, dual)
     return a_p, a_d
 
 

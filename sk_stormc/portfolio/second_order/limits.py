@@ -119,7 +119,7 @@ class Limits:
         A = np.pad(A, ((0, 0), (0, n - m)))
         return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
 
-    def forced(self):
+    def only_point(self):
         """The only feasible weights, if there is a single feasible point; otherwise None."""
         if (self.low == self.high).all():
             return self.low.copy()
@@ -298,9 +298,9 @@ class Limited(Penalty):
         if missed <= kept:
             return self.nearly(x)
         limits = self._limits
-        forced = limits.forced()
-        if forced is not None:
-            return self.nearly(forced)
+        only = limits.only_point()
+        if only is not None:
+            return self.nearly(only)
         low, high, A, lower, upper, E, e = limits.parts[0]
         m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
