@@ -12,16 +12,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.benchmark import with_benchmark
 from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
 from sk_stormc.portfolio.labels import series_of
-from sk_stormc.portfolio.newton import can_solve
-from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.ratio import ratio_at
-from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
-from sk_stormc.portfolio.scorers import has_failed
-from sk_stormc.portfolio.second_order import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.metrics import has_failed
+from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
+from sk_stormc.portfolio.second_order.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.second_order.newton import can_solve
+from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.portfolio.steps import conclude_steps, run_steps
 from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of

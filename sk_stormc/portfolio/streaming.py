@@ -8,12 +8,11 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.feasible import refuse_limits
+from sk_stormc.portfolio.constraints import refuse_limits
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
-from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem

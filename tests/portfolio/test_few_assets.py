@@ -7,8 +7,8 @@ import pytest
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.core.penalties import Box, Simplex
-from sk_stormc.portfolio import limits, newton
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.second_order import limits, newton
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside")
 

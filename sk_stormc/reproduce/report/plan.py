@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.datasets.markov import make_bellman_problem
 from sk_stormc.embedding.affinities import perplexity_affinities
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, streaming
 from sk_stormc.reproduce.report.grids import METHODS, STORM, VARIANTS
 from sk_stormc.reproduce.report.sne import sne_maps, sne_piece

@@ -9,13 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.limits import Limits
-from sk_stormc.portfolio.linear_bound import AROUND, bounds_around, lowest
-from sk_stormc.portfolio.newton import NewtonFit, feasible, solve_scaled
-from sk_stormc.portfolio.presolve import with_room
-from sk_stormc.portfolio.problem import with_aversion
-from sk_stormc.portfolio.risk_measures import MEASURES
-from sk_stormc.portfolio.scaled import Scaled
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, with_aversion
+from sk_stormc.portfolio.second_order.limits import AROUND, Limits, bounds_around
+from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
+from sk_stormc.portfolio.second_order.newton import NewtonFit, feasible, solve_scaled
+from sk_stormc.portfolio.second_order.program import Scaled
 
 __all__ = ["Ratio", "ratio_at"]
 
@@ -51,16 +49,15 @@ class Cone(Limits):
     @classmethod
     def of(cls, limits, mean):
         """The cone of some limits, with a point of it in its interior."""
-        n, none = limits.n, np.zeros((0, limits.n))
+        n, none, zero = limits.n, np.zeros((0, limits.n)), np.zeros(limits.n)
         parts, centre = limits.parts
         if centre is None:
             parts, centre = with_room(*parts, limits.size() or 1.0)
         inside = _between(limits, mean, centre[:n])
-        zero, (low, high) = np.zeros(n), (bound[:n] for bound in parts[:2])
-        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
+        low, high = np.where(parts[0][:n] == 0, 0.0, -np.inf), np.where(parts[1][:n] == 0, 0.0, np.inf)
         cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
         cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, limits
-        cone.n_variables = len(parts[0]) + sum(len(there) for there, _, _ in limits.costs()) + 1
+        cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in limits.costs()) + 1
         return cone
 
     def size(self):
@@ -70,7 +67,7 @@ class Cone(Limits):
     def lifted(self, v, size):
         """The point (v, rest, k) inside, in units of ``size``."""
         n, w = self.n, self.inside
-        rest = [np.abs(w[there] - at[there]) for there, _, at in self.of_weights.costs()]
+        rest = [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
         if len(self.given[0]) > n:
             rest.insert(0, np.abs(w - self.of_weights.previous))
         return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
@@ -79,37 +76,34 @@ class Cone(Limits):
         """The parts of a `Program` in (v, levels, rest, k) / size."""
         low, high, A, lower, upper, E, e = self.given
         n, m, costs = self.n, len(low), self.of_weights.costs()
-        count = sum(len(there) for there, _, _ in costs)
-        rows, limits, equations = [], [], [np.column_stack([E, np.zeros((len(E), count)), -e])]
+        count = sum(len(some) for some, _, _ in costs)
+        one, rows, lowest, highest = np.eye(m), [], [], []
 
-        def add(of_z, of_k, lower, upper, of_cost=None):
+        def add(of_z, of_k, lower, upper, of_costs=None):
             """Rows of coefficients of z = (v, trades), of k and of the variables of costs."""
-            middle = np.zeros((len(of_z), count)) if of_cost is None else of_cost
-            rows.append(np.column_stack([of_z, middle, np.broadcast_to(of_k, len(of_z))]))
-            limits.append((np.full(len(of_z), lower), np.full(len(of_z), upper)))
+            of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
+            rows.append(np.column_stack([of_z, of_costs, of_k]))
+            lowest.append(np.full(len(of_z), lower))
+            highest.append(np.full(len(of_z), upper))
 
-        for bound, sign in ((low, 1.0), (high, -1.0)):
-            there = np.flatnonzero(np.isfinite(bound) & (bound != 0))
-            add(sign * np.eye(m)[there], -sign * bound[there], 0.0, np.inf)
-        for bound, sign in ((lower, 1.0), (upper, -1.0)):
-            there = np.isfinite(bound)
-            add(sign * A[there], -sign * bound[there], 0.0, np.inf)
+        for of_z, bound, sign in ((one, low, 1.0), (one, high, -1.0), (A, lower, 1.0), (A, upper, -1.0)):
+            some = np.isfinite(bound) & ((bound != 0) | (of_z is A))  # bounds of 0 stay bounds
+            add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
         paid, at_cost = np.zeros(count), 0
-        for there, cost, at in costs:
-            place = np.zeros((len(there), count))
-            place[:, at_cost : at_cost + len(there)] = np.eye(len(there))
+        for some, cost, at in costs:
+            place = np.eye(count)[at_cost : at_cost + len(some)]
             for sign in (1.0, -1.0):
-                add(sign * np.eye(m)[there], -sign * at[there], -np.inf, 0.0, -place)
-            paid[at_cost : at_cost + len(there)] = cost[there]
-            at_cost += len(there)
-        equations.append(np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size)
-        A, E = (np.insert(np.concatenate(of), [n] * n_levels, 0.0, axis=1) for of in (rows, equations))
-        lower, upper = (np.concatenate(side) for side in zip(*limits, strict=True))
-        e = np.r_[np.zeros(len(E) - 1), 1.0]
+                add(sign * one[some], -sign * at[some], -np.inf, 0.0, -place)
+            paid[at_cost : at_cost + len(some)] = cost[some]
+            at_cost += len(some)
+        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size
+        A = np.insert(np.concatenate(rows), [n] * n_levels, 0.0, axis=1)
+        E = np.concatenate([np.column_stack([E, np.zeros((len(E), count)), -e]), of_return])
+        E, e = np.insert(E, [n] * n_levels, 0.0, axis=1), np.r_[np.zeros(len(E) - 1), 1.0]
         positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
-        low, high = (np.where(bound == 0, 0.0, all) for bound, all in ((low, -np.inf), (high, np.inf)))
+        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
         low, high = np.insert(np.r_[low, positive], n, -free), np.insert(np.r_[high, positive + np.inf], n, free)
-        return low, high, A, lower, upper, E, e
+        return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
 
 
 def _between(limits, mean, centre):
@@ -163,38 +157,41 @@ class Ratio:
         """Find the largest ratio."""
         w = self.start
         for _ in range(SOLVES):
-            found = self._solved(watch)
-            w = min(w, found, key=self.value_at)
+            w = min(w, self._solve(watch), key=self.value_at)
             w, best, better = self._bounded(w)
             value = self.value_at(w)
             if not better:
                 break
             # a vertex is better, so that v is of another size there: begin near it
             self.cone.inside = w + NEAR * (self.cone.inside - w)
-        if self.power == 2 and self.found is not None and self.squared <= RISKLESS:
+        if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
             raise _no_maximum("a portfolio has no risk")
         return NewtonFit(w, value, best + value, 0, abs(value))
 
-    def _solved(self, watch):
+    def _solve(self, watch):
         """The weights that the interior-point method finds. Keeps its multipliers."""
         n, limits = self.limits.n, self.limits
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
         scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
         times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
-        parts = {"price": scaled.price * times, "drift": scaled.drift * times}
-        self.scaled = replace(scaled, **parts, unit_of_value=scaled.unit_of_value / times)
+        self.scaled = replace(
+            scaled,
+            risk_weight=scaled.risk_weight * times,
+            expected_return=scaled.expected_return * times,
+            unit_of_value=scaled.unit_of_value / times,
+        )
 
         def see(x):
             watch(x[:n] / max(x[-1], 1e-300))
 
-        self.program, self.found, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, see)
-        if self.found is None:
+        self.program, self.solution, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, see)
+        if self.solution is None:
             return self.start
-        w = self.feasible(self.found.x[:n] / max(self.found.x[-1], 1e-300))
+        x = self.solution.x
+        w = self.feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise _no_maximum("a portfolio has no risk")
-        endless = np.isinf(limits.implied()).any()
-        if endless and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
+        if np.isinf(limits.implied()).any() and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
             raise _no_maximum("ever larger weights are better")
         return w
 
@@ -204,11 +201,11 @@ class Ratio:
         The multipliers give coefficients c with c @ w <= risk(w). So the ratio is at most the largest quotient of mean
         return to c @ w, which Dinkelbach's iterations find by linear programs.
         """
-        if self.found is None:
+        if self.solution is None:
             return w, np.inf, False
         scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
-        constant, c = scaled.risk_bound(self.program, self.found)
-        c, x, n = c * scaled.unit_of_value / scaled.size, self.found.x, len(w)
+        constant, c = scaled.risk_bound(self.program, self.solution)
+        c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
         # multipliers are exact up to the tolerance: a level may be so much better at other weights
         rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from sk_stormc.portfolio.level import LevelProblem
-from sk_stormc.portfolio.problem import combine
-from sk_stormc.portfolio.risk_measures import check_parameters
-from sk_stormc.streams.mapped import blocks
+from sk_stormc.portfolio.risk.mean_risk import check_parameters, combine
+from sk_stormc.portfolio.risk.tail import LevelProblem
 from sk_stormc.utils.types import ArrayLike
 
 __all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem"]
+
 
 class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
@@ -30,13 +29,8 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
 
     Parameters
     ----------
-    risk_measure : str, default=None
-        None means the measure of the class, which is the only allowed value.
     order : float, default=2.0
         The order p: 1, or from 2 to 10.
-    width : float, default=None
-        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
-        of the equally weighted portfolio.
 
     Raises
     ------
@@ -73,15 +67,8 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     ) -> None:
         check_parameters(order=order)
         self.order = float(order)
-        super().__init__(
-            returns,
-            risk_aversion,
-            risk_measure=risk_measure,
-            width=width,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-        )
+        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
+        super().__init__(returns, risk_aversion, risk_measure=risk_measure, width=width, **options)
 
     def lowest_level(self):
         """The lower bound of s, which is the width."""
@@ -96,48 +83,42 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         """
         rows, weight = batch
         z, s, p = -rows.dot(x[:-1]).astype(float) + self.about_mean * float(u[0]), float(x[-1]), self.order
-        b = self._excess(z) / s
-        t = self._price * weight * b ** (p - 1) * expit(z / self.width)
-        of_s = self._price * (p - 1) / p * (1 - np.sum(weight * b**p))
+        b = self._smoothed(z) / s
+        t = self._risk_weight * weight * b ** (p - 1) * expit(z / self.width)
+        of_s = self._risk_weight * (p - 1) / p * (1 - np.sum(weight * b**p))
         f_x = np.append(-combine(t.astype(x.dtype), rows), of_s)
-        return f_x.astype(x.dtype, copy=False), np.full(1, self.about_mean * t.sum() - self._gain, x.dtype)
+        return f_x.astype(x.dtype, copy=False), np.full(1, self.about_mean * t.sum() - self._return_weight, x.dtype)
 
     def outer(self, x, u):
         """-u + lambda ((p - 1) s + mean a_i^p / s^(p - 1)) / p."""
         total, s, p = 0.0, float(x[-1]), self.order
-        for start, rows in blocks(self.returns):
+        for rows, weight in self._weighted_blocks():
             z = -(rows @ x[:-1]).astype(float) + self.about_mean * float(u[0])
-            weight = 1 / self.n_inner if self.weights is None else self.weights[start : start + len(z)]
-            total += (weight * (self._excess(z) / s) ** p).sum()
-        return float(-self._gain * u[0] + self._price * s * (p - 1 + total) / p)
-
-    def _excess(self, z):
-        """The smoothed maximum of z and 0."""
-        return self.width * np.logaddexp(0.0, z / self.width)
+            total += (weight * (self._smoothed(z) / s) ** p).sum()
+        return float(-self._return_weight * u[0] + self._risk_weight * s * (p - 1 + total) / p)
 
     # the risk
 
     def risk(self, losses):
         """(mean max(loss - centre, 0)^p)^(1/p)."""
-        above = np.maximum(self._centred(losses), 0)
-        size = float(above.max())
-        return size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
+        return self._norm(np.maximum(self._centred(losses), 0))
 
     def best_level(self, losses):
         """(mean a_i^p)^(1/p), or the width."""
-        above = self._excess(self._centred(losses))
+        return max(self._norm(self._smoothed(self._centred(losses))), self.width)
+
+    def _norm(self, above):
         size = float(above.max())
-        root = size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
-        return max(root, self.width)
+        return size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
 
     def reweighting(self, losses):
         """The dual weights p_i t_i, with mean t_i^(p / (p - 1)) <= 1. For the semideviation they are centred."""
         z = self._centred(losses)
-        t = (self._excess(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
+        t = (self._smoothed(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
         if self.order > 1:
             power = self.order / (self.order - 1)
             t = t / max(1.0, self._mean_of(t**power) ** (1 / power))
-        return (t - self.about_mean * self._mean_of(t)) * (1 / self.n_inner if self.weights is None else self.weights)
+        return (t - self.about_mean * self._mean_of(t)) * self._period_weights()
 
     def _centred(self, losses):
         return losses - self._mean_of(losses) if self.about_mean else losses
@@ -155,16 +136,6 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="down
     p = 2.
 
     ``PortfolioProblem(returns, risk_measure="downside")`` returns an object of this class.
-
-    Parameters
-    ----------
-    order : float, default=2.0
-        The order p: 1, or from 2 to 10.
-
-    Raises
-    ------
-    ValueError
-        As for `PortfolioProblem`, and if the order is out of its range.
 
     References
     ----------

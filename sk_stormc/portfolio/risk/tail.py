@@ -1,4 +1,4 @@
-"""Base class of the risks that are proportional to the weights and minimised over an auxiliary variable, the level."""
+"""Risks that are minimised over an auxiliary variable, the level, and the conditional value at risk (CVaR)."""
 
 import copy
 from abc import abstractmethod
@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
-from sk_stormc.portfolio.linear_bound import linear_minimum
-from sk_stormc.portfolio.problem import PortfolioProblem, combine, typical_size
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
+from sk_stormc.portfolio.second_order.limits import linear_minimum
+from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 
-__all__ = ["LevelProblem"]
+__all__ = ["CVaRPortfolioProblem", "LevelProblem", "TailRiskProblem"]
 
 
 class LevelProblem(PortfolioProblem):
@@ -26,12 +29,17 @@ class LevelProblem(PortfolioProblem):
 
     Parameters
     ----------
+    risk_measure : str, default=None
+        None means the measure of the class, which is the only allowed value.
     risk_aversion : float, default=1.0
         lambda, which has no unit here. ``numpy.inf`` drops the mean return, so only the risk is minimised.
     penalty : object of `sk_stormc.penalties`, default=None
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
         Scale of the steps, as for `PortfolioProblem`. The last entry is that of the level.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
     """
 
     # both widths are in standard deviations of the portfolio's return
@@ -42,27 +50,24 @@ class LevelProblem(PortfolioProblem):
     def __init__(
         self,
         returns: ArrayLike,
-        risk_aversion: float,
+        risk_aversion: float = 1.0,
         *,
-        risk_measure: str | None,
-        width: float | None,
-        sample_weight: ArrayLike | None,
-        penalty: Any,
-        metric: Any,
+        risk_measure: str | None = None,
+        width: float | None = None,
+        **options: Any,
     ) -> None:
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
         risk_measure = self.own_measure if risk_measure is None else risk_measure
         check_choice("risk_measure", risk_measure, (self.own_measure,))
-        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
         super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
-        check_penalty(penalty, self.n_assets)
-        self.of_weights = penalty
+        self.of_weights = self.penalty
+        check_penalty(self.of_weights, self.n_assets)
         every = int(16 * (2 * self.n_inner + self.n_outer))
         self.advice = replace(self.advice, batch_size=None, record_every=every)
         self.n_outer = 1 if self.one_outer else self.n_outer
-        self._set_width(self.own_width * self.deviation(self._spread()) if width is None else float(width))
+        self._set_width(self.own_width * self.deviation(self._equal_weights()) if width is None else float(width))
 
     def _set_width(self, width):
         self.width = width
@@ -80,7 +85,7 @@ class LevelProblem(PortfolioProblem):
 
     def initial_point(self, rng):
         """Equal weights, projected on the constraint, and their best level."""
-        return self.start_at(self._spread())
+        return self.start_at(self._equal_weights())
 
     def description(self):
         """Sizes, risk measure, risk aversion, width and the parameters of the risk measure."""
@@ -104,7 +109,7 @@ class LevelProblem(PortfolioProblem):
 
     def value_at(self, weights):
         """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without smoothing."""
-        value = -self._gain * float(self._mean @ weights) + self._price * self.risk(self._losses(weights))
+        value = self._risk_weight * self.risk(self._losses(weights)) - self._return_weight * float(self._mean @ weights)
         return value if self.of_weights is None else value + self.of_weights.value(weights)
 
     def reported(self, x):
@@ -124,8 +129,8 @@ class LevelProblem(PortfolioProblem):
 
     def typical_risk(self):
         """The risk of equal weights about their mean, times lambda: the scale of objectives that are near 0."""
-        losses = self._losses(self._spread())
-        return self._price * (self.risk(losses) - self._mean_of(losses))
+        losses = self._losses(self._equal_weights())
+        return self._risk_weight * (self.risk(losses) - self._mean_of(losses))
 
     def bounds(self, x):
         """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
@@ -134,9 +139,22 @@ class LevelProblem(PortfolioProblem):
         limited to twice the largest weight of x around x.
         """
         w = x[:-1].astype(float)
-        q = self.reweighting(self._losses(w))
-        c = -self._gain * self._mean - self._price * combine(q.astype(self.returns.dtype), self.returns).astype(float)
+        q = self.reweighting(self._losses(w)).astype(self.returns.dtype)
+        tilted_mean = combine(q, self.returns).astype(float)
+        c = -self._return_weight * self._mean - self._risk_weight * tilted_mean
         return self.value_at(w), linear_minimum(self.of_weights, c, w)
+
+    def _smoothed(self, z):
+        """The smoothed maximum of z and 0."""
+        return self.width * np.logaddexp(0.0, z / self.width)
+
+    def _weighted_blocks(self):
+        """Blocks of the returns, with the weights of their periods."""
+        for start, rows in blocks(self.returns):
+            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
+
+    def _period_weights(self):
+        return 1 / self.n_inner if self.weights is None else self.weights
 
     def _losses(self, weights):
         return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
@@ -144,7 +162,7 @@ class LevelProblem(PortfolioProblem):
     def _mean_of(self, values):
         return float(values.mean() if self.weights is None else self.weights @ values)
 
-    def _spread(self):
+    def _equal_weights(self):
         """Equal weights of sum 1, projected on the constraint. If this gives 0, they get alternating signs."""
         equal = np.full(self.n_assets, 1 / self.n_assets)
         for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
@@ -239,3 +257,117 @@ def with_level(penalty, n_assets, lowest):
         low, high = (np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high))
         return Box(np.append(low, lowest), np.append(high, np.inf))
     return OnWeights(penalty, n_assets, lowest)
+
+
+class TailRiskProblem(LevelProblem):
+    """Minimise -mean <r_i, w> + lambda risk(w), where the risk depends on the worst losses.
+
+    Parameters
+    ----------
+    confidence : float, default=0.95
+        The risk measures the worst fraction 1 - confidence of the losses.
+    """
+
+    def __init__(
+        self,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
+        *,
+        risk_measure: str | None = None,
+        confidence: float = 0.95,
+        width: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
+        check_parameters(confidence=confidence)
+        self.confidence = float(confidence)
+        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
+        super().__init__(returns, risk_aversion, risk_measure=risk_measure, width=width, **options)
+
+
+class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
+    r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
+
+    .. math::
+
+        \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
+
+    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. Minimised
+    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The
+    maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
+
+    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an object of this class.
+
+    Parameters
+    ----------
+    confidence : float, default=0.95
+        CVaR is the mean of the worst fraction 1 - confidence of the losses.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
+
+    References
+    ----------
+    Rockafellar & Uryasev, "Optimization of conditional value-at-risk", 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="cvar", confidence=0.5)
+    >>> problem.value_at(np.array([1.0]))  # a mean return of .5, and the mean of losses of 3 and 1
+    1.5
+    """
+
+    first_width = 0.4
+
+    # f and its gradient
+
+    def outer_gradient(self, x, u, batch):
+        """With q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence): f_x = lambda (-sum q_i r_i, 1 - sum q_i)."""
+        rows, weight = batch
+        q = self._risk_weight * self._tail(-rows.dot(x[:-1]).astype(float), float(x[-1])) * weight
+        f_x = np.append(-combine(q.astype(x.dtype), rows), self._risk_weight - q.sum())
+        return f_x.astype(x.dtype, copy=False), np.full(1, -self._return_weight, x.dtype)
+
+    def outer(self, x, u):
+        """-u + lambda (s + mean h log(1 + exp(z_i / h)) / (1 - confidence)), z_i = -<r_i, w> - s."""
+        total, s = 0.0, float(x[-1])
+        for rows, weight in self._weighted_blocks():
+            z = -(rows @ x[:-1]).astype(float) - s
+            total += (weight * self._smoothed(z)).sum()
+        return float(-self._return_weight * u[0] + self._risk_weight * (s + total / (1 - self.confidence)))
+
+    def _tail(self, losses, s):
+        """The weight of each loss, from 0 to 1 / (1 - confidence): the smoothed indicator of the tail."""
+        return expit((losses - s) / self.width) / (1 - self.confidence)
+
+    # the risk
+
+    def risk(self, losses):
+        """CVaR without smoothing: the quantile s plus the scaled mean of the losses in excess of s."""
+        order = np.argsort(losses)
+        weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
+        worse = np.cumsum(weights[::-1])[::-1]  # the weight from each loss on
+        k = min(np.searchsorted(-worse, -(1 - self.confidence) * (1 - 1e-12), side="right"), len(losses)) - 1
+        s = losses[order[max(k, 0)]]
+        return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
+
+    def best_level(self, losses):
+        """The s that minimises the smoothed objective: there the q_i sum to 1."""
+        low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
+        excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
+        if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
+            return low
+        if excess[1] >= 0:  # rounding
+            return high
+        tiny = 1e-13 * max(abs(low), abs(high))
+        return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)
+
+    def reweighting(self, losses):
+        """q_i at the best level."""
+        q = self._tail(losses, self.best_level(losses)) * self._period_weights()
+        return q / q.sum()

@@ -1,19 +1,75 @@
-"""Constraints and costs of the weights, in the form that the second-order method needs."""
+"""Constraints and costs of the weights: as penalties, and in the form that the second-order method needs."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.penalties import Penalty, as_penalty
-from sk_stormc.portfolio.interior_point import Program, interior_point
-from sk_stormc.portfolio.presolve import with_room
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.core.box_projection import within
+from sk_stormc.core.penalties import Box, Penalty, as_penalty
+from sk_stormc.portfolio.second_order.interior_point import Program, interior_point
+from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
+from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["KEPT", "Limited", "Limits"]
+__all__ = ["AROUND", "KEPT", "Limited", "Limits", "Turnover", "bounds_around", "linear_minimum"]
+
+
+class Turnover(Penalty):
+    """Transaction costs sum_j cost_j |x_j - previous_j|, with the bounds, budget and l1 norm of a box."""
+
+    def __init__(self, previous, cost, box=None):
+        self.previous, self.cost = as_numbers("previous_weights", previous), as_numbers("transaction_cost", cost)
+        if self.previous.ndim != 1 or not np.isfinite(self.previous).all():
+            raise ValueError(f"previous_weights must be finite, one for each asset, got {short(previous)}")
+        if self.cost.shape not in ((), self.previous.shape):
+            raise ValueError(
+                f"transaction_cost must be one number or of shape {self.previous.shape}, got {self.cost.shape}"
+            )
+        if not (np.isfinite(self.cost) & (self.cost >= 0)).all():
+            raise ValueError(f"transaction_cost must be finite and >= 0, got {short(cost)}")
+        self.box = Box(-np.inf, np.inf) if box is None else box
+
+    def __repr__(self):
+        return f"Turnover(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
+
+    def check(self, n_variables):
+        """Raise a ValueError if there is no feasible point with ``n_variables`` coordinates."""
+        if len(self.previous) != n_variables:
+            raise ValueError(f"previous_weights must be of shape ({n_variables},), got {self.previous.shape}")
+        self.box.check(n_variables)
+
+    def value(self, x):
+        """The transaction costs and the l1 norm."""
+        return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
+
+    def prox(self, x, step):
+        """The proximal point: soft thresholding about ``previous`` (and about 0 for the l1 norm), clipping, budget."""
+        norm, cost = self.box.alpha * step, self.cost * step
+        # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
+        first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
+        if not self.box.alpha:
+            first = last = self.previous
+        middle, most = np.where(self.previous > 0, norm - cost, cost - norm), norm + cost
+
+        def shrink(z):
+            held = np.clip(z - middle, first, last)
+            return np.where(z + most < first, z + most, np.where(z - most > last, z - most, held))
+
+        bends = [
+            bound + slope
+            for bound in (first, last, self.box.low, self.box.high)
+            for slope in (-most, middle, most)
+        ]
+        return within(self.box, x, step, shrink, bends)
+
+    def project(self, x):
+        """The nearest feasible point."""
+        return self.box.project(x)
+
 
 KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
 BISECTIONS = 50
+AROUND = 2.0  # radius around w that replaces missing bounds, relative to the largest weight
 
 
 @dataclass
@@ -63,7 +119,7 @@ class Limits:
         A = np.pad(A, ((0, 0), (0, n - m)))
         return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
 
-    def forced(self):
+    def only_point(self):
         """The only feasible weights, if there is a single feasible point; otherwise None."""
         if (self.low == self.high).all():
             return self.low.copy()
@@ -242,9 +298,9 @@ class Limited(Penalty):
         if missed <= kept:
             return self.nearly(x)
         limits = self._limits
-        forced = limits.forced()
-        if forced is not None:
-            return self.nearly(forced)
+        only = limits.only_point()
+        if only is not None:
+            return self.nearly(only)
         low, high, A, lower, upper, E, e = limits.parts[0]
         m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
@@ -256,3 +312,21 @@ class Limited(Penalty):
 
         found = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
         return self.nearly(found.x[: len(x)])
+
+
+def bounds_around(limits, w, radius):
+    """Finite bounds that contain w: those that bounds and budget imply, and otherwise a radius around w."""
+    low, high = limits.implied()
+    low, high = np.where(np.isfinite(low), low, w - radius), np.where(np.isfinite(high), high, w + radius)
+    return np.minimum(low, w), np.maximum(high, w)
+
+
+def linear_minimum(penalty, c, w):
+    """The minimum of c @ s + R(s). Weights without a bound are limited to twice the largest weight around w.
+
+    NaN for a penalty that is not of this package.
+    """
+    if not isinstance(penalty, (Turnover, Limited)) and as_penalty(penalty).as_box() is None:
+        return np.nan
+    limits = Limits.of(penalty, len(w))
+    return lowest(limits, c, *bounds_around(limits, w, AROUND * np.abs(w).max()))[1]

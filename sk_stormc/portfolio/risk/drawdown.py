@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.penalties import check_penalty
-from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.risk_measures import check_parameters
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
@@ -91,7 +90,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         """-mean <r_i, x> + lambda CDaR(x) + R(x)."""
         y = (self.returns @ np.asarray(x, self.returns.dtype)).astype(float)
         risk = worst_mean(drawdowns(y), 1 - self.confidence, self.weights)
-        value = -self._gain * float(self._mean @ x) + self._price * risk
+        value = -self._return_weight * float(self._mean @ x) + self._risk_weight * risk
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):
