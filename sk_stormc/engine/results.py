@@ -10,7 +10,6 @@ from scipy.optimize import OptimizeResult
 
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping
-from sk_stormc.utils.kept import Kept
 
 __all__ = ["MethodState", "Record", "RunState", "SolverResult", "StopReason", "changed", "joined", "outcome"]
 
@@ -48,7 +47,7 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
 
 
 @dataclass
-class MethodState(Kept):
+class MethodState:
     """The common part of the states of all methods. Fields are assigned new arrays. Arrays are not changed in place.
 
     Attributes
@@ -81,7 +80,7 @@ class MethodState(Kept):
 
 
 @dataclass(repr=False)
-class RunState(Kept):
+class RunState:
     """The state of a run, which can be pickled and resumed: states of the method and the oracle, and the records.
 
     Examples

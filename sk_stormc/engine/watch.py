@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.results import MethodState, StopReason
-from sk_stormc.utils.kept import Kept
 
 __all__ = ["Watch", "shortened", "watch_of"]
 
@@ -112,7 +111,7 @@ def shortened(rule, times):
 
 
 @dataclass(frozen=True)
-class Shortened(Kept):
+class Shortened:
     """A schedule multiplied by a factor."""
 
     schedule: float | Callable

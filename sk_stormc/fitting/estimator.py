@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from sk_stormc.engine.ends import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
-from sk_stormc.fitting.compat import CallbackSupportMixin
-from sk_stormc.fitting.identity import FREE, KeepsFits, callbacks_of
+from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
+from sk_stormc.fitting.runs import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
@@ -176,11 +176,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
                 "with set_callbacks"
             )
-        self._resumed = progress
-        try:
-            return self.fit(X, y, **fit_params)
-        finally:
-            del self._resumed
+        return self._fit(X, y, before=progress, **fit_params)
 
     def recorded(self) -> dict:
         """The records of the run, for plots.

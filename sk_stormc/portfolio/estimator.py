@@ -201,7 +201,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @with_fit
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the weights.
 
@@ -236,6 +235,11 @@ class CompositionalPortfolio(CompositionalEstimator):
             If X looks like prices, or logarithms of prices. Once also if nothing but `risk_aversion` limits the
             weights.
         """
+        return self._fit(X, y, sample_weight)
+
+    @with_fit
+    def _fit(self, X, y=None, sample_weight=None, before=None):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
         check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
@@ -257,7 +261,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         else:
             run, conclude = run_exact, conclude_exact
-        fit = Fit(self, method, X, y, sample_weight=sample_weight)
+        fit = Fit(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)

@@ -184,7 +184,6 @@ class ActionValueEstimator(FittedActionValues):
         """
         return super().get_params(deep) | {"policy": vars(self)["policy"]}
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
@@ -232,7 +231,15 @@ class ActionValueEstimator(FittedActionValues):
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight)
+        return self._fit(
+            X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode,
+            sample_weight=sample_weight,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, action=None, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
         policy = vars(self)["policy"]
         self._make_solver()  # raises if a parameter of the solver is wrong
         self._check_parameters()
@@ -270,7 +277,7 @@ class ActionValueEstimator(FittedActionValues):
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, action=action, **given._asdict())
+            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 

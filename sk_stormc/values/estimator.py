@@ -178,7 +178,6 @@ class BellmanValueEstimator(FittedValues):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
@@ -234,7 +233,15 @@ class BellmanValueEstimator(FittedValues):
             from 1 on average, or leave an effective sample of only a few rows. If ``trace_decay`` is set and hardly any
             row is the successor of the row before it.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
+        return self._fit(
+            X, y, next_X=next_X, terminal=terminal, time=time, episode=episode, sample_weight=sample_weight,
+            importance_ratio=importance_ratio,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
         self._make_solver()  # raises if a parameter of the solver is wrong
         self._check_parameters()
         log = read_log(copy.copy(self), X, y, given, self.half_life)
@@ -264,7 +271,7 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, **given._asdict())
+            fit = Fit(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
         if result is None and not np.any(alpha):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sk_stormc.engine.state_tree import DEEPEST, Reader
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, STORMCompositional, minimize
@@ -12,7 +13,6 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, MethodState, Oracle, advance, interrupts, start
 from sk_stormc.engine.ends import warn_of_the_end
 from sk_stormc.engine.results import Record, RunState, StopReason
-from sk_stormc.engine.state_tree import DEEPEST, Reader
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.engine.watch import StreamWatch
