@@ -112,8 +112,8 @@ class Writer:
         if callable(value) and UNKNOWN not in in_words(value):
             return ["function", in_words(value)]
         raise ValueError(
-            f"a file cannot have a value of class {kind.__name__}: a state must have numbers, arrays, dataclasses and functions that "
-            "are defined at the top of a module"
+            f"a file cannot have a value of class {kind.__name__}: a state must have numbers, arrays, dataclasses and "
+            "functions that are defined at the top of a module"
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sk_stormc.engine.ends import warn_if_unconverged
+from sk_stormc.engine.diagnostics import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
 from sk_stormc.fitting.runs import FREE, KeepsFits

@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.records import Report
-from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.limits import Limited
 from sk_stormc.portfolio.newton import can_solve
 from sk_stormc.portfolio.ratio import Ratio

@@ -9,8 +9,8 @@ from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.probe import curvatures
 from sk_stormc.engine.steps import Direction
+from sk_stormc.engine.tools import curvatures
 
 __all__ = ["Anchor", "balance", "distance", "enlarge", "exact_slope", "extrapolate", "settle"]
 

@@ -16,8 +16,8 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
+from sk_stormc.engine.loop import run
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.run import run
 from sk_stormc.engine.tools import Tools, check_prox
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
@@ -215,11 +215,11 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
-        loop.take_stock()
+        loop.after_iteration()
         while loop.reason is None:
             self.step(oracle, s)
             s.t += 1
-            loop.take_stock()
+            loop.after_iteration()
 
     # what users call
 
