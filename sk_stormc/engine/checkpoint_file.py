@@ -183,10 +183,8 @@ def _name(cls):
 
 def _class(name):
     """The dataclass of a name; None if no module that is imported has it."""
-    module, _, path = name.partition(":")
-    found = sys.modules.get(module)
-    for part in path.split("."):
-        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    module, _, name = name.partition(":")
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
     return found if isinstance(found, type) and is_dataclass(found) else None
 
 

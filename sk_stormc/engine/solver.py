@@ -28,6 +28,7 @@ from sk_stormc.utils.validation import (
     check_choice,
     check_int,
     check_number,
+    check_parameters,
     check_schedule,
     plain,
 )
@@ -291,9 +292,4 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
 
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
-        checks = {}
-        for kind in reversed(type(self).__mro__):
-            checks |= vars(kind).get("checks", {})
-        for name, value in self.get_params(deep=False).items():
-            if name in checks:
-                checks[name](name, value)
+        check_parameters(self)

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, direction_of, is_table
-from sk_stormc.utils.validation import check_number, check_numeric, naming, row_weights
+from sk_stormc.utils.validation import check_numeric, naming, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_ascending", "check_returns", "faded", "warn_of_prices"]
@@ -115,7 +115,6 @@ def _counts(kind):
 
 def faded(sample_weight, n_periods, half_life):
     """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
-    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)

@@ -14,7 +14,6 @@ from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_data import (
     check_actions,
@@ -137,6 +136,7 @@ class ActionValueEstimator(FittedActionValues):
     array([1, 1, 1])
     """
 
+    checks = {"policy": lambda name, value: check_policy(value)}
     coef_: FloatArray
     actions_: Array
 
@@ -241,8 +241,7 @@ class ActionValueEstimator(FittedActionValues):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
         policy = vars(self)["policy"]
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
@@ -352,8 +351,6 @@ class ActionValueEstimator(FittedActionValues):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_policy(vars(self)["policy"])
-        seeded(self.random_state)
         if isinstance(vars(self)["policy"], str) and not self.solves_itself():
             raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
 

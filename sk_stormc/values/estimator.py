@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -141,6 +142,11 @@ class BellmanValueEstimator(FittedValues):
     array([1.5, 1. ])
     """
 
+    checks = {
+        "objective": partial(check_choice, choices=("auto", "bellman", "projected")),
+        "trace_decay": partial(check_number, low=0, high=1),
+        "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
+    }
     coef_: FloatArray
     intercept_: float
 
@@ -242,8 +248,7 @@ class BellmanValueEstimator(FittedValues):
     def _fit(self, X, y, *, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
@@ -382,8 +387,6 @@ class BellmanValueEstimator(FittedValues):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_choice("objective", self.objective, ("auto", "bellman", "projected"))
-        check_number("trace_decay", self.trace_decay, low=0, high=1)
         if self.trace_decay and not self.solves_itself():
             raise ValueError(
                 f"trace_decay must be 0 unless solver is 'auto' or 'lstd', got {self.trace_decay} with "
@@ -391,4 +394,3 @@ class BellmanValueEstimator(FittedValues):
             )
         if self.trace_decay and self.objective == "bellman":
             raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
-        check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))
