@@ -242,8 +242,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @with_fit
-    @in_threads
     def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
@@ -264,6 +262,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
             or are not distances where distances are expected. The attributes of an earlier fit are then unchanged.
         """
+        return self._fit(X, y)
+
+    @with_fit
+    @in_threads
+    def _fit(self, X, y=None, before=None):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
         self._check_parameters()
         check_numeric("X", X)
@@ -271,7 +275,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             X_checked = check_array(
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
-        fit = Fit(self, solver, X, y)
+        fit = Fit(self, solver, X, y, before)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)

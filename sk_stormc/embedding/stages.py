@@ -14,7 +14,6 @@ from sk_stormc.embedding.convergence import quiet
 from sk_stormc.embedding.rescaling import has_tight_groups, rescaled
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept
 
 __all__ = ["Lines", "Stage", "continued", "further_stages", "new_stages", "run_stages"]
 
@@ -24,7 +23,7 @@ UNRECORDED = 2**62  # oracle calls between two records, so many that there are n
 
 
 @dataclass
-class Stage(Kept):
+class Stage:
     """A run of the solver with a horizon and an exaggeration of its own.
 
     Attributes

@@ -11,7 +11,7 @@ from sk_stormc.portfolio.labels import aligned, rows_of_series
 from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, direction_of, is_series, is_table
-from sk_stormc.utils.validation import as_numbers, check_number, check_numeric, naming, row_weights, short
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_ascending", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
@@ -118,7 +118,6 @@ def _counts(kind):
 
 def faded(sample_weight, n_periods, half_life):
     """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
-    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)

@@ -114,9 +114,9 @@ def _start_of(portfolio, problem, fit):
         raise ValueError(
             f"warm_start=True needs returns of the {len(portfolio.weights_)} assets fitted before, got {n_assets}"
         )
-    before = vars(portfolio).get("_tol_is_of")
-    same = before is not None and before[0].parameters == fit.progress.parameters
-    return problem.start_at(portfolio.weights_), before[1] if same else None
+    last = vars(portfolio).get("_progress")
+    same = last is not None and last.runs and last.parameters == fit.progress.parameters
+    return problem.start_at(portfolio.weights_), last.runs[-1].first_residual if same else None
 
 
 def run_steps(portfolio, solver, problem, penalty, fit):
@@ -133,7 +133,6 @@ def run_steps(portfolio, solver, problem, penalty, fit):
     else:
         result = run(solver, problem, x0, first_residual=first_residual)
         gap = slope_gap(problem, penalty, result.x)
-    portfolio._tol_is_of = fit.progress, result.state.first_residual
     weights = problem.weights_of(result.x)
     return result, weights, dual_gap(problem, penalty, weights, gap) if gap > 0 else gap
 

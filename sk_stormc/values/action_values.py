@@ -14,7 +14,6 @@ from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import seeded
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
@@ -127,6 +126,7 @@ class ActionValueEstimator(FittedActionValues):
     array([1, 1, 1])
     """
 
+    checks = {"policy": lambda name, value: check_policy(value)}
     coef_: FloatArray
     actions_: Array
 
@@ -174,7 +174,6 @@ class ActionValueEstimator(FittedActionValues):
         """
         return super().get_params(deep) | {"policy": vars(self)["policy"]}
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
@@ -211,10 +210,17 @@ class ActionValueEstimator(FittedActionValues):
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight)
+        return self._fit(
+            X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode,
+            sample_weight=sample_weight,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, action=None, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
         policy = vars(self)["policy"]
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
@@ -250,7 +256,7 @@ class ActionValueEstimator(FittedActionValues):
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, action=action, **given._asdict())
+            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
@@ -325,8 +331,6 @@ class ActionValueEstimator(FittedActionValues):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_policy(vars(self)["policy"])
-        seeded(self.random_state)
         if isinstance(vars(self)["policy"], str) and not self.solves_itself():
             raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
 

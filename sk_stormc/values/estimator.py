@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -138,6 +139,11 @@ class BellmanValueEstimator(FittedValues):
     array([1.5, 1. ])
     """
 
+    checks = {
+        "objective": partial(check_choice, choices=("auto", "bellman", "projected")),
+        "trace_decay": partial(check_number, low=0, high=1),
+        "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
+    }
     coef_: FloatArray
     intercept_: float
 
@@ -175,7 +181,6 @@ class BellmanValueEstimator(FittedValues):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
@@ -231,9 +236,16 @@ class BellmanValueEstimator(FittedValues):
             from 1 on average, or leave an effective sample of only a few rows. If ``trace_decay`` is set and hardly any
             row is the successor of the row before it.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        return self._fit(
+            X, y, next_X=next_X, terminal=terminal, time=time, episode=episode, sample_weight=sample_weight,
+            importance_ratio=importance_ratio,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
@@ -261,7 +273,7 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, **given._asdict())
+            fit = Fit(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
         if result is None and not np.any(alpha):
@@ -372,8 +384,6 @@ class BellmanValueEstimator(FittedValues):
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_choice("objective", self.objective, ("auto", "bellman", "projected"))
-        check_number("trace_decay", self.trace_decay, low=0, high=1)
         if self.trace_decay and not self.solves_itself():
             raise ValueError(
                 f"trace_decay must be 0 unless solver is 'auto' or 'lstd', got {self.trace_decay} with "
@@ -381,4 +391,3 @@ class BellmanValueEstimator(FittedValues):
             )
         if self.trace_decay and self.objective == "bellman":
             raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
-        check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))

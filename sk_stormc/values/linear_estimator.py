@@ -1,5 +1,7 @@
 """Base class of the value estimators: values that are linear in features of states, and their score."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -8,25 +10,31 @@ from sk_stormc.utils.validation import check_bool, check_number, check_numeric, 
 from sk_stormc.values.episodes import check_terminal, in_order
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
-from sk_stormc.values.markov import check_discount
 from sk_stormc.values.problems import LARGEST_METRIC
 from sk_stormc.values.transitions import successors, transform
 
+__all__ = ["LinearEstimator"]
+
 ITERATIONS = 10_000  # default budget of iterative solvers where full batches are advised
 EXACT = LARGEST_METRIC  # number of columns of features, with the intercept's, up to which "auto" is "lstd"
+
+
+def check_transformer(name, value):
+    """A transformer, or None."""
+    if value is not None and not (hasattr(value, "fit") and hasattr(value, "transform")):
+        raise ValueError(f"{name} must be a transformer or None, got {value!r}")
 
 
 class LinearEstimator(CompositionalEstimator):
     """Base class of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
 
     own_solvers = ("auto", "lstd")
-
-    def _check_parameters(self):
-        check_discount(self.gamma)
-        check_number("alpha", self.alpha, low=0)
-        check_bool("fit_intercept", self.fit_intercept)
-        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
-            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+    checks = {
+        "gamma": partial(check_number, low=0, high=1),
+        "alpha": partial(check_number, low=0),
+        "fit_intercept": check_bool,
+        "features": check_transformer,
+    }
 
     def _solver_for(self, n_columns):
         """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of features, else by "storm-c"."""

@@ -350,7 +350,7 @@ class GoesBeyondTheBudget(Breach):
         if s.t and loop.reason == "max_ifo":
             self.step(oracle, s)
             s.t += 1
-            loop.take_stock()
+            loop.after_iteration()
 
 
 class AsksNobody(Breach):
@@ -358,7 +358,7 @@ class AsksNobody(Breach):
         for _ in range(self.max_iter):
             self.step(oracle, s)
             s.t += 1
-        loop.take_stock()
+        loop.after_iteration()
 
 
 class LeavesTheBox(Breach):

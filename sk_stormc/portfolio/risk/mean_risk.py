@@ -279,7 +279,8 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     @risk_aversion.setter
     def risk_aversion(self, value):
         self._risk_aversion = value
-        self._return_weight, self._risk_weight = (0.0, 1.0) if value == np.inf else (1.0, value)  # weights of return and risk
+        # weights of return and risk
+        self._return_weight, self._risk_weight = (0.0, 1.0) if value == np.inf else (1.0, value)
         self._factors = BySize(self.returns.dtype, self._return_weight, self._risk_weight)
 
     def initial_point(self, rng):

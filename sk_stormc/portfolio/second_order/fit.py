@@ -7,8 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.records import Report
-from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, deviation_of, with_aversion
 from sk_stormc.portfolio.second_order.interior_point import interior_point
 from sk_stormc.portfolio.second_order.limits import Limited, Limits, linear_minimum

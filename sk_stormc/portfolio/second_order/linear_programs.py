@@ -127,7 +127,7 @@ def _by_linear_program(limits, c, low, high, weight):
 
 @dataclass
 class Drawdowns:
-    """A term of a `Program`: risk_weight times the mean of the deepest fraction ``tail`` of the drawdowns of the path Q v.
+    """A term of a `Program`: risk_weight times the mean of the deepest ``tail`` of the drawdowns of the path Q v.
 
     The term is the maximum of slope @ (-Q v) over the dual feasible slopes, which `allowed` leaves unchanged.
     """

@@ -1,4 +1,4 @@
-"""Warnings about the end of a run."""
+"""Diagnostics: warnings about the end of a run."""
 
 import math
 
@@ -17,8 +17,11 @@ COMPONENTS = 16  # single components that give the scale of gradients at the pro
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
-def warn_of_the_end(solver, oracle, result, watch, unlimited):
-    """Warn if a run ended badly, and say what to change. ``unlimited`` says whether the budget is the default."""
+def warn_of_the_end(solver, oracle, result, comparable, unlimited):
+    """Warn if a run ended badly, and say what to change.
+
+    ``comparable`` says whether all records have one objective, and ``unlimited`` whether the budget is the default.
+    """
     reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
         _warn(
@@ -46,7 +49,7 @@ def warn_of_the_end(solver, oracle, result, watch, unlimited):
             "unbounded below. Add a constraint or a penalty, or more samples than variables.",
         )
     else:
-        if result.n_iter and watch.comparable:
+        if result.n_iter and comparable:
             _warn_if_above(solver, result)
         elif result.n_iter:
             _warn_if_uphill(solver, oracle, result)

@@ -16,8 +16,8 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
+from sk_stormc.engine.loop import run
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.run import run
 from sk_stormc.engine.tools import Tools, check_prox
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
@@ -28,6 +28,7 @@ from sk_stormc.utils.validation import (
     check_choice,
     check_int,
     check_number,
+    check_parameters,
     check_schedule,
     plain,
 )
@@ -215,11 +216,11 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
-        loop.take_stock()
+        loop.after_iteration()
         while loop.reason is None:
             self.step(oracle, s)
             s.t += 1
-            loop.take_stock()
+            loop.after_iteration()
 
     # what users call
 
@@ -291,9 +292,4 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
 
     def validate(self):
         """Raise a ValueError that names the first parameter that is out of its range."""
-        checks = {}
-        for kind in reversed(type(self).__mro__):
-            checks |= vars(kind).get("checks", {})
-        for name, value in self.get_params(deep=False).items():
-            if name in checks:
-                checks[name](name, value)
+        check_parameters(self)
