@@ -32,22 +32,6 @@ def test_a_start_with_the_wrong_asset_ends_where_all_assets_lead(measure, constr
     assert -1e-9 * size <= few.gap <= 1e-6 * size
 
 
-def test_assets_that_are_not_held_are_left_out_of_the_iterations(monkeypatch):
-    sizes, run = [], newton.interior_point
-
-    def counted(program, x, *args, **kwargs):
-        sizes.append(len(x))
-        return run(program, x, *args, **kwargs)
-
-    R = returns(300, 60, 5)
-    problem = PortfolioProblem(R, 1.0, risk_measure="semivariance", penalty=Simplex())
-    every = newton.solve_portfolio(problem, Simplex(), np.full(60, 1 / 60))
-    held = np.where(every.weights > 0, every.weights, 0.0)
-    monkeypatch.setattr(newton, "interior_point", counted)
-    newton.solve_portfolio(problem, Simplex(), held / held.sum())
-    assert set(sizes) == {np.count_nonzero(held)}
-
-
 def test_the_nearest_feasible_point_of_equal_weights_is_found_once(monkeypatch):
     calls, run = [], limits.interior_point
     monkeypatch.setattr(limits, "interior_point", lambda *args, **kwargs: calls.append(0) or run(*args, **kwargs))
