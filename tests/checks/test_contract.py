@@ -132,7 +132,7 @@ def discovered():
     found = {}
     names = ("core", "streams", "portfolio", "embedding", "values")
     rooms = [importlib.import_module(f"sk_stormc.{name}") for name in names]
-    modules = [module for room in rooms for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
+    modules = [module for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     for module in modules:
         for name, value in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(value) and issubclass(value, CompositionalProblem) and not inspect.isabstract(value):
