@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
-from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
+from sk_stormc.embedding.neighbors.graph import as_search, first_of_rows, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import (
@@ -314,12 +314,10 @@ def graph_affinities(
         several = [graph_affinities(graph, value, most) for value in perplexity]
         several[0].data = sum(P.data for P in several) / len(several)
         return several[0]
+    if most is not None:
+        graph = first_of_rows(graph, most)
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
-    if most is not None and counts.max() > most:
-        near = np.arange(len(data)) - np.repeat(starts[:-1], counts) < most
-        data, columns, counts = data[near], columns[near], np.minimum(counts, most)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(starts.dtype)
     for k in np.unique(counts):
         rows = np.flatnonzero(counts == k)
         if len(rows) == len(counts):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.utils.validation import check_is_fitted
 
+from sk_stormc.embedding.neighbors.graph import first_of_rows
 from sk_stormc.embedding.problem import SNEProblem
 from sk_stormc.embedding.stages import Lines, Stage, continued, run_stages
 from sk_stormc.engine.results import SolverResult, changed
@@ -23,7 +23,7 @@ from sk_stormc.utils.words import check_unchanged, in_words
 __all__ = ["Continuation", "as_map"]
 
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
-FIRST = 10  # neighbours of a sample by which the samples are ordered
+FIRST = 10  # affinities of a sample by which the samples are ordered: the nearest neighbours if there was a search
 CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
 
 
@@ -33,14 +33,6 @@ def as_map(x, order, dtype):
     embedding = np.empty(points.shape, dtype)
     embedding[order] = points - points.mean(axis=0, dtype=float)
     return embedding
-
-
-def _first_entries(P):
-    """The first entries of each row, which are the nearest neighbours if there was a search."""
-    n, counts = P.shape[0], np.diff(P.indptr)
-    kept = np.arange(P.nnz) - np.repeat(P.indptr[:-1], counts) < FIRST
-    starts = np.concatenate([[0], np.cumsum(np.minimum(counts, FIRST))])
-    return sparse.csr_array((P.data[kept], P.indices[kept], starts), shape=(n, n))
 
 
 class Continuation:
@@ -135,11 +127,9 @@ class Continuation:
         # L-BFGS is the exact reference, and float32 is too coarse for it
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
         # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
-        order = reverse_cuthill_mckee(_first_entries(P))
+        order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
-        problem = SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel)
-        problem.aggregates  # noqa: B018 (found here, because another thread may make the start meanwhile)
-        return problem, order
+        return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
 
     def _finish(self, problem, whole, solver, fit):
         """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""

@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
+from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.embedding.pairs import TASK, Edges, even_rows
 from sk_stormc.utils.threads import each, parts
 
@@ -69,6 +70,7 @@ class Aggregates:
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
         self.component = _components(S, weight)
+        self._component_size = np.bincount(self.component)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
         found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
@@ -95,6 +97,13 @@ class Aggregates:
             return out
 
         return solve
+
+    def component_means(self, q):
+        """The mean of each row of q over the component of each point. 0 if there is only one component."""
+        if len(self._component_size) == 1:
+            return 0
+        of_components = (np.bincount(self.component, row) / self._component_size for row in q)
+        return np.stack([mean[self.component] for mean in of_components]).astype(q.dtype)
 
     def _factor(self, c, mu):
         """The Cholesky factor of the coarse matrix. Only its lower half is built."""
@@ -186,7 +195,7 @@ class GraphLaplacian(Metric):
                 rz = np.einsum("ij,ij->i", R, z)
                 p = z + _ratio(rz, before) * p
         if self.mu < self.floor:
-            q -= dtype.type(1 - self.mu / self.floor) * _component_means(q, self.problem.aggregates.component)
+            q -= dtype.type(1 - self.mu / self.floor) * self.problem.aggregates.component_means(q)
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):
@@ -203,18 +212,10 @@ class GraphLaplacian(Metric):
 
 def _components(S, weight):
     """The connected component of each point, in the graph S without edges that are weak for both of their points."""
-    row = np.repeat(np.arange(S.shape[0]), np.diff(S.indptr))
+    row = row_numbers(S)
     strong = S.data > WEAK * np.minimum(weight[row], weight[S.indices])
     kept = sparse.csr_array((np.ones(int(strong.sum()), np.int8), (row[strong], S.indices[strong])), shape=S.shape)
     return connected_components(kept, directed=False)[1]
-
-
-def _component_means(q, component):
-    """The mean of each row of q over the component of each point. 0 if there is only one component."""
-    size = np.bincount(component)
-    if len(size) == 1:
-        return 0
-    return np.stack([(np.bincount(component, row) / size)[component] for row in q]).astype(q.dtype)
 
 
 def _strongest(pull):

@@ -203,8 +203,8 @@ class SNEProblem(CompositionalProblem):
         -------
         SNEProblem
         """
-        self.aggregates  # noqa: B018 (found once for both)
         other = copy.copy(self)
+        other.metric_edges, other.aggregates = self.metric_edges, self.aggregates  # found once for both
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, held, further)
         return other
@@ -222,16 +222,6 @@ class SNEProblem(CompositionalProblem):
             other.metric = copy.copy(self.metric)
             other.metric.near = other._kept
         return other
-
-    @property
-    def is_exact(self):
-        """Whether recorded values of Phi have no sampling error, which could hide a trend.
-
-        Returns
-        -------
-        bool
-        """
-        return self._fine is not None or self.n_inner <= CENSUS or not self.near_field
 
     def new_near(self):
         """A new near field with an empty cache.

@@ -19,8 +19,9 @@ def has_tight_groups(problem, x):
     """
     if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1:
         return False
-    values = [value for _, value in _widths(problem, x)]
-    return bool(values) and min(values) < (1 - ENOUGH) * values[0]
+    values = (value for _, value in _widths(problem, x))
+    first = next(values, None)  # None if it is not a number; then there are no further values
+    return any(value < (1 - ENOUGH) * first for value in values)
 
 
 def rescaled(problem, x):

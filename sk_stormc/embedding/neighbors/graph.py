@@ -17,7 +17,7 @@ from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["as_search", "fit_search", "neighbor_graph", "neighbors_of_each"]
+__all__ = ["as_search", "first_of_rows", "fit_search", "neighbor_graph", "neighbors_of_each"]
 
 LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
 WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
@@ -26,9 +26,8 @@ UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
 
 def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
     """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
-    from sk_stormc.embedding.neighbors.search import (
-        NeighborSearch,  # here, because sklearn.neighbors takes long to import
-    )
+    # here, because sklearn.neighbors takes long to import
+    from sk_stormc.embedding.neighbors.search import NeighborSearch
 
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
@@ -74,11 +73,18 @@ def _nearest_in_graph(X, k):
     if (((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)).any():
         order = np.lexsort((column, distance, row))
         column, distance = column[order], distance[order]
-    count = np.bincount(row, minlength=n)
-    if count.max() > k:
-        near = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) < k
-        column, distance, count = column[near], distance[near], np.minimum(count, k)
-    return sparse.csr_array((distance, column, np.concatenate([[0], np.cumsum(count)])), shape=X.shape)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
+    return first_of_rows(sparse.csr_array((distance, column, starts), shape=X.shape), k)
+
+
+def first_of_rows(X, most):
+    """A CSR array with at most the first ``most`` entries of each row."""
+    count = np.diff(X.indptr)
+    if count.max() <= most:
+        return X
+    kept = np.arange(X.nnz) - np.repeat(X.indptr[:-1], count) < most
+    starts = np.concatenate([[0], np.cumsum(np.minimum(count, most))]).astype(X.indptr.dtype)
+    return sparse.csr_array((X.data[kept], X.indices[kept], starts), shape=X.shape)
 
 
 def neighbor_graph(search):
