@@ -52,6 +52,10 @@ def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
     frame = pd.DataFrame(data)
     for same in (data[::-1][::-1], mapped, np.asfortranarray(data), frame, np.repeat(data, 2, axis=1)[:, ::2]):
         assert fingerprint(same) == expected
+    for row in (69_904, 69_905, -1):  # at the end of a block and after it
+        changed = data.copy()
+        changed[row, -1] += 1
+        assert fingerprint(changed) != expected
     assert fingerprint(data[:5].tolist()) == fingerprint(data[:5]) == fingerprint(data[:5].astype(object))
     assert len({expected, fingerprint(data.T), fingerprint(data.reshape(-1)), fingerprint(data[:, 0])}) == 4
 

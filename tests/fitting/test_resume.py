@@ -190,21 +190,12 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
         clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
 
 
+TAIL = CompositionalPortfolio(
+    "storm-c", risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0
+)
 STAGED = [
-    pytest.param(
-        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0),
-        RETURNS[:150],
-        (1, 2),
-        id="cvar",
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(
-        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, max_iter=4000, random_state=0),
-        RETURNS[:150],
-        (1, 2),
-        id="evar",
-    ),
-    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 6, 7), id="early-and-main"),
+    pytest.param(TAIL, RETURNS[:150], (1,), id="cvar"),
+    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 28), id="early-and-main"),
 ]
 
 
@@ -220,7 +211,7 @@ def test_stages_go_on_from_a_file(model, data, passes, tmp_path):
         again = clone(model).set_callbacks(saved).resume(data)
         for name in (*KEPT, "weights_" if hasattr(model, "risk_measure") else "embedding_"):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
-    assert stages
+    assert max(stages) > 1  # a later stage too
 
 
 def test_files_that_are_none_are_refused(tmp_path):
