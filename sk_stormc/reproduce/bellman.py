@@ -8,7 +8,7 @@ charged what it samples: one component, and a hundred.
 
 from dataclasses import replace
 
-from sk_stormc.datasets import make_bellman_problem
+from sk_stormc.datasets.markov import make_bellman_problem
 from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
 
 __all__ = ["MAX_IFO", "METHODS", "bellman_case", "run_bellman"]

@@ -10,10 +10,11 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.datasets import fetch_french_portfolios
-from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.datasets.french import fetch_french_portfolios
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce.portfolio import minimum
 from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
+from sk_stormc.streams.problem import StreamingProblem
 
 __all__ = ["MAX_IFO", "METHODS", "REGIONS", "french_sets", "make_market", "markets", "run_streaming", "stream_case"]
 
