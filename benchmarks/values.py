@@ -26,7 +26,7 @@ MODELS = {"8 states, steps to the end 10": (8, 0.9, 11), "20 states, steps to th
 EPISODES = (25, 50, 200)
 TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
 ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
-COVERAGES = ("states", "mean", "stream", "fading", "numpy", "drawn")
+COVERAGES = ("states", "mean", "stream", "fading", "numpy")
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 SIZES = ((5000, 20), (20_000, 10), (20_000, 50), (20_000, 100), (100_000, 100))
 
@@ -53,10 +53,10 @@ def coverage(quick):
                 found = np.array([
                     in_intervals(model.draw(n, SEED + k), n_states, first, truth) for k in range(8 if quick else LOGS)
                 ])  # fmt: skip
-                every, mean, stream, fading, plain, drawn, ours, numpys = np.nanmean(found, axis=0)
+                every, mean, stream, fading, plain, ours, numpys = np.nanmean(found, axis=0)
                 rows.append({
                     "model": name, "policy": policy, "episodes": n, "states": every, "mean": mean, "stream": stream,
-                    "fading": fading, "numpy": plain, "drawn": drawn,
+                    "fading": fading, "numpy": plain,
                     "rmse": np.sqrt(ours), "numpy_rmse": np.sqrt(numpys),
                 })  # fmt: skip
     return rows
@@ -81,8 +81,6 @@ def in_intervals(log, n_states, first, truth):
         down, up = stream.value_interval(states).T
         share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
     share.append(np.mean(abs(x - truth)[seen] < NORMAL * error[seen]))
-    down, up = models.numpy_bootstrap(log, ratio, n_states)
-    share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
     errors = (np.mean((estimate - truth)[seen] ** 2) for estimate in (value.predict(states), x))
     return [*share, *errors]
 
@@ -225,7 +223,7 @@ def run_part(name, quick, images):
 def table_of_coverage(rows):
     """Shares of 500 logs."""
     header = ["", "policy", "episodes", "values", "their mean", "streams", "that forget", "numpy, normal",
-              "bootstrap", "RMSE", "numpy's"]  # fmt: skip
+              "RMSE", "numpy's"]  # fmt: skip
     return markdown(header, [
         [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" if k in r else "" for k in COVERAGES),
          f"{r['rmse']:.3g}", f"{r['numpy_rmse']:.3g}"] for r in rows

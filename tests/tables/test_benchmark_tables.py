@@ -51,7 +51,7 @@ def test_results_name_no_place_of_the_machine():
 # running and rendering
 
 
-SLOW = ("maps", "large_maps", "bellman", "values", "streams", "methods", "newer", "rates", "desk")
+SLOW = ("maps", "large_maps", "bellman", "values", "streams", "methods", "newer", "desk")
 SLOW += ("desk_cases", "portfolio", "gallery", "paper")
 
 
@@ -79,15 +79,15 @@ def test_parts_are_stored_one_by_one(tmp_path, monkeypatch, capsys):
         tables=lambda stored: {part: f"| {rows[0]['a']} |" for part, rows in stored["results"].items()}
     )  # fmt: skip
     monkeypatch.setattr(cli, "module_of", lambda name: tiny)
-    where = ["rates", "--results", str(tmp_path)]
+    where = ["newer", "--results", str(tmp_path)]
     assert main([*where, "--parts", "two"]) == 0
     with pytest.raises(KeyboardInterrupt):
         main([*where, "--parts", "one,three"])  # the parts before the interruption are kept
-    stored = _tables.load("rates", tmp_path)
+    stored = _tables.load("newer", tmp_path)
     assert list(stored["results"]) == list(stored["parts"]) == ["two", "one"]
     assert stored["results"]["two"] == [{"a": "two", "quick": False, "images": str(tmp_path)}]
-    text = _tables.tables_of(tiny, stored)["rates/one"]
-    assert "benchmarks rates --parts one`, version" in text and f"numpy {np.__version__}" in text
+    text = _tables.tables_of(tiny, stored)["newer/one"]
+    assert "benchmarks newer --parts one`, version" in text and f"numpy {np.__version__}" in text
     with pytest.raises(SystemExit):
         main([*where, "--parts", "two,four"])
     assert "--parts must be among one, two, three, got four" in capsys.readouterr().err
@@ -99,9 +99,9 @@ def test_results_stored_elsewhere_leave_the_pages_alone(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(cli, "module_of", lambda name: tiny)
     before = [page.read_bytes() for page in _tables.pages()]
-    assert main(["rates", "--results", str(tmp_path)]) == 0
+    assert main(["newer", "--results", str(tmp_path)]) == 0
     assert [page.read_bytes() for page in _tables.pages()] == before
-    assert _tables.load("rates", tmp_path)["results"] == {"a": 0}
+    assert _tables.load("newer", tmp_path)["results"] == {"a": 0}
 
 
 FAKE = types.SimpleNamespace(tables=lambda stored: {"one": f"| {stored['results']['a']} |"})

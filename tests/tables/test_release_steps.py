@@ -37,14 +37,14 @@ def test_parts_that_have_ended_are_not_run_again(release, tmp_path, monkeypatch)
 
 
 def test_benchmarks_can_be_chosen_and_left_out(release, tmp_path, monkeypatch):
-    stored = SCRIPT.parents[1] / "benchmarks" / "results" / "rates.json"
+    stored = SCRIPT.parents[1] / "benchmarks" / "results" / "overhead.json"
     (tmp_path / "results").mkdir()
     changed = json.loads(stored.read_text(encoding="utf-8"))
-    changed["results"]["slopes"]["SCGD"][0] *= 100
-    (tmp_path / "results" / "rates.json").write_text(json.dumps(changed), encoding="utf-8")
+    changed["results"]["250 x 25"]["ratios"][0] *= 100
+    (tmp_path / "results" / "overhead.json").write_text(json.dumps(changed), encoding="utf-8")
     monkeypatch.setattr(release, "remake", lambda name, parts, results: None)
-    said = release.tables(tmp_path, names=["rates", "maps"], skip=["maps"])
-    assert said[0].startswith("rates: 1 of ")
+    said = release.tables(tmp_path, names=["overhead", "maps"], skip=["maps"])
+    assert said[0].startswith("overhead: 1 of ")
     assert said[-1] == "maps: left out"
     with pytest.raises(release.Failed, match="no benchmarks nosuch"):
         release.tables(tmp_path, names=["nosuch"])
