@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks import _bellman_control, _bellman_fits
 from benchmarks._bellman_logs import ENVIRONMENTS
 from benchmarks._measure import timed
-from benchmarks._tables import markdown
+from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem
 
@@ -73,11 +73,12 @@ def table_of_gap(rows):
         ifo = row[way]["ifo"]
         return f"{row[way]['ms']:,.0f} (" + ("not reached)" if ifo is None else f"{ifo / row['n']:.0f} n)")
 
-    ways = ("storm-c", "minibatches", "lbfgs")
-    header = ["CPU ms to a relative gap of 1e-3 (IFO)", *ways[:2], "L-BFGS, same metric", "least squares"]
-    return markdown(
-        header, [[row["model"], *(text(row, way) for way in ways), f"{row['least squares']:,.0f}"] for row in rows]
-    )
+    columns = {
+        "CPU ms to a relative gap of 1e-3 (IFO)": "{model}", "storm-c": lambda row: text(row, "storm-c"),
+        "minibatches": lambda row: text(row, "minibatches"), "L-BFGS, same metric": lambda row: text(row, "lbfgs"),
+        "least squares": "{least squares:,.0f}",
+    }  # fmt: skip
+    return table(rows, columns)
 
 
 def tables(stored):

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import timed
-from benchmarks._tables import ROOT, markdown
+from benchmarks._tables import ROOT, table
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
@@ -178,13 +178,14 @@ def run_speed(quick):
     began = time.process_time()
     for i in range(0, n, 1024):
         X[i : i + 1024].T @ X[i : i + 1024]
-    rows = [{"what": "the sum of products alone", "speed": X.nbytes / (time.process_time() - began) / 1e9}]
-    for name, make in WAYS_ON.items():
-        for risk_measure, constraint in KINDS[:6]:
+    alone, rows = X.nbytes / (time.process_time() - began) / 1e9, []
+    for risk_measure, constraint in KINDS[:6]:
+        row = {"risk_measure": risk_measure, "constraint": constraint, "products": alone}
+        for name, make in WAYS_ON.items():
             portfolio = make(risk_measure=risk_measure, constraint=constraint)
             used, _, _ = timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))
-            rows.append({"what": name, "risk_measure": risk_measure, "constraint": constraint,
-                         "speed": X.nbytes / used / 1e9})  # fmt: skip
+            row[name] = X.nbytes / used / 1e9
+        rows.append(row)
     return rows
 
 
@@ -197,47 +198,37 @@ def run_part(name, quick, images):
     return {"correlated": run_correlated, "regimes": run_regimes, "speed": run_speed}[name](quick)
 
 
+def warned(key):
+    """A cell: a gap, and whether its stream warned; nothing where there is none."""
+    return lambda row: f"{row[key]:.1e}{', warned' if row[f'{key} warned'] else ''}" if key in row else ""
+
+
+SIZE = {"rows x assets": "{rows:,} x {assets}", "risk": "{risk_measure}"}
+CONSTRAINT = {"constraint": lambda row: row["constraint"] or "none"}
+FITS = {
+    "": lambda row: f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
+    "passes": "{passes:.3g}", "relative gap to the closed form": "{gap:.1e}", "peak memory": "{peak:.0f} MB",
+    "of it imports": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
+}  # fmt: skip
+COLUMNS = {
+    "memory": FITS,
+    "chunks": FITS,
+    "correlated": {
+        **SIZE, **CONSTRAINT, "by steps": warned("steps"), "by moments": warned("moments"),
+        "sampling error": "{error:.1e}",
+    },
+    "regimes": {**SIZE, '"auto"': warned("moments"), '"moments"': warned("moments, each")},
+    "speed": {
+        "risk": "{risk_measure}", **CONSTRAINT, "by steps": "{steps:.2f}", "by moments": "{moments:.2f}",
+        "the sum of products alone": "{products:.2f}",
+    },
+}  # fmt: skip
+
+
 def tables(stored):
-    """A table for each part."""
-    results, found = stored["results"], {}
-    header = ["", "passes", "relative gap to the closed form", "peak memory", "of it imports", "CPU seconds"]
-    for name in ("memory", "chunks"):
-        found[name] = markdown(header, [
-            [
-                f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
-                f"{row['passes']:.3g}", f"{row['gap']:.1e}", f"{row['peak']:.0f} MB", f"{row['imports']:.0f} MB",
-                f"{row['seconds']:.1f}",
-            ]
-            for row in results.get(name, ())
-        ])  # fmt: skip
-    said = {True: ", warned", False: ""}
-    header = ["rows x assets", "risk", "constraint", "by steps", "by moments", "sampling error"]
-    found["correlated"] = markdown(header, [
-        [
-            f"{row['rows']:,} x {row['assets']}", row["risk_measure"], row["constraint"] or "none",
-            f"{row['steps']:.1e}{said[row['steps warned']]}" if "steps" in row else "",
-            f"{row['moments']:.1e}{said[row['moments warned']]}", f"{row['error']:.1e}",
-        ]
-        for row in results.get("correlated", ())
-    ])  # fmt: skip
-    header = ["rows x assets", "risk", '"auto"', '"moments"']
-    found["regimes"] = markdown(header, [
-        [
-            f"{row['rows']:,} x {row['assets']}", row["risk_measure"],
-            *(f"{row[way]:.1e}{said[row[way + ' warned']]}" for way in ("moments", "moments, each")),
-        ]
-        for row in results.get("regimes", ())
-    ])  # fmt: skip
-    speed = {(row["what"], row.get("risk_measure"), row.get("constraint")): row["speed"] for row in
-             results.get("speed", ())}  # fmt: skip
-    alone = speed.get(("the sum of products alone", None, None), 0.0)
-    found["speed"] = markdown(["risk", "constraint", "by steps", "by moments", "the sum of products alone"], [
-        [
-            risk, constraint or "none", *(f"{speed[way, risk, constraint]:.2f}" for way in WAYS_ON), f"{alone:.2f}",
-        ]
-        for risk, constraint in KINDS[:6] if speed
-    ])  # fmt: skip
-    return {name: text for name, text in found.items() if name in results}
+    """A table for each part that was measured."""
+    results = stored["results"]
+    return {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}
 
 
 if __name__ == "__main__":  # a process of its own, of `apart`
