@@ -6,11 +6,21 @@ from benchmarks._sne_panel import DEPTHS, MEASURES
 from benchmarks._tables import markdown
 
 NOT_YET = markdown(["not measured yet"], [["`--parts {}`"]])
-LABELS = ["10-NN", "silhouette", "pieces", "all pieces"]
+LABELS = ["10-NN", "silhouette", "pieces", "all pieces", "class radius"]
 NAMES = ["KL", "T5", *(f"recall at {k}" for k in DEPTHS), *LABELS, "rank"]  # of MEASURES
-SPECS = {"kl": ".3f", "pieces": ".0f", "all pieces": ".0f", "silhouette": ".3f", "rank correlation": ".3f"}
+SPECS = {
+    "kl": ".3f",
+    "pieces": ".0f",
+    "all pieces": ".0f",
+    "silhouette": ".3f",
+    "class radius": ".3f",
+    "rank correlation": ".3f",
+}
 LESS = ("kl", "pieces", "all pieces")  # the less, the better
-SHAPES = ("swiss roll", "far clusters", "uneven clusters")
+SHAPES = (
+    *("far clusters", "uneven clusters", "blobs", "hierarchy"),
+    *("swiss roll", "s curve", "uniform noise", "tree", "rings"),
+)
 SHOWN = "augmented_digits_20000"  # in README, with "times_20000"
 
 
