@@ -145,10 +145,8 @@ class Finder(ast.NodeVisitor):
 
     def visit_BinOp(self, node):
         """Sums of texts and lists are left: every change of them is an error."""
-        texts = any(
-            isinstance(side, ast.Constant | ast.List | ast.JoinedStr) and not _is_number(side)
-            for side in (node.left, node.right)
-        )
+        texts = any(isinstance(side, ast.Constant | ast.List | ast.JoinedStr) and not _is_number(side)
+                    for side in (node.left, node.right))
         if type(node.op) in ARITHMETIC and not texts:
             self._put(node, "arithmetic", self._but(node, op=ARITHMETIC[type(node.op)]()))
         self.generic_visit(node)

@@ -217,7 +217,9 @@ def judge(params, R, weights):
     centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
     if against:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
-    problem = PortfolioProblem(R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own)
+    problem = PortfolioProblem(
+        R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own
+    )
     if params.get("objective") == "ratio":
         # a point that misses a constraint by a billionth may be better than any that keeps it
         kept = {"kept": ROUNDING} if any(name in params for name in LIMITS) else {}

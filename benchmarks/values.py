@@ -289,11 +289,6 @@ def table_of_ridge(rows):
 
 def tables(stored):
     """A table for each part that was measured."""
-    makers = {
-        "coverage": table_of_coverage,
-        "off_policy": table_of_off_policy,
-        "cut_off": table_of_cut_off,
-        "cpu": table_of_cpu,
-        "ridge": table_of_ridge,
-    }
+    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cut_off": table_of_cut_off,
+              "cpu": table_of_cpu, "ridge": table_of_ridge}
     return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}
