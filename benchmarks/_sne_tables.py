@@ -204,7 +204,17 @@ def search(rows):
     return markdown(header, [[row["method"], *(median(row, *of) for of in keys.items())] for row in rows])
 
 
+def ablations(rows):
+    """Maps without one mechanism each, below the map with all."""
+    keys = {"seconds": ".1f", "kl": ".3f", "t5": ".4f", "recall 10": ".4f", "recall 100": ".4f", "recall 500": ".4f"}
+    keys |= {key: SPECS[key] for key in ("pieces", "class radius")}
+    header = ["data", "without", "CPU s", "KL", "T5", *(f"recall at {k}" for k in (10, 100, 500)), *list(keys)[-2:]]
+    return markdown(header, [[label(row), row["without"], *(median(row, *of) for of in keys.items())] for row in rows])
+
+
 TABLES = {
+    "ablations": ablations,
+    "ablations_70000": ablations,
     "dimensions": methods,
     "gaussian": methods,
     "robustness": robustness,
