@@ -133,9 +133,9 @@ class DifferentiableComposition(CompositionalProblem):
         if sample_weight is not None:
             self._take_weights(sample_weight)
         self._check_functions()
-        l, d = self._u_structure.size, self.n_variables  # noqa: E741
         if jacobian == "auto":
-            jacobian = "sampled" if l == 1 or l * d <= TRACKED else "operator"
+            n_u = self._u_structure.size
+            jacobian = "sampled" if n_u == 1 or n_u * self.n_variables <= TRACKED else "operator"
         self.jacobian_kind = jacobian
         check_attributes(self)
         self._check_values()
@@ -200,8 +200,9 @@ class DifferentiableComposition(CompositionalProblem):
         if self.jacobian_kind == "operator":
             values = self._call("inner_pair", points, take(batch))
             return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
-        values, l = self._call("inner_pair", points, take(batch), take(slope_batch)), self._u_structure.size  # noqa: E741
-        return tuple((value[:l], value[l:].reshape(l, -1)) for value in values)
+        n_u = self._u_structure.size
+        values = self._call("inner_pair", points, take(batch), take(slope_batch))
+        return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
 
     def gradient_pair(self, old, new, batch):
         """F at two points, by one call."""
@@ -227,9 +228,9 @@ class DifferentiableComposition(CompositionalProblem):
 
     def _block(self, side):
         """Number of rows that are evaluated at once. The array of a Jacobian takes several sweeps over them."""
-        l, sampled = self._u_structure.size, self.jacobian_kind != "operator"  # noqa: E741
-        sweeps = min(l, self.n_variables) if side == "inner" and sampled else 1
-        return max(1, BLOCK // ((self._rows[side].width + l) * sweeps))
+        n_u, array = self._u_structure.size, self.jacobian_kind != "operator"
+        sweeps = min(n_u, self.n_variables) if side == "inner" and array else 1
+        return max(1, BLOCK // ((self._rows[side].width + n_u) * sweeps))
 
     def _mean(self, name, side, batch, *args):
         """The mean over a batch, in blocks of nearly equal size, so that few sizes are compiled."""
@@ -315,7 +316,7 @@ def compiled(problem):
     """
     jax = import_jax()
     jnp, dtype = jax.numpy, problem._x0.dtype
-    d, l = problem.n_variables, problem._u_structure.size  # noqa: E741
+    d, n_u = problem.n_variables, problem._u_structure.size
 
     def flat(value):
         return jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(value)])
@@ -344,13 +345,13 @@ def compiled(problem):
 
     def gradient_pair(points, rows, inner_rows=None):
         def F(point):
-            x, u, J = jnp.split(point, (d, d + l))
+            x, u, J = jnp.split(point, (d, d + n_u))
             f_x, f_u = gradient(x, u, rows)
-            return f_x + (f_u @ J.reshape(l, d) if inner_rows is None else vjp(J, f_u, inner_rows))
+            return f_x + (f_u @ J.reshape(n_u, d) if inner_rows is None else vjp(J, f_u, inner_rows))
 
         return jax.vmap(F)(points.reshape(2, -1))
 
-    slope = jax.jacrev(g) if l <= d else jax.jacfwd(g)
+    slope = jax.jacrev(g) if n_u <= d else jax.jacfwd(g)
     gradient = jax.grad(f, (0, 1))
     functions = {
         "inner": g,

@@ -8,7 +8,7 @@ from numbers import Number
 
 import numpy as np
 
-from sk_stormc.utils.validation import as_numbers, check_numeric, short
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming, short
 
 __all__ = ["Rows", "Structure", "check_returned", "flatten", "import_jax", "precision", "tracing"]
 
@@ -173,7 +173,8 @@ class Rows:
     def _checked(self, name, leaf):
         """A leaf as an array, without a copy where it is one."""
         check_numeric(name, leaf)
-        array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+        with naming(name):
+            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
         if not array.ndim:
