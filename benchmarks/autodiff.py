@@ -2,14 +2,14 @@
 
 An iteration of Algorithm 1 on the mean loss of a linear regression and its deviation above the mean, of 5,000 rows, by
 `FiniteSumComposition` with NumPy and by `DifferentiableComposition`. Both take turns in one process, once with JAX as
-it is and once with JAX_CPU_ENABLE_ASYNC_DISPATCH=0. The table has medians of the times, and of the ratios of each turn.
+it is and once with its setting jax_cpu_enable_async_dispatch off. The table has medians of the times, and of the ratios
+of each turn.
 
 The four objectives are run twice, and the second time is kept, so that no compilation is in it. L-BFGS is SciPy's, on
 one compiled function for Phi and its gradient.
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -101,11 +101,11 @@ def iterations(sizes, rounds, factor=1.0):
 def in_a_process(asynchronous, sizes, rounds, factor):
     """`iterations` in a new process, since JAX reads the setting when it is first used."""
     code = (
-        "import json, warnings; warnings.simplefilter('ignore'); from benchmarks import _tables, autodiff; "
+        f"import jax; jax.config.update('jax_cpu_enable_async_dispatch', {asynchronous})\n"
+        "import json, warnings; warnings.simplefilter('ignore'); from benchmarks import _tables, autodiff\n"
         f"print(json.dumps(_tables.plain(autodiff.iterations({sizes}, {rounds}, {factor}))))"
     )
-    env = os.environ | {"JAX_CPU_ENABLE_ASYNC_DISPATCH": str(int(asynchronous))}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 

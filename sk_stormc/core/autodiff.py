@@ -17,7 +17,8 @@ from sk_stormc.utils.validation import check_callable, check_choice, check_metri
 
 __all__ = ["DifferentiableComposition"]
 
-BLOCK = 2**18  # numbers that one call evaluates at most, where a batch has more
+BLOCK = 2**20  # numbers that one call evaluates at most, where a batch has more
+LENT = 2**14  # numbers from which a copy takes longer than lending them
 TRACKED = 2**14  # entries up to which a Jacobian is an array
 
 
@@ -196,12 +197,12 @@ class DifferentiableComposition(CompositionalProblem):
         """u and J at two points, by one call."""
         if not (self._fits("inner", batch) and self._fits("inner", slope_batch)):
             return super().inner_pair(x_old, x, batch, slope_batch)
-        take, points = self._rows["inner"].take, np.concatenate((x_old, x))
+        points = np.concatenate((x_old, x))
         if self.jacobian_kind == "operator":
-            values = self._call("inner_pair", points, take(batch))
+            values = self._call("inner_pair", points, self._take("inner", batch))
             return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
         n_u = self._u_structure.size
-        values = self._call("inner_pair", points, take(batch), take(slope_batch))
+        values = self._call("inner_pair", points, self._take("inner", batch), self._take("inner", slope_batch))
         return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
 
     def gradient_pair(self, old, new, batch):
@@ -211,17 +212,25 @@ class DifferentiableComposition(CompositionalProblem):
         if self.jacobian_kind == "operator":
             (parts[2], draws), (parts[5], other) = parts[2], parts[5]
             fits = fits and draws is other and self._fits("inner", draws)
-            rows = (self._rows["inner"].take(draws),) if fits else ()
+            rows = (self._take("inner", draws),) if fits else ()
         if not fits:
             return super().gradient_pair(old, new, batch)
         points = np.concatenate([part.ravel() for part in parts])
-        return tuple(self._call("gradient_pair", points, self._rows["outer"].take(batch), *rows))
+        return tuple(self._call("gradient_pair", points, self._take("outer", batch), *rows))
 
     # calls of what JAX compiled
 
     def _call(self, name, *args):
         with precision(self._x0.dtype):
             return np.asarray(self._compiled[name](*args))
+
+    def _take(self, side, draws):
+        """Rows of the data. Large ones are lent to JAX, which would copy them."""
+        rows = self._rows[side].take(draws)
+        if rows and len(rows[0]) * self._rows[side].width > LENT:
+            with precision(self._x0.dtype):
+                rows = import_jax().device_put(rows, may_alias=True)
+        return rows
 
     def _fits(self, side, batch):
         return batch is not None and len(batch) <= self._block(side)
@@ -234,14 +243,14 @@ class DifferentiableComposition(CompositionalProblem):
 
     def _mean(self, name, side, batch, *args):
         """The mean over a batch, in blocks of nearly equal size, so that few sizes are compiled."""
-        rows, weights = self._rows[side], self._weights[side] if batch is None else None
-        n = rows.n if batch is None else len(batch)
+        weights = self._weights[side] if batch is None else None
+        n = self._rows[side].n if batch is None else len(batch)
         ends = np.linspace(0, n, -(-n // self._block(side)) + 1).astype(int)
         total = 0
         for first, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             part = slice(first, end) if batch is None else batch[first:end]
             p = None if weights is None else weights[first:end]
-            value = self._call(name, *args, rows.take(part), p)
+            value = self._call(name, *args, self._take(side, part), p)
             total = total + (value if p is not None or len(ends) == 2 else (end - first) / n * value)
         return total
 
