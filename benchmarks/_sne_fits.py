@@ -38,7 +38,7 @@ def embedding(X, seed, new=None, **params):
 
 def begin_from(start, X, P, d):
     """The points of a start."""
-    from sk_stormc.embedding.starts import make_start
+    from sk_stormc.embedding.initialization import make_start
 
     return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
 
@@ -95,7 +95,6 @@ def shares(X, seed, **params):
     It is a fit by one thread, measured in CPU seconds, so that it does not matter what else the machine does.
     """
     from sk_stormc import SNEEmbedding
-    from sk_stormc.embedding import estimator
     from sk_stormc.utils import threads
 
     counts, clock = (2, 4, 8), time.process_time
@@ -121,21 +120,11 @@ def shares(X, seed, **params):
 
         return call
 
-    def at_once(*tasks):
-        within.append(1)
-        found, seconds = zip(*map(timed, tasks), strict=True)
-        within.pop()
-        taken[0] += sum(seconds)
-        for k in counts:
-            left[k] += max(seconds)  # there are as many threads as tasks
-        return found
-
     each = threads.each
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
             if name.startswith("sk_stormc.embedding") and vars(module).get("each") is each:
                 stack.enter_context(patch.object(module, "each", watched(each)))
-        stack.enter_context(patch.object(estimator, "at_once", at_once))
         for name in TRANSFORMS:
             stack.enter_context(patch.object(fft, name, watched(getattr(fft, name))))
         _, whole = timed(SNEEmbedding(random_state=seed, **params).fit, X)

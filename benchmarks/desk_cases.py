@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks._tables import markdown
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.portfolio.ratio import ratio_at
+from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.problems import PortfolioProblem
 
 DURATION = "5 minutes"

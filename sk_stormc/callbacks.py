@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sklearn.metrics import check_scoring, get_scorer_names
 
-from sk_stormc.engine import state_file as _state_file
+from sk_stormc.engine import checkpoint_file as _checkpoint_file
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.fitting.identity import KeepsFits, Progress
+from sk_stormc.fitting.runs import KeepsFits, Progress
 from sk_stormc.utils.validation import check_int, check_number
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
@@ -144,8 +144,9 @@ class TimeLimit(_PerFit):
 class Checkpoint(_PerFit, KeepsFits):
     """Write the state of a fit to a file, so that `resume` can continue the fit after the process has died.
 
-    The file is written atomically. It holds arrays and JSON, and reading it executes no code. Schedules and other
-    callables are not stored. They are taken from the estimator that resumes.
+    The file is written atomically. It holds arrays and JSON, and reading it executes no code. Functions, such as a
+    schedule of your own, are stored by their names, and taken from the estimator that resumes. They must be defined at
+    the top of a module. The file can be read by the version of the library that wrote it.
 
     Parameters
     ----------
@@ -191,15 +192,14 @@ class Checkpoint(_PerFit, KeepsFits):
         path = Path(self.path)
         return {"path": path.with_name("-".join([path.stem, *numbers]) + path.suffix), "passes": 0}
 
-    def on_fit_task_end(self, estimator, context):
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         """Write the file after every `every`-th pass."""
+        if fitted_estimator is None or context.max_subtasks != 0:
+            return  # not the end of a pass
         fit = self._fits[id(estimator)]
-        progress = estimator._fitting.so_far()
-        if progress is None:  # the end of the fit
-            return
         fit["passes"] += 1
         if fit["passes"] % self.every == 0:
-            _state_file.write(fit["path"], progress)
+            _checkpoint_file.write(fit["path"], fitted_estimator._progress)
 
     def load(self, estimator):
         """Read the file. `resume` calls this method.
@@ -216,10 +216,10 @@ class Checkpoint(_PerFit, KeepsFits):
         Raises
         ------
         ValueError
-            If the file does not have this version's format, or was changed after it was written.
+            If the file was written by another version, or was truncated or changed after it was written.
         """
         if not Path(self.path).exists():
             return None
-        progress = _state_file.read(self.path, Progress)
-        progress.file = os.fspath(self.path)
-        return progress
+        parameters = estimator.get_params(deep=True).values()
+        parts = [part for value in parameters for part in (value if isinstance(value, (list, tuple)) else [value])]
+        return _checkpoint_file.read(self.path, Progress, filter(callable, parts))

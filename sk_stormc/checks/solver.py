@@ -83,7 +83,7 @@ def check_solver(
 
 def _portfolios():
     from sk_stormc.datasets.gaussian_returns import make_gaussian_returns  # a solver itself needs neither
-    from sk_stormc.portfolio.problem import PortfolioProblem
+    from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
     single = PortfolioProblem(returns.astype(np.float32))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, check_metric, short
 
@@ -241,7 +240,7 @@ class Matrix(Metric):
 
 
 @dataclass(eq=False, repr=False)
-class LowRank(Metric, Kept):
+class LowRank(Metric):
     """M = diag(scale) - W W^T, stored as n_variables (rank + 1) numbers.
 
     Parameters

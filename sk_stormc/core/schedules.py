@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import Schedule
 from sk_stormc.utils.validation import check_callable, check_number
 
@@ -17,7 +16,7 @@ __all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to"
 
 
 @dataclass(frozen=True, repr=False)
-class Power(Kept):
+class Power:
     """The class of the schedules that `constant`, `inverse` and `power` return: scale * (t + 1) ** exponent."""
 
     scale: float
@@ -35,7 +34,7 @@ class Power(Kept):
 
 
 @dataclass(frozen=True, repr=False)
-class Decay(Kept):
+class Decay:
     """The class of the schedules that `decay_to` returns."""
 
     start: float
@@ -60,7 +59,7 @@ class Decay(Kept):
 
 
 @dataclass(frozen=True)
-class Geometric(Kept):
+class Geometric:
     """Geometric decay or growth from ``start`` to ``end``. The value then stays at ``end``.
 
     Parameters
@@ -96,7 +95,7 @@ class Geometric(Kept):
 
 
 @dataclass(frozen=True)
-class Slowed(Kept):
+class Slowed:
     """Another schedule, slowed down.
 
     Parameters

@@ -178,19 +178,6 @@ class Source:
         """
         return places
 
-    def broke(self, error: Exception) -> bool:
-        """Whether an error was raised by the source, so that the run can continue later.
-
-        Parameters
-        ----------
-        error : Exception
-
-        Returns
-        -------
-        bool
-        """
-        return False
-
     def uphill(self, x: FloatArray, start: FloatArray) -> bool:
         """Whether the objective is higher at x than at the start by more than sampling noise explains.
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.utils.kept import Kept
-
 __all__ = ["InUnit", "as_array", "in_one_unit"]
 
 STEP = 32  # units are powers of 2**STEP, so that values of similar size mostly have the same unit
@@ -17,7 +15,7 @@ FURTHEST = 10_000  # a power of two that maps any float to 0 or infinity
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class InUnit(Kept):
+class InUnit:
     """An array with a common exponent, which represents ``array * 2**power``.
 
     Exponentials overflow if their exponents are above 709 (in float32, 88). A problem whose u and Jacobian consist of

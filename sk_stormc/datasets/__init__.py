@@ -1,14 +1,14 @@
 """Data sets: returns, augmented digits, Markov reward processes, and transitions of environments.
 
-Generators and readers of returns are here. The others lie beside the problems whose structure they know.
+Readers and generators, known models, and logs of environments.
 """
 
+from sk_stormc.datasets.digits import make_augmented_digits
+from sk_stormc.datasets.environments import collect_transitions
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.embedding.digits import make_augmented_digits
-from sk_stormc.values.environments import collect_transitions
-from sk_stormc.values.models import MarkovRewardProcess, make_bellman_problem
-from sk_stormc.values.recorded import transitions_from_arrays, transitions_from_episodes
+from sk_stormc.datasets.markov import MarkovRewardProcess, make_bellman_problem
+from sk_stormc.datasets.recorded import transitions_from_arrays, transitions_from_episodes
 
 __all__ = [
     "MarkovRewardProcess",

@@ -1,6 +1,5 @@
 """Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
 
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -11,13 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array
 
-from sk_stormc.embedding.neighbors import (
-    as_search,
-    fewest_neighbors,
-    fit_search,
-    neighbor_graph,
-    not_negative,
-)
+from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
+from sk_stormc.embedding.neighbors.graph import as_search, first_of_rows, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
 from sk_stormc.utils.validation import (
@@ -95,9 +89,7 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     check_number("perplexity", perplexity, low=1)
     P = as_numbers("distances", distances)
     if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
-        raise ValueError(
-            f"distances must be finite, >= 0 and of shape (n_points, n_neighbors), got {short(distances)}"
-        )
+        raise ValueError(f"distances must be finite, >= 0 and of shape (n_points, n_neighbors), got {short(distances)}")
     _to_probabilities(P, perplexity)
     return P
 
@@ -322,12 +314,10 @@ def graph_affinities(
         several = [graph_affinities(graph, value, most) for value in perplexity]
         several[0].data = sum(P.data for P in several) / len(several)
         return several[0]
+    if most is not None:
+        graph = first_of_rows(graph, most)
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
-    if most is not None and counts.max() > most:
-        near = np.arange(len(data)) - np.repeat(starts[:-1], counts) < most
-        data, columns, counts = data[near], columns[near], np.minimum(counts, most)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(starts.dtype)
     for k in np.unique(counts):
         rows = np.flatnonzero(counts == k)
         if len(rows) == len(counts):

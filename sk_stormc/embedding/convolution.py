@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import fft, sparse, special
 
-from sk_stormc.embedding.kernels import StudentT
+from sk_stormc.embedding.kernel_sums import StudentT
 from sk_stormc.utils.threads import each, n_threads, parts
 
 __all__ = ["EMPTY", "Convolution"]

@@ -13,23 +13,21 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
-from sk_stormc.embedding.coarse import coarse_start, is_coarse
+from sk_stormc.embedding.continuation import Continuation, as_map
+from sk_stormc.embedding.convergence import warn_if_not_converged
 from sk_stormc.embedding.elsewhere import refuse_names_from_elsewhere
-from sk_stormc.embedding.going_on import GoesOn, as_map
-from sk_stormc.embedding.kernels import check_degrees_of_freedom
-from sk_stormc.embedding.lines import Lines
+from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
+from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.memory import warn_of_memory
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
-from sk_stormc.embedding.placing import place, warn_of_far_samples
-from sk_stormc.embedding.settled import warn_if_unsettled
-from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
-from sk_stormc.embedding.starts import FEATURELESS, check_init, make_start
+from sk_stormc.embedding.stages import Lines, further_stages, new_stages, run_stages
+from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
-from sk_stormc.utils.threads import at_once, in_threads
+from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import (
     check_bool,
@@ -49,7 +47,7 @@ LBFGS_ITERATIONS = 1000  # upper limit; it usually converges before
 NEW_PERPLEXITY = 15.0  # largest default of transform_perplexity
 
 
-class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, CompositionalEstimator):
+class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuation, CompositionalEstimator):
     """Embed points in few dimensions so that neighbours stay close: SNE and t-SNE, by compositional optimisation.
 
     The embedding minimises the Kullback-Leibler divergence KL(P || Q). P are the affinities of the data at a given
@@ -81,13 +79,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
-        metric="precomputed", for which "pca" is not possible. With at least 35,000 samples and "student-t" in up to two
-        dimensions, "auto" first maps a random subsample of one sample in twenty, but at least 2500, and places the
-        others at the means of their neighbours. "random" is Gaussian noise with a standard deviation of 1 for
-        "gaussian" and of 1e-4 for "student-t". All other initialisations, including arrays, are centred and rescaled:
-        the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because other
-        widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass an
-        earlier ``embedding_``, its layout is kept.
+        metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation
+        of 1 for "gaussian" and of 1e-4 for "student-t". All other initialisations, including arrays, are centred and
+        rescaled: the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because
+        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass
+        an earlier ``embedding_``, its layout is kept.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, but for "nan_euclidean", since missing values
         are refused. For a sparse X, only some are offered; the error says how to use the others. "mahalanobis" takes
@@ -109,15 +105,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         found.
     max_iter : int or "auto", default="auto"
         Number of iterations, including the early ones. The automatic learning rate falls to 0 at the last one. "auto"
-        is 110 to 165, depending on the number of samples, the kernel and the dimension. If a "student-t" map of up to
-        10,000 samples is still expanding then, as maps with small perplexities are, "auto" adds the same number of
-        iterations again, up to eight times the first number. ``n_iter_`` is the total. For "lbfgs", "auto" is at most
-        1000. `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
+        is 110 to 140, depending on the number of samples, the kernel and the dimension. For "lbfgs" it is at most 1000.
+        `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
-        and 1 for "gaussian", but not less than ``exaggeration``. A map of 35,000 to 100,000
-        samples by "student-t" in up to two dimensions is drawn out behind these iterations, if that alone halves its
-        divergence.
+        and 1 for "gaussian", but not less than ``exaggeration``. A map in up to
+        two dimensions is rescaled after these iterations, if that alone halves its divergence.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
@@ -130,8 +123,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
     record_every : int or "auto", default="auto"
         Approximate number of iterations between two records. ``loss_curve_`` has the records, and callbacks are called
         at them. 1 records every iteration. "auto" is about a twentieth of the iterations after the early ones;
-        callbacks are also called at some of the early ones. A larger number than that of "auto" reduces the early
-        records only, because the later ones show whether the map is still expanding.
+        callbacks are also called at some of the early ones.
     verbose : int, default=0
         If positive, print a line with the divergence at each record, those of the early stage included, and a line
         when the neighbours, the affinities and the start are found. All have the seconds from the beginning.
@@ -153,9 +145,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
         The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
-        "student-t" the optimised P has 2 perplexity + 1 neighbours of each sample, so that the last value differs
-        slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up to a constant, Phi is
-        the divergence for "student-t" and n times the divergence for "gaussian".
+        "student-t" and more than 1024 samples the optimised P has 2 perplexity + 1 neighbours of each sample, so that
+        the last value differs slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up
+        to a constant, Phi is the divergence for "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
@@ -250,8 +242,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    @with_fit
-    @in_threads
     def fit(self, X: Features, y: Any = None) -> Self:
         """Embed the samples.
 
@@ -272,6 +262,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
             or are not distances where distances are expected. The attributes of an earlier fit are then unchanged.
         """
+        return self._fit(X, y)
+
+    @with_fit
+    @in_threads
+    def _fit(self, X, y=None, before=None):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
         self._check_parameters()
         check_numeric("X", X)
@@ -279,7 +275,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             X_checked = check_array(
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
-        fit = Fit(self, solver, X, y)
+        fit = Fit(self, solver, X, y, before)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
@@ -296,7 +292,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             neighbors=self.neighbors,
         )
         lines.done("neighbors")
-        start, problem, order = self._begun(near, X_checked, init, solver, fit, lines)
+        P = near.to_optimise()
+        lines.done("affinities")
+        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
+        problem, order = self._problem(near, P, solver, most)
+        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
+        lines.done("start")
         n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
         if fit.before is None:
             stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
@@ -316,7 +317,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
         self.kernel_ = problem.kernel
         self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)
         self._conclude(solver, result)
-        warn_if_unsettled(self, problem, result)
+        warn_if_not_converged(self, problem, result)
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
@@ -393,19 +394,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, GoesOn, Co
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)
         return (places, distances) if return_distance else places
-
-    def _begun(self, near, X, init, solver, fit, lines):
-        """The start of a map, its optimisation problem, and the order of the samples in the latter."""
-        P = near.to_optimise()
-        lines.done("affinities")
-        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
-        tasks = [lambda: self._problem(near, P, solver, most)]
-        if is_coarse(self, X.shape[0]):
-            tasks.append(lambda: coarse_start(self, X, P, fit.rng, needed=fit.before is None))
-        (problem, order), *coarse = at_once(*tasks)
-        start = make_start(*(coarse or [init]), X, P, self.n_components, self._kernel(), fit.rng)
-        lines.done("start")
-        return start, problem, order
 
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.utils.types import Array, SparseMatrix
 from sk_stormc.utils.validation import check_bool
 
@@ -20,8 +21,7 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     lowest = P.data.min(initial=0)
     if lowest < 0:
         raise ValueError(f"with metric='affinities' X must not be negative, got {lowest:.6g}")
-    row = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
-    P.data[row == P.indices] = 0
+    P.data[row_numbers(P) == P.indices] = 0
     top = P.data.max(initial=0)
     if top > 0:
         P.data /= top  # so that sums neither overflow nor underflow

@@ -6,8 +6,9 @@ import numpy as np
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
 from sk_stormc.embedding.given import given_affinities
-from sk_stormc.embedding.neighbors import neighbor_graph
-from sk_stormc.embedding.placing import spacings
+from sk_stormc.embedding.neighbors.graph import neighbor_graph
+from sk_stormc.embedding.steps import SMALL
+from sk_stormc.embedding.transform import spacings
 
 __all__ = ["GIVEN", "Neighborhoods"]
 
@@ -59,9 +60,8 @@ class Neighborhoods:
         """The affinities on which a map is optimised."""
         if self.search is None:
             return self._graph
-        return graph_affinities(
-            self._graph, self.perplexity, None if self.per_point else int(2 * np.max(self.perplexity)) + 1
-        )
+        fewer = None if self.per_point or self._graph.shape[0] <= SMALL else int(2 * np.max(self.perplexity)) + 1
+        return graph_affinities(self._graph, self.perplexity, fewer)
 
     def to_report(self):
         """The affinities of the reported divergence, to 3 perplexity + 1 neighbours."""

@@ -8,17 +8,30 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.far_field import Columns, FarField
+from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.given import check_affinities
-from sk_stormc.embedding.kernels import Gaussian, StudentT, check_degrees_of_freedom
-from sk_stormc.embedding.laplacian import Aggregates, GraphLaplacian
+from sk_stormc.embedding.kernel_sums import (
+    Columns,
+    ColumnSource,
+    FarField,
+    Gaussian,
+    NearField,
+    StudentT,
+    check_degrees_of_freedom,
+)
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.near_field import NearField
 from sk_stormc.embedding.pairs import Edges
-from sk_stormc.embedding.reports import Reports
-from sk_stormc.embedding.source import ColumnSource
-from sk_stormc.embedding.steps import CENSUS, CG_ITERATIONS, LARGE, SMALL, advice, regularization
-from sk_stormc.embedding.thinned import ThinnedEdges
+from sk_stormc.embedding.preconditioner import Aggregates, GraphLaplacian, SparsifiedEdges
+from sk_stormc.embedding.steps import (
+    CENSUS,
+    CG_ITERATIONS,
+    COMPONENT_FLOOR,
+    EXACT,
+    METRIC_EDGES,
+    SMALL,
+    advice,
+    regularization,
+)
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
@@ -26,11 +39,10 @@ __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the divergence that is reported
 LONELY = 0.03  # of an estimate of one, whose sampled columns may all be far: the map of few neighbours diverges below
-METRIC_EDGES, COARSE_EDGES = 15, 10  # edges of a point in the metric, and in that of a large map
 FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
 
 
-class SNEProblem(Reports, CompositionalProblem):
+class SNEProblem(CompositionalProblem):
     r"""Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
 
     .. math::
@@ -49,7 +61,7 @@ class SNEProblem(Reports, CompositionalProblem):
     P's graph are summed exactly, and the sampled columns estimate the sum over all other pairs (``near_field``). A full
     batch sums over all pairs directly. For "student-t" in one or two dimensions and more than 1024 points, it uses a
     mesh instead (embedding/mesh.py) if that costs less; the cost is proportional to n plus the map's area. Steps are
-    preconditioned by the graph Laplacian of the attraction (embedding/laplacian.py).
+    preconditioned by the graph Laplacian of the attraction (embedding/preconditioner.py).
 
     Parameters
     ----------
@@ -65,7 +77,7 @@ class SNEProblem(Reports, CompositionalProblem):
         Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
         `solve` continues. Recorded values of Phi are without this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate. None means 110 to 165, depending on the number of points, the kernel
+        Horizon of the automatic learning rate. None means 110 to 140, depending on the number of points, the kernel
         and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".
@@ -111,7 +123,6 @@ class SNEProblem(Reports, CompositionalProblem):
     """
 
     _kept = _all = None  # caches of `in_run`; a problem outside of a run has none
-    _reporting = None  # the problem with all edges, where there are others
 
     def __init__(
         self,
@@ -155,23 +166,26 @@ class SNEProblem(Reports, CompositionalProblem):
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
-        self._set_edges(Edges(self.P), mesh)
+        self.edges = Edges(self.P)
+        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
+        self.n_near = -(-2 * len(self.edges.weight) // n) if self.near_field else 0
+        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
         self.inner_floor = FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
     @cached_property
-    def aggregates(self):
-        """Groups of points: the coarse level of the metric's linear system."""
-        return Aggregates(self.edges, self.thinned)
+    def metric_edges(self):
+        """The edges of the preconditioner's linear system: a sample where there are many."""
+        number = METRIC_EDGES * self.n_inner
+        many = not self.per_point and len(self.edges.weight) >= 2 * number
+        return SparsifiedEdges(self.edges, number) if many else self.edges
 
     @cached_property
-    def thinned(self):
-        """The edges that the metric's linear system has, where these are not all; else None."""
-        number = (METRIC_EDGES if self.n_inner < LARGE else COARSE_EDGES) * self.n_inner
-        many = not self.per_point and len(self.edges.weight) >= 2 * number
-        return ThinnedEdges(self.edges, number) if many else None
+    def aggregates(self):
+        """Groups of points: the coarse level of the preconditioner's linear system."""
+        return Aggregates(self.edges, self.metric_edges)
 
-    def stage(self, n_iter, exaggeration=1.0, held=None, on=False, early=False):
+    def stage(self, n_iter, exaggeration=1.0, held=None, further=False):
         """The same problem with another horizon and exaggeration. Both share the graph.
 
         Parameters
@@ -180,32 +194,20 @@ class SNEProblem(Reports, CompositionalProblem):
             Horizon of the stage.
         exaggeration : float, default=1.0
         held : float, default=None
-            A constant regularisation of the metric, in units of the weight of a point, with a constant learning rate.
-            None means that both follow their schedules.
-        on : bool, default=False
+            A constant regularisation of the preconditioner, in units of the weight of a point, with a constant learning
+            rate, as for an early stage. None means that both follow their schedules.
+        further : bool, default=False
             Whether the stage continues from a finished map. The regularisation then stays at its final value.
-        early : bool, default=False
-            Whether another stage follows. ``held`` is then 1.
 
         Returns
         -------
         SNEProblem
         """
         other = copy.copy(self)
-        other.aggregates, other.thinned = self.aggregates, self.thinned  # found once for both
-        if early and self.thinned is not None and self.n_inner >= LARGE:
-            # a large map is only arranged roughly at first, but what is reported has all edges
-            other._set_edges(self.thinned, self._far_field.mesh)
-            other.thinned, other._reporting, other._negentropy = None, self, self._negentropy
+        other.metric_edges, other.aggregates = self.metric_edges, self.aggregates  # found once for both
         other.exaggeration = float(exaggeration)
-        other._set_steps(n_iter, 1.0 if early else held, on)
+        other._set_steps(n_iter, held, further)
         return other
-
-    def _set_edges(self, edges, mesh):
-        self.edges = edges
-        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
-        self.n_near = -(-2 * len(edges.weight) // self.n_inner) if self.near_field else 0
-        self._far_field = FarField(edges, self.near_field, self.per_point, mesh, self.dof)
 
     def in_run(self):
         """The same problem, with caches for one run.
@@ -220,16 +222,6 @@ class SNEProblem(Reports, CompositionalProblem):
             other.metric = copy.copy(self.metric)
             other.metric.near = other._kept
         return other
-
-    @property
-    def is_exact(self):
-        """Whether recorded values of Phi have no sampling error, which could hide a trend.
-
-        Returns
-        -------
-        bool
-        """
-        return self._fine is not None or self.n_inner <= CENSUS or not self.near_field
 
     def new_near(self):
         """A new near field with an empty cache.
@@ -246,13 +238,13 @@ class SNEProblem(Reports, CompositionalProblem):
         batch = self.advice.batch_size[0]
         return self.n_inner + 2 * (self.n_inner if batch is None else batch + self.n_near)
 
-    def _set_steps(self, n_iter, held=None, on=False):
+    def _set_steps(self, n_iter, held=None, further=False):
         n, d = self.n_inner, self.n_components
         total = self.edges.weight.sum() / n  # weight of P per point: 1, or 1 / n for joint probabilities
         meshed = self._fine is not None
-        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, on)
-        mu = regularization(self.kernel, held, self.advice.max_iter, total, on)
-        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel])
+        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, further)
+        mu = regularization(self.kernel, held, self.advice.max_iter, total, further)
+        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total)
 
     def initial_point(self, rng):
         """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4 for "student-t"."""
@@ -352,8 +344,6 @@ class SNEProblem(Reports, CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        if self._reporting is not None:
-            return self._reporting._attraction(x)
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:
@@ -372,6 +362,74 @@ class SNEProblem(Reports, CompositionalProblem):
         ndarray of shape (n_variables,)
         """
         return super(SNEProblem, self._remembering()).gradient(x)
+
+    def objective(self, x):
+        """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated from at most 2048 columns."""
+        own = self._remembering()
+        return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
+
+    def reported(self, x):
+        """The recorded value: Phi(x) without exaggeration, so that the values of all stages can be compared."""
+        own = self._remembering()
+        return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
+
+    def _normalisers(self, x, mesh, exact):
+        """The normalisers u for reports: from the mesh, or with more than ``exact`` points from 2048 columns."""
+        n, points = self.n_inner, self._points(x)
+        if mesh is not None and mesh is not self._far_field.mesh:
+            if mesh.pays(points):
+                return np.array([mesh.total(points)])
+            return np.array([self._far_field.all_columns(points)[0]])
+        if mesh is None and n > exact and self.near_field:
+            chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
+            blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
+            sums = sum(self._far_field.columns(points, block, self._far_field.left_out)[0] for block in blocks)
+            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
+        return self.inner(x, self.inner_batch(None))  # cached, because the next iteration needs it too
+
+    def divergence(self, x, affinities=None):
+        """KL(P || Q) at an embedding, without exaggeration.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        affinities : CSR array of shape (n_points, n_points), default=None
+            Affinities to use in place of the problem's own, such as those with more neighbours.
+
+        Returns
+        -------
+        float
+            (1/n) sum_i KL(P_i || Q_i) for "gaussian", and the KL divergence of the joint probabilities for "student-t".
+
+        Notes
+        -----
+        It is more accurate than the recorded Phi: Z comes from a finer mesh. Without a mesh, and with at most 10,000
+        points, the normalisers are sums over all pairs.
+        """
+        own = self._remembering()
+        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
+        if affinities is not None:
+            return divergence_from(affinities, self._points(x), self.per_point, log_sum, self.dof)
+        return self.divergence_of(own._attraction(x) + log_sum)
+
+    def divergence_of(self, fun):
+        """KL(P || Q) from the value of Phi without exaggeration.
+
+        Parameters
+        ----------
+        fun : float or ndarray
+
+        Returns
+        -------
+        float or ndarray
+        """
+        return (fun + self._negentropy) / (self.n_inner if self.per_point else 1)
+
+    @cached_property
+    def _negentropy(self):
+        """sum p log p."""
+        p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
+        return (1 if self.per_point else 2) * float(p @ np.log(p))
 
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()

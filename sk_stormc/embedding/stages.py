@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import copy
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc.embedding.settled import quiet
-from sk_stormc.embedding.spreading import goes_on, with_stage
-from sk_stormc.embedding.widening import has_tight_groups, widened
-from sk_stormc.engine.results import changed
+from sk_stormc.embedding.convergence import quiet
+from sk_stormc.embedding.rescaling import has_tight_groups, rescaled
+from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept
 
-__all__ = ["Stage", "further_stages", "new_stages", "run_stages"]
+__all__ = ["Lines", "Stage", "continued", "further_stages", "new_stages", "run_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
 EARLY_MOST = 30  # iterations at most: exaggeration contracts data without clusters, in the end to one point
@@ -24,7 +23,7 @@ UNRECORDED = 2**62  # oracle calls between two records, so many that there are n
 
 
 @dataclass
-class Stage(Kept):
+class Stage:
     """A run of the solver with a horizon and an exaggeration of its own.
 
     Attributes
@@ -33,7 +32,7 @@ class Stage(Kept):
         Number of iterations. The learning rate is 0 at the last one, except in an early stage.
     exaggeration : float
     early : bool
-        Whether learning rate and metric are constant, because another stage follows.
+        Whether learning rate and preconditioner are constant, because another stage follows.
     on : bool
         Whether the stage continues from a finished map. If its objective is higher at the end, the earlier map is kept.
     asked : bool
@@ -42,8 +41,7 @@ class Stage(Kept):
         None means that of the solver.
     record_every : int or None
         Iterations between two records. None means the number that the problem advises, and no records in an early
-        stage. Except in stages of `SNEEmbedding.optimize`, the records that the problem advises are always made,
-        because they show whether the map is still expanding.
+        stage.
     """
 
     n_iter: int
@@ -77,42 +75,40 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines):
-    """Run stages as one run, and add stages while the map is still expanding."""
-    horizon = sum(stage.n_iter for stage in stages if not stage.on)
-    result = ended = None
+    """Run the stages as one run, each from the map of the one before. Return the last problem and the result."""
+    result = last = None
     for number, stage in enumerate(stages):  # which may become more
-        of_stage = problem.stage(stage.n_iter, stage.exaggeration, early=stage.early, on=stage.on)
-        # `warn_if_unsettled` says this of a fit, and records are not what an exaggerated stage lowers
+        held = 1.0 if stage.early else None
+        of_stage = problem.stage(stage.n_iter, stage.exaggeration, held, further=stage.on)
+        # `warn_if_not_converged` says this of a fit, and records are not what an exaggerated stage lowers
         with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
-            found = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
-        broken_off = found.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
-        may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or broken_off)
-        if may_be_left and found.fun > result.fun:
+            of_this = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
+        ended_early = of_this.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
+        may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or ended_early)
+        if may_be_left and of_this.fun > result.fun:
             continue  # the stage made the map worse, so the earlier map is kept
-        ended, result = of_stage, found if result is None else with_stage(result, found)
+        last, result = of_stage, of_this if result is None else continued(result, of_this)
         x = result.x
-        lines.record(result.n_iter, ended.divergence_of(result.loss_curve[-1]), stage.early)
-        if broken_off:
+        lines.record(result.n_iter, last.divergence_of(result.loss_curve[-1]), stage.early)
+        if ended_early:
             break
-        if stage.early and found.n_iter == stage.n_iter:  # otherwise the plan may not change, and `resume` decides
-            x = _behind_early_stage(stages, number, problem, x)
-        if stage is stages[-1] and not stage.asked and goes_on(solver, ended, result, horizon):
-            stages.append(Stage(result.n_iter, on=True, record_every=stage.record_every))
-    return ended, result
+        if stage.early and of_this.n_iter == stage.n_iter:  # otherwise the plan may not change, and `resume` decides
+            x = _after_early_stage(stages, number, problem, x)
+    return last, result
 
 
-def _behind_early_stage(stages, number, problem, x):
+def _after_early_stage(stages, number, problem, x):
     """The map with which the next stage begins.
 
     If the map has tight groups, half of the iterations of the next stage become a second early stage, which arranges
-    them at little cost. Then the map is drawn out.
+    them at little cost. Then the map is rescaled.
     """
     following = stages[number + 1]
     if following.early:  # of a resumed fit
         return x
     of_following = problem.stage(following.n_iter, following.exaggeration)
     if number:  # this was the second early stage
-        return widened(of_following, x)
+        return rescaled(of_following, x)
     longer = following.n_iter // 2
     if longer and has_tight_groups(of_following, x):
         following.n_iter -= longer
@@ -134,13 +130,54 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
         lines.record(n_before + record.iteration, problem.divergence_of(record.fun), stage.early)
 
     if stage.record_every is not None:
-        every, advised = stage.record_every * problem.iteration_ifo, problem.advice.record_every
-        if not (stage.early or stage.asked):
-            every = advised // -(-advised // every)  # the advised records are among these
+        every = stage.record_every * problem.iteration_ifo
     elif silent and not (fit.has_callbacks or lines.shown):  # only these ask for the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
-    found = fit.run(own, problem, x, record_every=every, show=show if lines.shown else None, attributes=seen)
+    result = fit.run(own, problem, x, record_every=every, show=show if lines.shown else None, attributes=seen)
     if not silent:
-        return found
-    return changed(found, **{name: found[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})
+        return result
+    return changed(result, **{name: result[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})
+
+
+def continued(before, stage):
+    """The result of a run and of a stage that began where it ended, as one run."""
+    return joined(
+        before,
+        stage,
+        loss_curve=np.concatenate([before.loss_curve, stage.loss_curve[1:]]),
+        ifo=np.concatenate([before.ifo, stage.ifo[1:] + before.ifo[-1]]),
+        record_iterations=np.concatenate([before.record_iterations, stage.record_iterations[1:] + before.n_iter]),
+    )
+
+
+class Lines:
+    """The output of ``verbose=1``: a line for each part of the preparation, and one with the divergence of each record.
+
+    Parameters
+    ----------
+    shown : bool
+        Whether to print anything.
+    n_before : int, default=0
+        Number of iterations before the first of these stages.
+    """
+
+    def __init__(self, shown, n_before=0):
+        self.shown, self.n_before = bool(shown), n_before
+        self.began, self.last = time.perf_counter(), None
+        if shown:
+            print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
+
+    def done(self, part):
+        """Print that a part of the preparation is done."""
+        self._print(part, "")
+
+    def record(self, iteration, divergence, early=False):
+        """Print a record, unless this iteration was printed last."""
+        if iteration != self.last:
+            self.last = iteration
+            self._print(f"{'early ' if early else ''}{self.n_before + iteration}", f"{divergence:.6f}")
+
+    def _print(self, first, second):
+        if self.shown:
+            print(f"{first:>10}{second:>16}{time.perf_counter() - self.began:10.2f}", flush=True)

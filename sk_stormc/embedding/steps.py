@@ -5,15 +5,33 @@ import math
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 
-__all__ = ["CENSUS", "CG_ITERATIONS", "LARGE", "LARGEST", "SMALL", "advice", "regularization"]
+__all__ = [
+    "CENSUS",
+    "CG_ITERATIONS",
+    "COMPONENT_FLOOR",
+    "EXACT",
+    "METRIC_EDGES",
+    "SMALL",
+    "advice",
+    "regularization",
+]
 
-SAMPLED = 120  # iterations of "gaussian", and of "student-t" from 10,000 points on without a mesh
-MESHED, FEWER, LONGEST = 165, 110, 150  # iterations on a mesh: below LARGE, up to LARGEST, and above
-LARGE = 35_000  # points from which a map is large: it starts from the map of a subsample, and has fewer edges at first
-LARGEST = 100_000  # points up to which a large map may be drawn out (not tried on more)
-SMALL = 1024  # number of points up to which batches contain all pairs
-CENSUS = 2048  # number of columns from which the normalisers of a recorded Phi are estimated without a mesh
-CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the metric
+# All sizes of data at which something changes.
+# points up to which batches contain all pairs, and the optimised affinities all neighbours of the reported ones; above,
+# maps in up to two dimensions have a mesh
+SMALL = 1024
+CENSUS = 2048  # columns from which the normalisers of a recorded Phi are estimated without a mesh
+EXACT = 10_000  # points up to which the reported divergence sums over all pairs, without a mesh
+
+LARGE = 35_000  # points from which maps have fewer iterations, since their neighbours are nearer to each other
+
+MESHED, FEWER, SAMPLED = 140, 110, 120  # iterations with all pairs or a mesh, of a large map, and with sampled pairs
+CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the preconditioner
+METRIC_EDGES = 15  # edges of a point in the preconditioner
+# last regularisation of the preconditioner, in units of the weight of a point: for "gaussian", for "student-t", and for
+# the motion of a component of the graph as a whole
+LAST = {"gaussian": 0.1, "student-t": 1e-3}
+COMPONENT_FLOOR = 0.03
 
 PUBLISHED = Published(eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100))
 
@@ -23,13 +41,14 @@ def bounded(problem):
     return False
 
 
-def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
+def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     """The advice of a problem."""
-    horizon = n_iter or _horizon(kernel, n, meshed)
+    by_columns = kernel == "gaussian" or n > EXACT and not meshed
+    horizon = n_iter or (SAMPLED if by_columns else MESHED if n < LARGE else FEWER)
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate, inertia, columns = 2 * (2.0 if on else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
+        rate, inertia, columns = 2 * (2.0 if further else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
         # short steps cannot reach the width of a large map, but in more dimensions it is less wide
         limit = 5.0 * max(1.0, math.sqrt(n / 10_000)) if d <= 2 else 7.0
     batch = None if n <= SMALL or meshed else columns
@@ -53,21 +72,11 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, on=False):
     )
 
 
-def _horizon(kernel, n, meshed):
-    """The default number of iterations. Larger maps need more, because they take longer to expand."""
-    if kernel == "gaussian" or (n > 10_000 and not meshed):
-        return SAMPLED
-    if n > 10_000:
-        return MESHED if n < LARGE else FEWER if n <= LARGEST else LONGEST
-    return 130 if n <= 2500 else 140
-
-
-def regularization(kernel, held, horizon, weight, on=False):
-    """The regularisation mu of the metric."""
+def regularization(kernel, held, horizon, weight, further=False):
+    """The regularisation mu of the preconditioner."""
     if held is not None:
         return held * weight
-    end = 3e-4 if kernel == "student-t" else 0.1
-    if on:
-        return end * weight
+    if further:
+        return LAST[kernel] * weight
     # start at 1, because with a smaller mu only the relative positions of separate clusters would change
-    return Geometric(weight, end * weight, max(1, horizon / 2))
+    return Geometric(weight, LAST[kernel] * weight, max(1, horizon / 2))

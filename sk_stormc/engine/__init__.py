@@ -7,10 +7,10 @@ rule and Ctrl-C. `base.py` has the base class of methods, `estimates.py` the est
 """
 
 from sk_stormc.core.schedules import at
-from sk_stormc.engine.base import CompositionalSolver
 from sk_stormc.engine.estimates import Estimate, advance, guard, start
 from sk_stormc.engine.oracle import ALL, Oracle
 from sk_stormc.engine.results import MethodState, Record, RunState, SolverResult, StopReason
+from sk_stormc.engine.solver import CompositionalSolver
 from sk_stormc.engine.steps import Inertia, Limit, StepRule
 
 __all__ = [

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.unit import InUnit
-from sk_stormc.utils.kept import Kept
 from sk_stormc.utils.types import Array
 from sk_stormc.utils.validation import plain
 
@@ -17,7 +16,7 @@ __all__ = ["Estimate", "advance", "advance_inner", "advance_outer", "guard", "st
 
 
 @dataclass
-class Estimate(Kept):
+class Estimate:
     """The estimates at a point x: the inner value u, its Jacobian J and the compositional gradient F.
 
     J is the value of `Oracle.jacobian`. None means the exact constant Jacobian, which the oracle stores.

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.core.schedules import at
-from sk_stormc.utils.kept import Kept
 
 __all__ = ["Direction", "Inertia", "Limit", "StepRule", "direction", "proximal_point"]
 
 
 @dataclass(slots=True)
-class Direction(Kept):
+class Direction:
     """The direction of a step, q = (x - x~) / eta.
 
     Attributes
@@ -61,7 +60,7 @@ def direction(problem, metric, x, F, eta):
 
 
 @dataclass(frozen=True)
-class Limit(Kept):
+class Limit:
     """Step 6 of Algorithm 1: steps are shortened by gamma = min(eta eps / |x~ - x|, 1/2).
 
     Parameters
@@ -92,7 +91,7 @@ class Limit(Kept):
 
 
 @dataclass(frozen=True)
-class Inertia(Kept):
+class Inertia:
     """A heavy-ball average of the directions.
 
     Parameters
@@ -116,7 +115,7 @@ class Inertia(Kept):
 
 
 @dataclass
-class StepRule(Kept):
+class StepRule:
     """The rule of a run's steps, resolved for its problem.
 
     Attributes

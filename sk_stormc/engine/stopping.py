@@ -18,7 +18,6 @@ import numpy as np
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.estimates import start
 from sk_stormc.engine.steps import direction
-from sk_stormc.utils.kept import Kept
 
 __all__ = ["Stopping", "StoppingRule"]
 
@@ -27,7 +26,7 @@ NEAR = 16  # machine epsilons by which two points may differ that count as equal
 
 
 @dataclass
-class Stopping(Kept):
+class Stopping:
     """The state of the stopping rule, as plain data.
 
     Attributes

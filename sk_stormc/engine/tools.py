@@ -1,16 +1,20 @@
 """Tools for the methods' `init_state` and `step`: batch sizes, learning rates and steps for a problem."""
 
+import math
 from typing import Any
 
+import numpy as np
+
 from sk_stormc.core.schedules import Slowed, at
-from sk_stormc.engine.advised import advised
-from sk_stormc.engine.probe import curvature
+from sk_stormc.core.source import source_of
+from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.steps import Inertia, Limit, StepRule, direction, proximal_point
 from sk_stormc.utils.validation import is_list, is_word, plain
 
-__all__ = ["Tools", "check_prox"]
+__all__ = ["Tools", "advised", "check_prox", "curvature", "curvatures"]
 
 SMALL = 1024  # number of components up to which "auto" batches contain all of them
+PROBES, POWER_ITERATIONS = 16, 6  # minibatches whose curvature is estimated, and iterations for each
 
 
 def as_float(value):
@@ -186,3 +190,69 @@ class Tools:
         """x~ of step 5 of Algorithm 1: the end of a step from ``s.x`` along F that is not shortened."""
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
+
+
+def advised(problem, name):
+    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none."""
+    advice, source = problem.advice, source_of(problem)
+    if name == "batch_size" or (name == "init_batch_size" and not advice.tracking):
+        return advice.batch_size
+    if name in ("learning_rate", "normalization", "precision"):
+        value = getattr(advice, name)
+        return "auto" if value is None else value
+    if name == "momentum" and (source.cumulative or not advice.tracking):
+        return 1.0
+    if name == "beta" and not advice.tracking:
+        return 1.0
+    return "auto"
+
+
+# the curvature for automatic learning rates, whose oracle calls are counted
+
+
+def curvature(oracle, x, size):
+    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear objective."""
+    return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
+
+
+def curvatures(oracle, x, size):
+    """Largest eigenvalues of metric @ Hessian of 16 minibatches.
+
+    They are computed by power iterations on finite differences of the minibatch gradient. The vector is carried over
+    from batch to batch. g and f use independent batches. If all batches are full there is one probe, because all
+    batches are equal.
+    """
+    problem, metric = oracle.problem, oracle.metric.at(x, 0)
+    v = oracle.rng.standard_normal(x.size).astype(x.dtype)
+    v, start_v = metric.apply(v), v
+    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
+    rounding = math.sqrt(np.finfo(x.dtype).eps)
+    h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
+    tops = []
+    for _ in range(1 if oracle.is_full(size) else PROBES):
+        inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
+        slope = oracle.draw_jacobian(size[1], inner)
+
+        def gradient(x, inner=inner, outer=outer, slope=slope):
+            u = keep_in_domain(problem, oracle.inner(x, inner), None)
+            return oracle.gradient(x, u, oracle.jacobian(x, slope), outer)
+
+        F = gradient(x)
+        length = math.sqrt(float(F @ metric.apply(F)))
+        top = 0.0
+        for k in range(POWER_ITERATIONS + 1):
+            w = (gradient(x + h * v) - F) / h
+            v_new = metric.apply(w)
+            top = math.sqrt(max(float(w @ v_new), 0.0))
+            if not (math.isfinite(top) and top > 0):
+                break
+            if k or not length:
+                v = v_new / top
+            # the step h changes F by a thousandth in any unit, and x by more than rounding; k = 0 only determines h
+            whole = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step of the size of x
+            # upper limit: a gradient that is constant nearby may change farther away
+            step = max(min(1e-3 * length / top, whole), rounding * whole if whole < math.inf else 0.0)
+            if step > 1e-7 * h:  # otherwise F is a rounding error
+                h = step
+        tops.append(top)
+    return tops

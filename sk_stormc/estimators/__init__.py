@@ -2,7 +2,7 @@
 
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
-from sk_stormc.portfolio.scorers import make_sharpe_scorer, sharpe_ratio
+from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.estimator import BellmanValueEstimator
 

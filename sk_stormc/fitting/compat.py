@@ -7,7 +7,6 @@ import functools
 
 import sklearn
 
-from sk_stormc.fitting.identity import callbacks_of
 from sk_stormc.utils.warnings import warn
 
 try:
@@ -29,9 +28,14 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "open_context", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "callbacks_of", "open_context", "with_callbacks"]
 
 NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
+
+
+def callbacks_of(estimator):
+    """The callbacks that the user has set. scikit-learn creates the list with the first of them."""
+    return vars(estimator).get("_skl_callbacks") or []
 
 
 def open_context(estimator):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from functools import update_wrapper
+from collections.abc import Callable
+from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Self
 
@@ -11,16 +12,24 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from sk_stormc.engine.ends import warn_if_unconverged
+from sk_stormc.engine.diagnostics import warn_if_unconverged
 from sk_stormc.engine.results import Recorded
-from sk_stormc.fitting.compat import CallbackSupportMixin
-from sk_stormc.fitting.identity import FREE, KeepsFits, callbacks_of
+from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
+from sk_stormc.fitting.runs import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, FloatArray
-from sk_stormc.utils.validation import check_choice, check_int, check_number, is_integer, is_word, seeded
+from sk_stormc.utils.validation import (
+    check_choice,
+    check_int,
+    check_number,
+    check_parameters,
+    is_integer,
+    is_word,
+    seeded,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["CompositionalEstimator", "only_if", "streams"]
@@ -69,8 +78,9 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base class of the estimators with a parameter ``solver``.
 
     The descriptions of parameters and attributes here are inherited by an estimator's docstring, unless it has its own.
-    The class attribute ``own_solvers`` lists further names for ``solver`` that stand for the estimator's own methods,
-    among them "auto". ``objective_label`` is the name of the loss for plots.
+    The class attribute ``checks`` is a table of functions that check parameters, as that of solvers. ``own_solvers``
+    lists further names for ``solver`` that stand for the estimator's own methods, among them "auto".
+    ``objective_label`` is the name of the loss for plots.
 
     Parameters
     ----------
@@ -104,6 +114,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Names of the columns, only for data with string column names.
     """
 
+    checks: dict[str, Callable] = {
+        "max_iter": partial(check_int, low=1, words=(None,)),
+        "tol": partial(check_number, low=0, words=(None,)),
+        "verbose": partial(check_choice, choices=(0, 1, False, True)),
+        "random_state": lambda name, value: seeded(value),
+    }
     _free_to_resume: tuple[str, ...] = FREE
     solver: Any
 
@@ -176,11 +192,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
                 "with set_callbacks"
             )
-        self._resumed = progress
-        try:
-            return self.fit(X, y, **fit_params)
-        finally:
-            del self._resumed
+        return self._fit(X, y, before=progress, **fit_params)
 
     def recorded(self) -> dict:
         """The records of the run, for plots.
@@ -208,15 +220,17 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """
         return is_word(self.solver, *self.own_solvers)
 
-    def _make_solver(self):
-        """The solver to run, with checked parameters. One of ``own_solvers`` is returned as its name."""
-        check_int("max_iter", self.max_iter, low=1, words=(None,))
-        check_number("tol", self.tol, low=0, words=(None,))
-        check_choice("verbose", self.verbose, (0, 1, False, True))
-        if self.solves_itself():
-            return self.solver
+    def _check_parameters(self):
+        """Raise a ValueError for the first parameter that is out of its range."""
+        check_parameters(self)
         if self.own_solvers:
             self._check_solver()
+
+    def _make_solver(self):
+        """The solver to run, with checked parameters. One of ``own_solvers`` is returned as its name."""
+        self._check_parameters()
+        if self.solves_itself():
+            return self.solver
         return self._with_budget(get_solver(self.solver))
 
     def _with_budget(self, solver):

@@ -1,26 +1,77 @@
-"""A fit: its runs, the calls of callbacks, and the continuation by `resume`."""
+"""A fit: what identifies it, its runs, the calls of callbacks, and its continuation by `resume`."""
 
 import copy
+import hashlib
 import math
+from dataclasses import dataclass, field
 from functools import wraps
-from numbers import Real
 
 import numpy as np
+from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.oracle import KINDS, Oracle
-from sk_stormc.engine.results import MethodState
-from sk_stormc.engine.state_tree import fill
-from sk_stormc.fitting.compat import open_context, with_callbacks
-from sk_stormc.fitting.identity import Progress, callbacks_of, fingerprint, parameters_of
+from sk_stormc.engine.results import RunState
+from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.kept import Kept, contents, in_short
+from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import is_integer, seeded
+from sk_stormc.utils.words import UNKNOWN, check_unchanged, in_words
 
-__all__ = ["Fit", "with_fit"]
+__all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
+
+FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
+
+
+class KeepsFits:
+    """Base class of callbacks that save the progress of a fit. `resume` uses the last one that was set."""
+
+    def load(self, estimator):
+        """The `Progress` of the estimator's fit, or None if there is none."""
+        raise NotImplementedError
+
+
+@dataclass
+class Progress:
+    """The progress of a fit, and what identifies it. Both are known when a fit begins, because data may change later.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the class.
+    parameters : dict
+        Descriptions by `in_words` of the parameters that a resumed fit must have in common.
+    data : dict
+        Fingerprints of the data.
+    random_state : int, RandomState or None
+        The seed at the beginning of the fit.
+    runs : list of RunState
+    plan : list
+        The planned runs, for estimators that make several.
+    """
+
+    estimator: str
+    parameters: dict[str, str]
+    data: dict[str, str | None]
+    random_state: int | np.random.RandomState | None = None
+    runs: list[RunState] = field(default_factory=list)
+    plan: list = field(default_factory=list)
+
+    def check(self, other):
+        """Raise a ValueError if another fit has another estimator, parameters or data. The error names them."""
+        if self.estimator != other.estimator:
+            raise ValueError(f"the fit to resume must be one of {other.estimator}, got one of {self.estimator}")
+        for name in sorted(self.parameters.keys() | other.parameters.keys()):
+            before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
+            check_unchanged(name, before, now, "resume", "other parameters need a new fit")
+        for name in other.data | self.data:
+            before, now = self.data.get(name), other.data.get(name)
+            if name.startswith("names of") and None in (before, now):
+                continue  # an array has no names
+            if before != now:
+                raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
 
 
 class Fit:
@@ -32,6 +83,8 @@ class Fit:
     solver : CompositionalSolver
         The solver with all its parameters set.
     X, y : array-like
+    before : Progress or None, default=None
+        The fit to resume.
     **metadata : array-like
         Further arguments of `fit` for the samples.
 
@@ -39,30 +92,27 @@ class Fit:
     ----------
     rng : RandomState
         The random numbers of the fit. A resumed fit draws the same numbers again.
+    progress : Progress
     has_callbacks : bool
     """
 
-    def __init__(self, estimator, solver, X, y=None, **metadata):
-        self.estimator, self.X, self.y = estimator, X, y
+    def __init__(self, estimator, solver, X, y=None, before=None, **metadata):
+        self.estimator, self.X, self.y, self.before = estimator, X, y, before
         self.metadata = {name: value for name, value in metadata.items() if value is not None}
-        self.before = estimator.__dict__.get("_resumed")
-        seed = estimator.random_state if self.before is None else self.before.random_state
+        seed = estimator.random_state if before is None else before.random_state
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         data["names of X"] = _get_feature_names(X)
-        before = {} if self.before is None else self.before.data
         self.progress = Progress(
             type(estimator).__name__,
-            parameters_of(estimator, solver),
-            {name: fingerprint(value, like=before.get(name)) for name, value in data.items()},
+            _described(estimator, solver),
+            {name: fingerprint(value) for name, value in data.items()},
             seed if is_integer(seed) else copy.deepcopy(self.rng),
         )
-        if self.before is not None:
-            self.before.check(self.progress)
+        if before is not None:
+            before.check(self.progress)
             self.rng = copy.deepcopy(self.rng)  # the saved progress must not change
-            self._states = list(self.before.runs)
-        else:
-            self._states = []
+        self._states = [] if before is None else list(before.runs)
         self._begin()
 
     @classmethod
@@ -79,14 +129,19 @@ class Fit:
         return fit
 
     def _begin(self):
-        self._context = self._task = self._record = None
+        self._context = self._task = None
         self._opened = False
-        self.has_callbacks = bool(callbacks_of(self.estimator))
-        self.estimator._fitting = self  # until fit ends: a Checkpoint asks for `so_far`
+        callbacks = callbacks_of(self.estimator)
+        self.has_callbacks = bool(callbacks)
+        if any(isinstance(callback, KeepsFits) for callback in callbacks):
+            for name, words in self.progress.parameters.items():
+                if UNKNOWN in words:
+                    check_unchanged(name, words, words, "a Checkpoint", "")
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
         """Run the solver, or continue the corresponding run of the resumed fit."""
-        number = len(self.progress.runs)
+        progress = self.progress
+        number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
         self._task, self._attributes, self._losses, self._show = None, attributes, [], show
@@ -95,26 +150,17 @@ class Fit:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
         else:
             self.rng.randint(np.iinfo(np.int32).max)  # skip the seed that the run had drawn
-            if self.before.file is not None:
-                state = completed(state, solver, problem, self.before.file)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
             if result.n_iter > state.state.t:  # the run was not finished, so later runs must be repeated
                 del self._states[number + 1 :]
         if result.state is not None:  # an exact method is repeated from its start
-            self.progress.runs.append(result.state)
+            progress.runs.append(result.state)
+            self.estimator._progress = progress  # `resume` can continue from here, however the fit ends
         self._close_task()
         if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter and not number:
             raise KeyboardInterrupt
         return result
-
-    def so_far(self):
-        """The progress at the current record, or None if callbacks are not at a record."""
-        if self._record is None:
-            return None
-        now, state = copy.copy(self.progress), self._record.snapshot()
-        now.runs = [*self.progress.runs, *([] if state is None else [state])]
-        return now
 
     def end(self):
         """Tell the callbacks that the fit has ended and that the estimator has its fitted attributes."""
@@ -149,84 +195,77 @@ class Fit:
         self._told += 1
         if self._task.max_subtasks is not None and self._told > self._task.max_subtasks:
             self._task.max_subtasks = None  # there are more passes than expected from the budget
-        self._record = record
         task = self._task.subcontext(task_name="pass").call_on_fit_task_begin(**self._seen)
         return task.call_on_fit_task_end(**self._seen, reconstruction_attributes=lambda: self._fitted(record))
 
     def _fitted(self, record):
-        seen = {"loss_curve_": np.array(self._losses), "n_iter_": record.iteration}
+        """The fitted attributes at a record, which callbacks see, with the progress from which `resume` continues."""
+        now, state = copy.copy(self.progress), record.snapshot()
+        now.runs = [*self.progress.runs, *([] if state is None else [state])]
+        seen = {"loss_curve_": np.array(self._losses), "n_iter_": record.iteration, "_progress": now}
         return seen | (self._attributes(record.x) if self._attributes else {})
 
     def _close_task(self):
-        self._record = None
         if self._task is not None:
             self._task.call_on_fit_task_end(**self._seen)
             self._task = None
 
 
 def with_fit(method: F) -> F:
-    """Decorate `fit` so that callbacks are torn down and the progress for `resume` is kept, however it ends."""
+    """Decorate the method that fits, so that BLAS has one thread, and callbacks are torn down however it ends."""
 
     @with_callbacks
     @wraps(method)
     def fit(self, *args, **kwargs):
-        try:
-            with in_one_thread():
-                return method(self, *args, **kwargs)
-        except BaseException:  # `resume` can continue after the runs that have ended
-            if "_fitting" in vars(self) and self._fitting.progress.runs:
-                self._progress = self._fitting.progress
-            raise
-        finally:
-            vars(self).pop("_fitting", None)
+        with in_one_thread():
+            return method(self, *args, **kwargs)
 
     return fit
 
 
-def completed(state, solver, problem, file):
-    """Complete a state from a file with the callables of a fresh state of the solver."""
-    oracle = Oracle(problem, 0)
-    fresh = MethodState(problem.initial_point(oracle.rng))
-    if type(state.state) is not MethodState:  # the run has made more than its start
-        with np.errstate(all="ignore"):
-            oracle.metric = solver.run_metric(oracle, None)
-            fresh = solver.init_state(oracle, fresh.x)
-    pairs = {"state": fresh, "best_x": fresh.x, "start": fresh.x, "oracle": oracle.snapshot()}
-    for name, like in pairs.items():
-        _check_kind(
-            f"{file} must have a run of {solver!r} on {problem.description()}, got", name, vars(state)[name], like
-        )
-    for key, draws in state.oracle["_ahead"].items():
-        named = isinstance(key, tuple) and len(key) == 2 and key[0] in KINDS and isinstance(draws, list)
-        if not (named and all(isinstance(draw, (np.ndarray, tuple)) for draw in draws)):
-            raise ValueError(f"{file} must have draws by kind and size, got {in_short(key)}")
-    state = copy.copy(state)
-    state.state = fill(state.state, fresh)
-    return state
+# what identifies a fit
 
 
-def _check_kind(message, name, found, like):
-    """Raise a ValueError if an object, or one of its parts, does not have the type and structure of ``like``."""
-    if isinstance(like, np.ndarray):
-        same = isinstance(found, np.ndarray) and (found.dtype, found.ndim) == (like.dtype, like.ndim)
-    elif isinstance(like, Real):
-        same = isinstance(found, Real)
+def _described(estimator, solver):
+    """Descriptions of the parameters that a resumed fit must have in common with this one."""
+    free = (*estimator._free_to_resume, "solver")
+    own = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
+    own = {name: value for name, value in own.items() if name not in free}
+    theirs = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
+    name = getattr(solver, "name", type(solver).__name__)
+    return {"solver": name} | {name: in_words(value) for name, value in (own | theirs).items()}
+
+
+def fingerprint(data):
+    """Dtype, shape and a digest of all numbers, row by row, or None. Rows of a file are read in blocks."""
+    if data is None:
+        return None
+    if sparse.issparse(data):
+        rows = data.tocsr()
+        parts, shape = (rows.data, rows.indices, rows.indptr), rows.shape
     else:
-        same = type(found) is type(like)
-    if same and isinstance(like, (dict, tuple)):
-        same = len(found) == len(like) and (isinstance(like, tuple) or found.keys() == like.keys())
-    if not same or (name in ("x", "best_x", "start") and found.shape != like.shape):
-        raise ValueError(f"{message} {name}={in_short(found)}")
-    if isinstance(like, tuple):
-        parts = {f"{name}[{k}]": pair for k, pair in enumerate(zip(found, like, strict=True))}
-    elif isinstance(like, dict):
-        parts = {key: (found[key], like[key]) for key in like if key != "_ahead"}
-    elif isinstance(like, Kept):
-        parts = {key: (part, contents(like)[key]) for key, part in contents(found).items()}
-    else:
-        return
-    for key, (part, other) in parts.items():
-        # fields of states may be None or a value, numbers are checked elsewhere, and rates may be slowed down
-        compared = part is not None and isinstance(other, (np.ndarray, tuple, Kept)) and not callable(other)
-        if compared or isinstance(like, dict):
-            _check_kind(message, key, part, other)
+        data = np.asanyarray(data)  # keeps a memmap
+        if not data.shape:  # one weight for all rows, say
+            return repr(data.item())
+        parts, shape = _blocks(MappedRows.of(data)), data.shape
+    digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 where processors have it
+    for part in parts:
+        if part.dtype.hasobject or part.dtype.char in "gG":  # their bytes are addresses, or have padding
+            part = _as_floats(part)
+        dtype = dtype or part.dtype
+        digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+    return f"{dtype} of shape {tuple(shape)} with digest {digest.hexdigest()[:16]}"
+
+
+def _blocks(rows):
+    """Blocks of rows, the same for data in memory and in a file. There is one empty block if there are no rows."""
+    size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(rows.shape[1:]))))
+    for start in range(0, max(1, rows.shape[0]), size):
+        yield rows[start : start + size]
+
+
+def _as_floats(part):
+    try:
+        return part.astype(float)
+    except (TypeError, ValueError):
+        return np.frombuffer(repr(part.tolist()).encode(), np.uint8)

@@ -6,6 +6,6 @@ scorers, data sets, and the estimator `CompositionalPortfolio`.
 """
 
 # each class of a risk measure registers itself with PortfolioProblem when it is imported
-from sk_stormc.portfolio import cvar, drawdown, entropic, evar, semideviation
+from sk_stormc.portfolio.risk import drawdown, entropic, semideviation, tail
 
-__all__ = ["cvar", "drawdown", "entropic", "evar", "semideviation"]
+__all__ = ["drawdown", "entropic", "semideviation", "tail"]

@@ -1,21 +1,22 @@
-"""Constraints and transaction costs of a portfolio as a penalty."""
+"""Constraints and transaction costs of a portfolio as a penalty, and the check that some portfolio meets them."""
 
 from collections.abc import Mapping, Set
 
 import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
-from sk_stormc.portfolio.benchmark import column_of, without
-from sk_stormc.portfolio.feasible import limited
 from sk_stormc.portfolio.labels import aligned
-from sk_stormc.portfolio.limits import Limited
-from sk_stormc.portfolio.linear import linear_of
-from sk_stormc.portfolio.risk_measures import is_proportional
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.linear_constraints import Linear, linear_of
+from sk_stormc.portfolio.returns import column_of, without
+from sk_stormc.portfolio.risk.mean_risk import is_proportional
+from sk_stormc.portfolio.second_order.limits import Limited, Limits, Turnover
+from sk_stormc.portfolio.second_order.linear_programs import one_sided
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["make_penalty", "penalty_of", "say_what_limits"]
+__all__ = ["check_feasible", "limited", "make_penalty", "penalty_of", "refuse_limits", "say_what_limits"]
 
 SAID: list[float] = []  # sums of weights that were said in this process
 
@@ -150,4 +151,68 @@ def check_size(portfolio, penalty):
     raise ValueError(
         f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
         f"constraint='long_only' or budget=1.0: without one {best}"
+    )
+
+
+MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
+
+
+def limited(penalty, linear, previous, max_turnover, active):
+    """Add further limits to a penalty. Without any, return the penalty itself."""
+    check_number("max_turnover", max_turnover, low=0, words=(None,))
+    if linear is None and max_turnover is None and not active:
+        return penalty
+    linear = Linear(np.zeros((0, len(previous))), np.zeros(0), np.zeros(0), []) if linear is None else linear
+    found = Limited(penalty, linear, previous, max_turnover, active)
+    check_feasible(found)
+    return found
+
+
+def refuse_limits(penalty, what, instead):
+    """Raise a ValueError if the penalty has further limits, which the method ``what`` does not support."""
+    if isinstance(penalty, Limited):
+        raise ValueError(
+            f"{what} cannot be used with {' and '.join(penalty.parameters())}, for which there is no proximal "
+            f"operator: {instead}"
+        )
+
+
+def check_feasible(limited):
+    """Raise a ValueError if no portfolio meets all constraints, which a linear program finds out.
+
+    Bounds and budget are hard constraints. Violations of the others are minimised. Constraints with a nonzero
+    multiplier in the solution contradict each other.
+    """
+    n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
+    limits, m = Limits.of(limited.penalty, n), len(linear.A)
+    # variables: w, the violation of each row, and with a turnover limit |w - previous| and the violation of the limit
+    size = np.abs(linear.A).max(axis=1, initial=0.0)
+    size = np.where(size > 0, size, 1.0)
+    rows, limit, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
+    blocks, limit, one = [[rows, -sparse.eye_array(m, format="csr")[index]]], [limit], sparse.eye_array(n)
+    if trades:
+        blocks = [[*blocks[0], None, None], [one, None, -one, None], [-one, None, -one, None]]
+        blocks.append([None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])])
+        limit += [limited.previous, -limited.previous, [limited.max_turnover]]
+    limit, others = np.concatenate(limit), m + (n + 1) * trades
+    program = linprog(
+        np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)],
+        sparse.block_array(blocks),
+        limit,
+        None if limits.budget is None else sparse.csr_array(np.r_[np.ones(n), np.zeros(others)][None]),
+        None if limits.budget is None else [limits.budget],
+        bounds=np.c_[np.r_[limits.low, np.zeros(others)], np.r_[limits.high, np.full(others, np.inf)]],
+        method="highs",
+    )
+    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(limit).max(initial=0.0)):
+        return
+    tight = np.abs(program.ineqlin.marginals) > MISSED
+    names = [linear.names[k] for k in index[tight[: len(index)]]]
+    names += [f"max_turnover={limited.max_turnover}"] * bool(trades and tight[-1])
+    missing = np.r_[program.x[n : n + m] * size, program.x[-1:] if trades else []]
+    worst = int(np.argmax(missing))
+    raise ValueError(
+        f"{' and '.join(limited.parameters())} must leave a portfolio, but with the bounds and the budget no weights "
+        f"meet {' and '.join(map(repr, dict.fromkeys(names)))}: "
+        f"{[*linear.names, 'max_turnover'][worst]!r} is missed by {missing[worst]:.3g} at least"
     )

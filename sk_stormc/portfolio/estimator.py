@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +13,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.benchmark import with_benchmark
 from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
 from sk_stormc.portfolio.labels import series_of
-from sk_stormc.portfolio.newton import can_solve
-from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.ratio import ratio_at
-from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
-from sk_stormc.portfolio.scorers import has_failed
-from sk_stormc.portfolio.second_order import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.metrics import has_failed
+from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
+from sk_stormc.portfolio.second_order.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.second_order.newton import can_solve
+from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.portfolio.steps import conclude_steps, run_steps
 from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of
@@ -149,6 +148,15 @@ class CompositionalPortfolio(CompositionalEstimator):
     """
 
     own_solvers: tuple[str, ...] = ("auto", "newton", "moments")
+    checks = {
+        "warm_start": check_bool,
+        "risk_measure": partial(check_choice, choices=MEASURES),
+        "confidence": lambda name, value: check_parameters(confidence=value),
+        "order": lambda name, value: check_parameters(order=value),
+        "objective": partial(check_choice, choices=("utility", "ratio")),
+        "max_risk": partial(check_number, low=0, inclusive=False, words=(None,)),
+        "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
+    }
     weights_: FloatArray
     dual_gap_: float
 
@@ -201,7 +209,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    @with_fit
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the weights.
 
@@ -236,8 +243,12 @@ class CompositionalPortfolio(CompositionalEstimator):
             If X looks like prices, or logarithms of prices. Once also if nothing but `risk_aversion` limits the
             weights.
         """
+        return self._fit(X, y, sample_weight)
+
+    @with_fit
+    def _fit(self, X, y=None, sample_weight=None, before=None):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        check_bool("warm_start", self.warm_start)
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
@@ -257,7 +268,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         else:
             run, conclude = run_exact, conclude_exact
-        fit = Fit(self, method, X, y, sample_weight=sample_weight)
+        fit = Fit(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
@@ -401,8 +412,6 @@ class CompositionalPortfolio(CompositionalEstimator):
         return returns
 
     def _problem(self, returns, sample_weight, penalty=None, metric=None):
-        check_parameters(self.confidence, self.order)  # for every measure, so that a search fails at its first fit
-        check_choice("risk_measure", self.risk_measure, MEASURES)
         parameter = MEASURES[self.risk_measure].parameter
         return PortfolioProblem(
             returns,
@@ -414,6 +423,11 @@ class CompositionalPortfolio(CompositionalEstimator):
             **({} if parameter is None else {parameter: getattr(self, parameter)}),
         )
 
+    def _check_parameters(self):
+        super()._check_parameters()
+        if self.max_risk is not None and self.objective == "ratio":
+            raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
+
     def _active(self, returns, X):
         """The returns, with the benchmark's returns as a last column if there is a benchmark."""
         if self.benchmark is None:
@@ -421,8 +435,4 @@ class CompositionalPortfolio(CompositionalEstimator):
         return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
 
     def _penalty(self, n_assets, columns=None):
-        check_choice("objective", self.objective, ("utility", "ratio"))
-        check_number("max_risk", self.max_risk, low=0, inclusive=False, words=(None,))
-        if self.max_risk is not None and self.objective == "ratio":
-            raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
         return penalty_of(self, n_assets, columns)

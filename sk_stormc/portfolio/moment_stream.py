@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sk_stormc.portfolio.limits import Limits
-from sk_stormc.portfolio.newton import NewtonFit, solve_portfolio
-from sk_stormc.portfolio.problem import PortfolioProblem
-from sk_stormc.portfolio.quadratic import solve_quadratic
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.second_order.limits import Limits
+from sk_stormc.portfolio.second_order.newton import NewtonFit, solve_portfolio
+from sk_stormc.portfolio.second_order.quadratic import Sums, solve_quadratic
 
 __all__ = ["MomentStream"]
 

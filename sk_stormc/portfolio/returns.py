@@ -1,4 +1,4 @@
-"""Validation of returns, column by column."""
+"""Validation of returns, column by column, and returns in excess of a benchmark."""
 
 from decimal import Decimal
 from numbers import Real
@@ -6,12 +6,15 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_array
 
+from sk_stormc.core.penalties import Box, as_penalty
+from sk_stormc.portfolio.labels import aligned, rows_of_series
+from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.streams.mapped import MappedRows, blocks
-from sk_stormc.utils.frames import column, columns_of, direction_of, is_table
-from sk_stormc.utils.validation import check_number, check_numeric, naming, row_weights
+from sk_stormc.utils.frames import column, columns_of, direction_of, is_series, is_table
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_ascending", "check_returns", "faded", "warn_of_prices"]
+__all__ = ["check_ascending", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
 
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
@@ -115,8 +118,67 @@ def _counts(kind):
 
 def faded(sample_weight, n_periods, half_life):
     """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
-    check_number("half_life", half_life, low=0, inclusive=False, words=(None,))
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
     return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)
+
+
+def column_of(benchmark, columns):
+    """Index of the column that the benchmark names, or None if the benchmark is not a name."""
+    if not isinstance(benchmark, str):
+        return None
+    if benchmark not in (columns or []):
+        found = "an array without names" if columns is None else f"columns {columns[:10]}"
+        raise ValueError(
+            "benchmark must be the name of a column of X, returns of shape (n_periods,) or weights of shape "
+            f"(n_assets,), got {benchmark!r} and {found}"
+        )
+    return columns.index(benchmark)
+
+
+def with_benchmark(returns, benchmark, columns, rows=None):
+    """The returns with the benchmark's as a last column; columns and rows are the labels of X, or None."""
+    if type(returns) is not np.ndarray:
+        raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
+    n, d = returns.shape
+    place = column_of(benchmark, columns)
+    if place is not None:
+        return np.column_stack([returns, returns[:, place]])
+    value, weighs = _read(benchmark, columns, rows, n, d)
+    value = as_numbers("benchmark", value)
+    if value.shape not in ((n,), (d,)) or not np.isfinite(value).all():
+        raise ValueError(
+            "benchmark must be the name of a column of X, finite returns of shape "
+            f"({n},) or finite weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
+        )
+    if n == d and weighs is None:
+        raise ValueError(
+            "benchmark can be read as returns or as weights if there are as many periods as assets, here "
+            f"{n}: give it labels, or make returns a column of X"
+        )
+    weighs = len(value) == d if weighs is None else weighs
+    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+
+
+def _read(benchmark, columns, rows, n, d):
+    """The values of a benchmark, and whether they are weights: None if there are no labels that tell."""
+    if is_series(benchmark):
+        found = rows_of_series("benchmark", benchmark, columns, d, rows, n)
+        if found is not None:
+            return found, False
+    found = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
+    return found, None if found is benchmark else True
+
+
+def without(penalty, place, n_assets):
+    """The penalty with the weight of the benchmark's column fixed at 0."""
+    if isinstance(penalty, Turnover):
+        previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
+        return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
+    box = as_penalty(penalty).as_box()
+    low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
+    low[place] = high[place] = 0.0
+    box = Box(low, high, budget=box.budget, alpha=box.alpha)
+    box.check(n_assets)
+    return box

@@ -1,16 +1,106 @@
-"""`CompositionalPortfolio.fit` by runs of a stochastic solver."""
+"""`CompositionalPortfolio.fit` by runs of a stochastic solver: one run, or stages with less and less smoothing."""
 
+import warnings
 from functools import partial
 
+import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.portfolio.gaps import dual_gap, is_cheap, slope_gap
-from sk_stormc.portfolio.level import LevelProblem
-from sk_stormc.portfolio.stages import run_in_stages, warn_of_a_gap
+from sk_stormc.engine.results import changed, joined
+from sk_stormc.portfolio.risk.tail import LevelProblem
+from sk_stormc.portfolio.second_order.fit import dual_gap, is_cheap, slope_gap
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["conclude_steps", "run_steps"]
+__all__ = ["conclude_steps", "run_in_stages", "run_steps", "warn_of_a_gap"]
+
+FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # factor between widths, maximum number of stages, iterations of a stage
+ENOUGH = 0.3  # fraction of tol below which the gap ends the stages
+FINEST = 1e-5  # relative gap below which there is no warning, whatever tol is
+LIMITS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
+OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
+
+
+def run_in_stages(run, solver, problem, x0):
+    """Minimise a tail risk in stages. Each stage starts where the last one ended, with a quarter of its width."""
+    done, lowest, width = None, -np.inf, np.inf
+    x = problem.initial_point(None) if x0 is None else x0
+    unit = problem.typical_risk()
+    best_value, best_x = problem.empty()
+    for k in range(STAGES):
+        w = problem.weights_of(x)
+        width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
+        problem = problem.with_width(width)
+        with warnings.catch_warnings():  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = run(_stage(solver, done), problem, problem.start_at(w))
+        done = result if done is None else _joined(done, result)
+        x = result.x
+        value, bound = problem.bounds(x)
+        if value < best_value or best_x is None:
+            best_value, best_x = value, x
+        lowest = max(lowest, bound)
+        gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
+        slow = result.stop_reason in LIMITS  # then a stage with less smoothing would gain little
+        if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
+            break
+    gap = np.inf if gap < -FINEST * size else gap  # rounding of weights that run away
+    good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
+    if reason not in OVER:
+        reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER
+    last = done.n_iter, int(done.ifo[-1]), best_value
+    records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
+    iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
+    found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    return changed(done, stop_reason=reason, **found), gap
+
+
+def warn_of_a_gap(result, gap, tol, instead):
+    """Warn if the run has not converged: the gap is above tol."""
+    if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
+        return
+    part = f", which is a relative gap of {gap / abs(result.fun):.2g}" if result.fun else ""
+    warn(
+        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
+        f"may be above its minimum by up to {gap:.2g}{part}, where "
+        f"tol={tol:g} was asked for. Raise max_iter or tol{', or take ' * bool(instead)}{instead}.",
+        ConvergenceWarning,
+    )
+
+
+def _stage(solver, done):
+    """The solver with the rest of its budgets. Without budgets a full-batch stage has 1000 iterations."""
+    stage = clone(solver)
+    if solver.max_iter is None and solver.max_ifo is None:
+        whole = solver.batch_size is None or isinstance(solver.batch_size, str)
+        return stage.set_params(max_iter=ITERATIONS) if whole else stage
+    left = {"max_iter": 0, "max_ifo": 0} if done is None else {"max_iter": done.n_iter, "max_ifo": int(done.ifo[-1])}
+    budgets = {name: getattr(solver, name) for name in left}
+    if budgets["max_iter"] is not None:
+        stage.set_params(max_iter=min(ITERATIONS, max(1, budgets["max_iter"] - left["max_iter"])))
+    if budgets["max_ifo"] is not None:
+        stage.set_params(max_ifo=max(1, budgets["max_ifo"] - left["max_ifo"]))
+    return stage
+
+
+def _spent(solver, done):
+    """Whether the budget of the whole fit is used up."""
+    if solver.max_iter is not None and done.n_iter >= solver.max_iter:
+        return True
+    return solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
+
+
+def _joined(first, last):
+    """Two stages as one run; the second begins where the first ends."""
+    return joined(
+        first,
+        last,
+        loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
+        ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
+        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+    )
+
 
 NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective or the risk, that is worth a warning
 
@@ -24,9 +114,9 @@ def _start_of(portfolio, problem, fit):
         raise ValueError(
             f"warm_start=True needs returns of the {len(portfolio.weights_)} assets fitted before, got {n_assets}"
         )
-    before = vars(portfolio).get("_tol_is_of")
-    same = before is not None and before[0].parameters == fit.progress.parameters
-    return problem.start_at(portfolio.weights_), before[1] if same else None
+    last = vars(portfolio).get("_progress")
+    same = last is not None and last.runs and last.parameters == fit.progress.parameters
+    return problem.start_at(portfolio.weights_), last.runs[-1].first_residual if same else None
 
 
 def run_steps(portfolio, solver, problem, penalty, fit):
@@ -43,7 +133,6 @@ def run_steps(portfolio, solver, problem, penalty, fit):
     else:
         result = run(solver, problem, x0, first_residual=first_residual)
         gap = slope_gap(problem, penalty, result.x)
-    portfolio._tol_is_of = fit.progress, result.state.first_residual
     weights = problem.weights_of(result.x)
     return result, weights, dual_gap(problem, penalty, weights, gap) if gap > 0 else gap
 

@@ -8,17 +8,16 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.feasible import refuse_limits
+from sk_stormc.portfolio.constraints import refuse_limits
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
-from sk_stormc.portfolio.problem import PortfolioProblem
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
-from sk_stormc.portfolio.risk_measures import MEASURES, check_parameters, is_proportional
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, is_proportional
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.validation import check_number, is_word, row_weights
+from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["go_on", "streams_returns"]
@@ -58,8 +57,7 @@ def go_on(portfolio, X, sample_weight):
     check_ascending(X, counts=True)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
-    check_parameters(confidence=portfolio.confidence)
-    check_number("half_life", portfolio.half_life, low=0, inclusive=False, words=(None,))
+    portfolio._check_parameters()
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
     penalty = portfolio._penalty(returns.shape[1], columns_of(X))

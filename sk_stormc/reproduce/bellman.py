@@ -8,9 +8,9 @@ charged what it samples: one component, and a hundred.
 
 import numpy as np
 
+from sk_stormc.datasets.markov import make_bellman_problem
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.runner import Case, check_methods, group_runs, run_methods, summarize
-from sk_stormc.values.models import make_bellman_problem
 
 __all__ = ["MAX_IFO", "METHODS", "run_bellman"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
 from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, run_methods, summarize

@@ -8,8 +8,8 @@ import csv
 from pathlib import Path
 
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
-from sk_stormc.portfolio.linear import linear_of
-from sk_stormc.portfolio.problem import RISK_MEASURES
+from sk_stormc.portfolio.linear_constraints import linear_of
+from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
 from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
 
 __all__ = ["add_arguments", "report"]

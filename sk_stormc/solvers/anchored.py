@@ -9,9 +9,8 @@ from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.probe import curvatures
 from sk_stormc.engine.steps import Direction
-from sk_stormc.utils.kept import Kept
+from sk_stormc.engine.tools import curvatures
 
 __all__ = ["Anchor", "balance", "distance", "enlarge", "exact_slope", "extrapolate", "settle"]
 
@@ -20,7 +19,7 @@ FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two anchors' F, relative t
 
 
 @dataclass
-class Anchor(Kept):
+class Anchor:
     """A point at which u, J and F were computed on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate

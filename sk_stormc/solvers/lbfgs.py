@@ -110,7 +110,7 @@ class LBFGS(CompositionalSolver):
     def iterate(self, oracle, s, loop):
         """Run scipy. Its callback asks the loop whether to continue."""
         self.variables = _Variables(oracle.problem, oracle.metric.root())
-        loop.take_stock()
+        loop.after_iteration()
         if loop.reason is not None:
             return
         run = _ScipyRun(self, oracle, s, loop)
@@ -175,7 +175,7 @@ class _ScipyRun:
             self.first_step = np.linalg.norm(z - self.z_start)
         if self.iterations > self.iterations_before:
             self.s.x, self.s.t, self.s.residual = self.to_x(z), self.iterations, self.length
-            self.loop.take_stock()
+            self.loop.after_iteration()
             if self.loop.reason is not None:
                 raise StopIteration
 

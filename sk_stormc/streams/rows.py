@@ -47,7 +47,6 @@ class Rows:
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing
         self.problem = None  # of all kept rows
-        self.error = None  # error that the iterator raised
         self._come = None  # a batch that has been read but not checked
 
     def fork(self):
@@ -57,7 +56,7 @@ class Rows:
 
     def __getstate__(self):
         self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(()), "error": None}  # later batches are not part of a state
+        return self.__dict__ | {"_source": iter(())}  # later batches are not part of a state
 
     def feed(self, batch):
         self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
@@ -66,13 +65,9 @@ class Rows:
         """Whether the rows before number ``stop`` are available. Batches are read until they are."""
         while self.stop < stop:
             if self._come is None:
-                try:
-                    # no call stands between the iterator and the assignment: a KeyboardInterrupt cannot lose a batch
-                    for self._come in self._source:  # noqa: B020
-                        break
-                except Exception as error:
-                    self.error = error
-                    raise
+                # no call stands between the iterator and the assignment: a KeyboardInterrupt cannot lose a batch
+                for self._come in self._source:  # noqa: B020
+                    break
             fed = self._come is None
             if fed and not self._fed:
                 self.wanted = stop

@@ -129,10 +129,6 @@ class StreamSource(Source):
         """Let the objective be that of the window that ends at the run's position."""
         self.rows.used = max(position.at for position in positions)
 
-    def broke(self, error):
-        """Whether this is the error that the iterator raised last."""
-        return error is self.rows.error
-
     def uphill(self, x, start):
         """Whether Phi over the recent rows is significantly higher at x than at the start: on each of their parts."""
         recent = self.recent()

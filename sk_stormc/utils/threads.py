@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import is_integer
 
-__all__ = ["at_once", "each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
+__all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
 LARGE = 2**15  # number of array entries from which another thread is worth its start
 
@@ -87,11 +87,6 @@ def each(function, parts, size=LARGE):
     if errors:
         raise errors[0]
     return results
-
-
-def at_once(*tasks, size=LARGE):
-    """Call functions without arguments, in the threads of the context; what each returned."""
-    return each(lambda task: task(), tasks, size)
 
 
 def in_threads(method: F) -> F:

@@ -21,6 +21,7 @@ __all__ = [
     "check_metric",
     "check_number",
     "check_numeric",
+    "check_parameters",
     "check_schedule",
     "check_text",
     "check_weights",
@@ -150,6 +151,19 @@ def check_choice(name, value, choices):
     """One of the choices."""
     if not _is_one_of(value, choices):
         _fail(name, value, "one of " + ", ".join(repr(c) for c in choices))
+
+
+def check_parameters(owner):
+    """Check the parameters of an object by the tables ``checks`` of its class and of the base classes.
+
+    A table has a function for the name of each parameter, which is called with the name and the value.
+    """
+    checks = {}
+    for kind in reversed(type(owner).__mro__):
+        checks |= vars(kind).get("checks", {})
+    for name, value in owner.get_params(deep=False).items():
+        if name in checks:
+            checks[name](name, value)
 
 
 def check_batch_size(name, value):

@@ -14,22 +14,14 @@ from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
-from sk_stormc.utils.validation import seeded
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.action_data import (
-    check_actions,
-    check_policy,
-    policy_chances,
-    warn_of_unknown,
-)
-from sk_stormc.values.action_stream import go_on_with_actions, of_columns, streams_actions
-from sk_stormc.values.action_sums import ActionSums, charged, iterate_policies, problem_of, unknown_actions
 from sk_stormc.values.fitted_action_values import FittedActionValues
-from sk_stormc.values.guards import warn_of_endless_values, warn_of_no_information
-from sk_stormc.values.log import Given, read_log
+from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
+from sk_stormc.values.lspi import ActionSums, charged, iterate_policies, of_columns, problem_of, unknown_actions
 from sk_stormc.values.lstd import attributes_of, check_products, forget
-
-__all__ = ["ActionValueEstimator"]
+from sk_stormc.values.policies import check_actions, check_policy, policy_chances, warn_of_unknown
+from sk_stormc.values.streams import continue_action_stream, streams_actions
+from sk_stormc.values.transitions import Given, read_log
 
 POLICIES = 50  # default of the largest number of policies that are evaluated
 
@@ -90,14 +82,11 @@ class ActionValueEstimator(FittedActionValues):
     loss_curve_ : ndarray of shape (n_records,)
         The mean square projected Bellman error at the records. The first record of "lstd" is at coefficients of 0. With
         "greedy" there is one more for each policy.
-    ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls up to each record. "lstd" counts as one pass over the data for each policy.
     stop_reason_ : str
         Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
-    solver_ : CompositionalSolver or "lstd"
-        The solver that was run. "auto" is replaced.
-    rank_, condition_number_ : int, float
-        Only for "lstd": as for `BellmanValueEstimator`, for the last system of equations.
+    ifo_, solver_, rank_, condition_number_ : object
+        As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. The last two are those
+        of the last system of equations.
 
     See Also
     --------
@@ -137,6 +126,7 @@ class ActionValueEstimator(FittedActionValues):
     array([1, 1, 1])
     """
 
+    checks = {"policy": lambda name, value: check_policy(value)}
     coef_: FloatArray
     actions_: Array
 
@@ -184,7 +174,6 @@ class ActionValueEstimator(FittedActionValues):
         """
         return super().get_params(deep) | {"policy": vars(self)["policy"]}
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
@@ -200,18 +189,8 @@ class ActionValueEstimator(FittedActionValues):
             The rewards of the transitions.
         action : array-like of shape (n_transitions,), default=None
             The actions: integers or strings. None means that all rows have the same action.
-        next_X : array-like of shape (n_transitions, n_features), default=None
-            The successor states, with the columns of X. Rows of terminal transitions are ignored.
-        terminal : array-like of bool of shape (n_transitions,), default=None
-            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
-            that no episode ends.
-        time : array-like of int of shape (n_transitions,), default=None
-            An alternative to next_X: the successor of a row is the row whose time is one more. Leave a gap between
-            episodes, or pass ``episode``. Rows that are not terminal and have no successor are dropped.
-        episode : array-like of shape (n_transitions,), default=None
-            A label of each row's episode, as for `BellmanValueEstimator`.
-        sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions. A weight of k is the same as k copies of the transition.
+        next_X, terminal, time, episode, sample_weight : array-like, default=None
+            As for `BellmanValueEstimator.fit`.
 
         Returns
         -------
@@ -220,9 +199,8 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, values are not finite, shapes or columns disagree, actions are not
-            labels, the solver is neither "auto" nor "lstd" with "greedy", a policy does not fit the states and
-            actions, or no transition is left. The attributes of an earlier fit are then unchanged.
+            As for `BellmanValueEstimator.fit`, and if actions are not labels, the solver is neither "auto" nor "lstd"
+            with "greedy", or a policy does not fit the states and actions.
 
         Warns
         -----
@@ -232,10 +210,17 @@ class ActionValueEstimator(FittedActionValues):
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight)
+        return self._fit(
+            X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode,
+            sample_weight=sample_weight,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, action=None, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
         policy = vars(self)["policy"]
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
@@ -243,45 +228,46 @@ class ActionValueEstimator(FittedActionValues):
             warn(f"action is {actions[0]} in all rows that count: there is no other action to choose.")
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
-        going = np.flatnonzero(~log.terminal)
+        ongoing = np.flatnonzero(~log.terminal)
 
         def values(w):
-            whole, known = np.zeros((2, len(actions), log.n_features))
-            whole[:, log.columns], known[:, log.columns] = w, sums.known
-            found = of_columns(whole, self.fit_intercept) | {"features_": log.features, "actions_": actions}
-            return found | {"_known": known[:, : found["coef_"].shape[1]] > 0}
+            coefs, occurs = np.zeros((2, len(actions), log.n_features))
+            coefs[:, log.columns], occurs[:, log.columns] = w, sums.occurs
+            values = of_columns(coefs, self.fit_intercept) | {"features_": log.features, "actions_": actions}
+            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0}
 
         solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
         result = changes = None
         if isinstance(policy, str):
-            found = iterate_policies(sums, going, self.max_iter or POLICIES)
-            w, changes, reason = found.w, found.changes, warn_if_unsettled(found)
+            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES)
+            w, changes, reason = best.w, best.changes, warn_if_not_converged(best.changes)
             warn_of_no_information(log.y, log.terminal)
-            fitted = attributes_of(found.found, {}, reason) | charged(found.losses, sums.n_rows)
+            exact = attributes_of(best.solution, {}, reason) | charged(best.losses, sums.n_rows)
         else:
             chances = np.zeros((len(log.y), len(actions)))
-            chances[going] = policy_chances(policy, log.source, log.follows[going], log.at[going], actions)
-            unknown = unknown_actions(log.next_Z, sums.known)
+            chances[ongoing] = policy_chances(policy, log.source, log.follows[ongoing], log.at[ongoing], actions)
+            unknown = unknown_actions(log.next_Z, sums.occurs)
             if unknown is not None:
-                warn_of_unknown(float((chances * unknown).sum() / max(1, len(going))))
+                warn_of_unknown(float((chances * unknown).sum() / max(1, len(ongoing))))
         if changes is None and solver == "lstd":
-            w, found = sums.solution(chances)
-            fitted = attributes_of(found, {}, StopReason.CONVERGED) | charged([found.start, found.fun], sums.n_rows)
+            w, solution = sums.solution(chances)
+            exact = attributes_of(solution, {}, StopReason.CONVERGED)
+            exact |= charged([solution.start, solution.fun], sums.n_rows)
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, action=action, **given._asdict())
+            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.told(), _stream=None)
+        self.__dict__.update(values(w), _given=given.names(), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
-            self.__dict__.update(fitted, _progress=None)
+            self.__dict__.update(exact, _progress=None)
         else:
             self._keep(solver, result, fit)
             fit.end()
@@ -341,22 +327,20 @@ class ActionValueEstimator(FittedActionValues):
         """
         self._check_parameters()
         given = Given(next_X, terminal, sample_weight=sample_weight)
-        return self._at_once(lambda new: go_on_with_actions(new, X, y, action, given, actions))
+        return self._at_once(lambda new: continue_action_stream(new, X, y, action, given, actions))
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_policy(vars(self)["policy"])
-        seeded(self.random_state)
         if isinstance(vars(self)["policy"], str) and not self.solves_itself():
             raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
 
 
-def warn_if_unsettled(found):
+def warn_if_not_converged(changes):
     """The stop reason of policy iteration. It warns if the policy has not converged."""
-    if not found.changes[-1]:
+    if not changes[-1]:
         return StopReason.CONVERGED
     warn(
-        f"after {len(found.changes)} policies (max_iter) the best policy still changes in {found.changes[-1]:.2%} of "
+        f"after {len(changes)} policies (max_iter) the best policy still changes in {changes[-1]:.2%} of "
         "the successors, and the policy may be far from the best. A smaller gamma, a larger alpha or other "
         "features can help; policy_changes_ has the changes of all iterations.",
         ConvergenceWarning,

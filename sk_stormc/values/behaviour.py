@@ -12,10 +12,8 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
-from sk_stormc.values.action_data import SUM, check_actions
 from sk_stormc.values.episodes import check_episode
-
-__all__ = ["estimated_ratios"]
+from sk_stormc.values.policies import SUM, check_actions, check_probabilities
 
 
 def estimated_ratios(
@@ -141,11 +139,4 @@ def _target_chances(target, number, labels):
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(f"target must be probabilities from 0 to 1, got {short(given[k])} in row {k}")
-    if given.ndim == 1:
-        return given
-    total = given.sum(axis=1)
-    wrong = abs(total - 1) > SUM
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(f"target must have probabilities that sum to 1, got {total[k]:.6g} in row {k}")
-    return given[np.arange(n), number] / total
+    return given if given.ndim == 1 else check_probabilities("target", given)[np.arange(n), number]

@@ -10,14 +10,12 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
-from sk_stormc.values.action_data import as_chances, check_actions, check_policy, chosen, policy_chances
-from sk_stormc.values.action_sums import of_actions
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.lspi import of_actions
+from sk_stormc.values.lstd import Moments
+from sk_stormc.values.policies import as_chances, check_actions, check_policy, chosen, policy_chances
 from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import RANK
-
-__all__ = ["QLog", "cross_fitted", "folds_of", "read_q_log"]
 
 NEEDED = {
     "X": "the states",
@@ -29,24 +27,19 @@ NEEDED = {
 
 @dataclass(eq=False)
 class QLog:
-    """The transitions of whole episodes in order, with actions and the target policy.
-
-    ``at`` are the rows of the successors in ``source``, which ``follows`` has as numbers. ``now`` and ``after`` are
-    the target's probabilities of the ``actions`` in the states and in the successors.
-    """
+    """The transitions of whole episodes in order, with actions and the target policy."""
 
     model: ActionValueEstimator
     X: Any
     states: np.ndarray
     y: np.ndarray
     action: np.ndarray
-    actions: np.ndarray
-    source: Any
-    follows: np.ndarray
-    at: np.ndarray
+    source: Any  # the user's data that contain the successors
+    follows: np.ndarray  # the same as numbers
+    at: np.ndarray  # row of each successor in these
     terminal: np.ndarray
-    now: np.ndarray
-    after: np.ndarray
+    now: np.ndarray  # the target's probabilities of the actions in the states
+    after: np.ndarray  # the same in the successors
 
 
 def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
@@ -85,15 +78,15 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
             f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
             "not terminal and has no successor"
         )
-    going, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
+    ongoing, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
     after = now.copy()
     if by_row:
         now = as_chances(rows, n, actions, "target")
-        after[going] = now[going + 1]
+        after[ongoing] = now[ongoing + 1]
     else:
         now = policy_chances(target, X, states, np.arange(n), actions, "target")
-        after[going] = policy_chances(target, source, follows[at[going]], at[going], actions, "target")
-    return QLog(model, X, states, y.astype(float), action, actions, source, follows, at, terminal, now, after)
+        after[ongoing] = policy_chances(target, source, follows[at[ongoing]], at[ongoing], actions, "target")
+    return QLog(model, X, states, y.astype(float), action, source, follows, at, terminal, now, after)
 
 
 def _in_order(name, column, order):

@@ -1,13 +1,41 @@
-"""Episodes by their labels: which rows belong together, and in which order they happened."""
+"""The order of logged rows: episodes by their labels, times, ends, and weights that fade."""
 
+import math
 from math import isnan
 
 import numpy as np
 
 from sk_stormc.utils.validation import short
-from sk_stormc.values.transitions import check_terminal, check_time
 
-__all__ = ["check_episode", "clock_of", "in_order", "in_time", "numbers_of_labels"]
+LONGEST = 1000.0  # half-lives after which weights do not fall further, so that they stay above 0
+
+
+def check_terminal(terminal, n):
+    """The checked terminal flags, n booleans."""
+    given = np.asarray(terminal)
+    if given.shape != (n,):
+        raise ValueError(f"terminal must be of shape ({n},), got {given.shape}")
+    if given.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in given):
+        given = given.astype(bool)
+    if given.dtype != bool:
+        raise ValueError(f"terminal must be boolean, got {given.dtype} values such as {given[0]!r}")
+    return given
+
+
+def check_time(time, n, distinct=True):
+    """The n checked times: integers, which must be distinct if ``distinct``."""
+    given = np.asarray(time)
+    if given.shape != (n,):
+        raise ValueError(f"time must be of shape ({n},), got {given.shape}")
+    if not np.issubdtype(given.dtype, np.integer):
+        raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
+    values, counts = np.unique(given, return_counts=True) if distinct else (given, np.ones(1))
+    if counts.max() > 1:
+        raise ValueError(
+            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins again "
+            "in each episode, give episode=, or continue it from the episode before, with a gap between them."
+        )
+    return given
 
 
 def check_episode(episode, n):
@@ -35,9 +63,9 @@ def _is_missing(label):
 def numbers_of_labels(labels):
     """The number of each label, in the order of first occurrence."""
     if labels.dtype.kind == "O":  # objects may not be sortable
-        known = {}
+        numbers = {}
         try:
-            return np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.intp)
+            return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], dtype=np.intp)
         except TypeError as error:
             raise ValueError(f"episode must have labels such as numbers or strings, got {short(labels[0])}") from error
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
@@ -88,9 +116,9 @@ def clock_of(numbers, time, terminal, labels):
             k = order[np.argmax(twice)]
             raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]}")
         step = np.where(same & (after == before + 1), 1, 2)
-    behind = same & terminal[order[:-1]]
-    if behind.any():
-        k, j = order[np.argmax(behind)], order[np.argmax(behind) + 1]
+    late = same & terminal[order[:-1]]
+    if late.any():
+        k, j = order[np.argmax(late)], order[np.argmax(late) + 1]
         raise ValueError(
             f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
             f"{labels[k]}: sort the rows, or give later rows another label"
@@ -98,3 +126,23 @@ def clock_of(numbers, time, terminal, labels):
     clock = np.empty(n, dtype=np.int64)
     clock[order] = np.append(0, np.cumsum(step)) if n else 0
     return clock
+
+
+def fading(half_life, when):
+    """The discount factors of the weights of rows, at the time of the last row."""
+    n = len(when)
+    if half_life is None:
+        return np.ones(n)
+    age = np.empty(n)
+    age[np.argsort(when, kind="stable")] = np.arange(n)[::-1]
+    return np.exp2(-np.minimum(age / half_life, LONGEST))
+
+
+def remaining(half_life, n):
+    """The discount factor of a weight after n more rows."""
+    return 1.0 if half_life is None else 2.0 ** (-n / half_life)
+
+
+def remembered(half_life, n):
+    """The effective sample size of n discounted rows: the squared sum of their weights over the sum of squares."""
+    return n if half_life is None else min(n, 2 * half_life / math.log(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -14,18 +15,15 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
-from sk_stormc.values.guards import warn_of_endless_values
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.linear_value import LARGEST_METRIC
-from sk_stormc.values.log import Given, distinct_rows, read_log
-from sk_stormc.values.lstd import check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.log_warnings import warn_of_endless_values
+from sk_stormc.values.lstd import Moments, check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
 from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.streams import go_on
+from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.streams import continue_stream
 from sk_stormc.values.traces import keys_in_order
+from sk_stormc.values.transitions import Given, distinct_rows, read_log
 from sk_stormc.values.uncertainty import spread_of_log
-
-__all__ = ["BellmanValueEstimator"]
 
 
 class BellmanValueEstimator(FittedValues):
@@ -141,6 +139,11 @@ class BellmanValueEstimator(FittedValues):
     array([1.5, 1. ])
     """
 
+    checks = {
+        "objective": partial(check_choice, choices=("auto", "bellman", "projected")),
+        "trace_decay": partial(check_number, low=0, high=1),
+        "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
+    }
     coef_: FloatArray
     intercept_: float
 
@@ -178,7 +181,6 @@ class BellmanValueEstimator(FittedValues):
         tags.regressor_tags.poor_score = True  # minus a mean squared error
         return tags
 
-    @with_fit
     def fit(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
@@ -234,9 +236,16 @@ class BellmanValueEstimator(FittedValues):
             from 1 on average, or leave an effective sample of only a few rows. If ``trace_decay`` is set and hardly any
             row is the successor of the row before it.
         """
-        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        self._make_solver()  # raises if a parameter of the solver is wrong
-        self._check_parameters()
+        return self._fit(
+            X, y, next_X=next_X, terminal=terminal, time=time, episode=episode, sample_weight=sample_weight,
+            importance_ratio=importance_ratio,
+        )  # fmt: skip
+
+    @with_fit
+    def _fit(self, X, y, *, before=None, **given):
+        """`fit`, or `resume` of the fit whose progress is ``before``."""
+        given = Given(**given)
+        self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
@@ -264,7 +273,7 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, **given._asdict())
+            fit = Fit(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
         if result is None and not np.any(alpha):
@@ -281,7 +290,7 @@ class BellmanValueEstimator(FittedValues):
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = None
-        self._given = given.told()
+        self._given = given.names()
         if result is None:
             self.__dict__.update(exact, _progress=None)
         else:
@@ -371,12 +380,10 @@ class BellmanValueEstimator(FittedValues):
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
         given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        return self._at_once(lambda new: go_on(new, X, y, given))
+        return self._at_once(lambda new: continue_stream(new, X, y, given))
 
     def _check_parameters(self):
         super()._check_parameters()
-        check_choice("objective", self.objective, ("auto", "bellman", "projected"))
-        check_number("trace_decay", self.trace_decay, low=0, high=1)
         if self.trace_decay and not self.solves_itself():
             raise ValueError(
                 f"trace_decay must be 0 unless solver is 'auto' or 'lstd', got {self.trace_decay} with "
@@ -384,4 +391,3 @@ class BellmanValueEstimator(FittedValues):
             )
         if self.trace_decay and self.objective == "bellman":
             raise ValueError(f"trace_decay must be 0 with objective='bellman', got {self.trace_decay}")
-        check_number("half_life", self.half_life, low=0, inclusive=False, words=(None,))

@@ -9,12 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import row_weights
-from sk_stormc.values.action_data import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.action_sums import best_actions, unknown_actions
 from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.lspi import best_actions, unknown_actions
+from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import checked_data
-
-__all__ = ["FittedActionValues"]
 
 
 class read_as_method:
@@ -102,16 +100,16 @@ class FittedActionValues(LinearEstimator):
         source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(kept, y - left, np.nan)
-        going = np.flatnonzero(kept & ~terminal)
-        if not len(going):
+        ongoing = np.flatnonzero(kept & ~terminal)
+        if not len(ongoing):
             return error
-        Z, policy = self._fitted_columns(source, follows, rows[going]), vars(self)["policy"]
+        Z, policy = self._fitted_columns(source, follows, rows[ongoing]), vars(self)["policy"]
         after = self._linear(Z)
         if isinstance(policy, str):
             chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
         else:
-            chances = policy_chances(policy, source, follows[rows[going]], rows[going], self.actions_)
-        error[going] += self.gamma * (chances * after).sum(axis=1)
+            chances = policy_chances(policy, source, follows[rows[ongoing]], rows[ongoing], self.actions_)
+        error[ongoing] += self.gamma * (chances * after).sum(axis=1)
         return error
 
     def score(

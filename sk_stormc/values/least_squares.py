@@ -7,18 +7,6 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-__all__ = [
-    "ENOUGH_ROWS",
-    "NEGLIGIBLE",
-    "Solution",
-    "check_ends",
-    "is_endless",
-    "ridge",
-    "root_of_inverse",
-    "solve_moments",
-    "solve_rows",
-]
-
 ENOUGH_ROWS = 10  # rows per feature from which `is_endless` distinguishes growth from noise
 NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
 ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes count as never ending
@@ -30,32 +18,14 @@ INCONSISTENT = 1e-5  # residual, relative to the right-hand side, above which A 
 
 @dataclass(frozen=True)
 class Solution:
-    """A minimiser, and how well the data determine it.
+    """A minimiser, and how well the data determine it."""
 
-    Attributes
-    ----------
-    x : ndarray of shape (n_variables,)
-        The minimiser. If there are several, the one of minimum norm, with each variable in its unit.
-    rank : int
-        Numerical rank of the system.
-    condition : float
-        Condition number: the largest singular value of the column-scaled system over the smallest one within the rank.
-        It amplifies rounding errors of the data. 1 for an empty system.
-    vanishes : bool, default=False
-        Whether the residual of the equations is 0, up to rounding.
-    endless : bool, default=False
-        Whether the values do not exist according to `is_endless`. False if this was not tested.
-    start, fun : float, default=0.0
-        The objective at 0 and at x.
-    """
-
-    x: np.ndarray
-    rank: int
-    condition: float
-    vanishes: bool = False
-    endless: bool = False
-    start: float = 0.0
-    fun: float = 0.0
+    x: np.ndarray  # if there are several minimisers, the one of minimum norm, with each variable in its unit
+    rank: int  # numerical rank of the system
+    condition: float  # largest singular value of the column-scaled system over the smallest one within the rank
+    endless: bool = False  # whether the values do not exist according to `is_endless`
+    start: float = 0.0  # the objective at 0
+    fun: float = 0.0  # the objective at x
 
 
 def ridge(alpha, n_columns, fit_intercept):
@@ -78,8 +48,9 @@ def solve_rows(A, b, alpha, unit):
             block = np.column_stack([dense(A[start : start + step]), b[start : start + step]])
             rows = np.linalg.qr(np.vstack([rows, block]), mode="r")
     A, b = rows[:, :-1], rows[:, -1]
-    found = _ridge(A * scale, b, alpha, scale, unit)
-    return replace(found, start=_square(b), fun=_square(A @ found.x - b) + float(alpha @ found.x**2))
+    solution = _ridge(A * scale, b, alpha, scale, unit)
+    x = solution.x
+    return replace(solution, start=_square(b), fun=_square(A @ x - b) + float(alpha @ x**2))
 
 
 def solve_moments(A, b, C, alpha, unit, exact=True):
@@ -91,25 +62,25 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled, target = scale[:, None] * A * scale, scale * b
     if exact and not alpha.any():
-        found = _ridge(scaled, target, alpha, scale, unit)
-        residual = np.linalg.norm(scaled @ (found.x / scale) - target)
-        if found.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
-            return replace(found, vanishes=True, start=_within(scale[:, None] * C * scale, target))
+        solution = _ridge(scaled, target, alpha, scale, unit)
+        residual = np.linalg.norm(scaled @ (solution.x / scale) - target)
+        if solution.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
+            return replace(solution, start=_within(scale[:, None] * C * scale, target))
     root, spread = root_of_inverse(C)
     A, b = root.T @ A, root.T @ b
-    found = _ridge(A * scale, b, alpha, scale, unit)
-    fun = _square(A @ found.x - b) + float(alpha @ found.x**2)
+    solution = _ridge(A * scale, b, alpha, scale, unit)
+    fun = _square(A @ solution.x - b) + float(alpha @ solution.x**2)
     # the root amplifies rounding errors of C by spread
-    return replace(found, condition=found.condition * spread, start=_square(b), fun=fun)
+    return replace(solution, condition=solution.condition * spread, start=_square(b), fun=fun)
 
 
 def root_of_inverse(C):
     """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the scaled C within its rank."""
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
-    found = values > NEGLIGIBLE * max(values[-1], 0.0)
-    values = np.sqrt(values[found])
-    return scale[:, None] * vectors[:, found] / values, values[-1] / values[0] if len(values) else 1.0
+    positive = values > NEGLIGIBLE * max(values[-1], 0.0)
+    values = np.sqrt(values[positive])
+    return scale[:, None] * vectors[:, positive] / values, values[-1] / values[0] if len(values) else 1.0
 
 
 def is_endless(A, C, x, n_rows):

@@ -1,16 +1,17 @@
 """Base class of the value estimators: values that are linear in features of states, and their score."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.utils.validation import check_bool, check_number, check_numeric, naming
-from sk_stormc.values.episodes import in_order
-from sk_stormc.values.guards import check_given
+from sk_stormc.values.episodes import check_terminal, in_order
 from sk_stormc.values.least_squares import ridge
-from sk_stormc.values.linear_value import LARGEST_METRIC
-from sk_stormc.values.markov import check_discount
-from sk_stormc.values.transitions import successors_to_score, transform
+from sk_stormc.values.log_warnings import check_given
+from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.transitions import successors, transform
 
 __all__ = ["LinearEstimator"]
 
@@ -18,17 +19,22 @@ ITERATIONS = 10_000  # default budget of iterative solvers where full batches ar
 EXACT = LARGEST_METRIC  # number of columns of features, with the intercept's, up to which "auto" is "lstd"
 
 
+def check_transformer(name, value):
+    """A transformer, or None."""
+    if value is not None and not (hasattr(value, "fit") and hasattr(value, "transform")):
+        raise ValueError(f"{name} must be a transformer or None, got {value!r}")
+
+
 class LinearEstimator(CompositionalEstimator):
     """Base class of the estimators with parameters ``gamma``, ``features``, ``fit_intercept`` and ``alpha``."""
 
     own_solvers = ("auto", "lstd")
-
-    def _check_parameters(self):
-        check_discount(self.gamma)
-        check_number("alpha", self.alpha, low=0)
-        check_bool("fit_intercept", self.fit_intercept)
-        if self.features is not None and not (hasattr(self.features, "fit") and hasattr(self.features, "transform")):
-            raise ValueError(f"features must be a transformer or None, got {self.features!r}")
+    checks = {
+        "gamma": partial(check_number, low=0, high=1),
+        "alpha": partial(check_number, low=0),
+        "fit_intercept": check_bool,
+        "features": check_transformer,
+    }
 
     def _solver_for(self, n_columns):
         """The solver, with "auto" replaced: by "lstd" for at most `EXACT` columns of features, else by "storm-c"."""
@@ -61,10 +67,20 @@ class LinearEstimator(CompositionalEstimator):
         return Z
 
     def _successors(self, X, states, next_X, terminal, time, episode):
-        """As `successors_to_score`, with the order of rows from the labels of episodes."""
+        """As `successors`, for transitions to be scored. Without next_X and an order, all of them must be terminal."""
         check_given(self, next_X, terminal, time, episode)
-        clock = in_order(episode, time, terminal, len(states))[1]
-        return successors_to_score(self, X, states, next_X, terminal, clock if next_X is None else time)
+        n = len(states)
+        clock = in_order(episode, time, terminal, n)[1]
+        time = clock if next_X is None else time
+        if next_X is not None or time is not None:
+            return successors(self, X, states, next_X, terminal, time)
+        terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
+        if not terminal.all():
+            missing = np.count_nonzero(~terminal)
+            raise ValueError(
+                f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
+            )
+        return X, states, np.arange(n), terminal, terminal
 
     def _score_of(self, error, weights):
         """Minus the weighted mean square of the errors that are not NaN."""

@@ -1,4 +1,6 @@
-"""solver="lstd": the exact solution, for all transitions at once or from the moments of a stream."""
+"""Sums over transitions (moments), and solver="lstd": the exact solution that they determine."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
@@ -8,43 +10,129 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.guards import warn_of_endless_values
-from sk_stormc.values.least_squares import ridge, solve_rows
-from sk_stormc.values.log import by_state
-from sk_stormc.values.markov import largest_values, minus_scaled, scale_rows
-from sk_stormc.values.moments import OVERFLOW, Moments
+from sk_stormc.values.least_squares import check_ends, is_endless, solve_moments, solve_rows
+from sk_stormc.values.log_warnings import warn_of_endless_values
+from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
+from sk_stormc.values.transitions import by_state
 
-__all__ = [
-    "ILL_CONDITIONED",
-    "UNGROUPED",
-    "Collected",
-    "attributes_of",
-    "check_products",
-    "check_stays",
-    "check_stream_size",
-    "forget",
-    "solve_bellman",
-    "solve_projected",
-    "stream_moments",
-]
-
+ROWS, NUMBERS = 256, 2**17  # smallest number of rows of a block, and the numbers of a block, which stay in the cache
+OVERFLOW = "X, y and sample_weight must have finite products: divide very large ones by their scale"
 ILL_CONDITIONED = 1e10  # condition number from which a solution may lose more than half of its digits
-LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
-UNGROUPED = "a stream does not group the transitions of a state"
-ATTRIBUTES = ("rank_", "condition_number_")
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Weighted sums over transitions. They are immutable.
+
+    A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k phi_k phi_k^T, where z_k is
+    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``. The addition
+    is compensated, so that a million small chunks are as accurate as one large chunk. Multiplication by a number
+    multiplies all weights.
+    """
+
+    A: np.ndarray
+    b: np.ndarray
+    C: np.ndarray
+    weight: float  # sum of the weights d_k
+    n_rows: int  # with those of weight 0
+    largest: np.ndarray  # absolute value of each feature, over transitions of positive weight
+    lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
+
+    @classmethod
+    def none(cls, n_features):
+        """The moments of no transition."""
+        d = n_features
+        return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
+
+    @classmethod
+    def of(cls, Z, difference, y, weights, traced=None):
+        """The moments of transitions. ``traced`` are blocks of rows with their eligibility traces; None means phi_k."""
+        n, d = Z.shape
+        largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            same = n > 0 and bool((weights == weights[0]).all())  # avoids a copy of the rows
+            weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
+            C = factor * dense(weighted @ Z)
+            if traced is None:
+                A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
+            else:
+                A, b = np.zeros((d, d)), np.zeros(d)
+                for rows, traces in traced:
+                    weighted = (weights[rows, None] * traces).T
+                    A += weighted @ difference[rows]
+                    b += weighted @ y[rows]
+        if not all(np.isfinite(part).all() for part in (A, b, C)):
+            raise ValueError(OVERFLOW)
+        return cls(A, b, C, float(weights.sum()), n, largest)
+
+    @classmethod
+    def of_log(cls, Z, next_Z, gamma, y, weights):
+        """The moments of many transitions, computed block by block without large temporary arrays."""
+        total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
+        for start in range(0, len(y), step):
+            rows = slice(start, start + step)
+            left = Z[rows]
+            total += cls.of(left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows])
+        return total
+
+    def __add__(self, other: Moments) -> Moments:
+        added = [
+            _add(total, lost, part, more)
+            for total, lost, part, more in zip(self._sums, self.lost, other._sums, other.lost, strict=True)
+        ]
+        (A, b, C), lost = zip(*added, strict=True)
+        largest = np.maximum(self.largest, other.largest)
+        return Moments(A, b, C, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
+
+    def __mul__(self, factor: float) -> Moments:
+        A, b, C = (factor * part for part in self._sums)
+        lost = tuple(factor * part for part in self.lost)
+        return replace(self, A=A, b=b, C=C, weight=factor * self.weight, lost=lost)
+
+    def __deepcopy__(self, memo):
+        return self  # immutable
+
+    @property
+    def _sums(self):
+        return self.A, self.b, self.C
+
+    def means(self):
+        """A, b and C divided by the sum of the weights."""
+        if self.weight and self.largest.any() and not self.C.any():
+            raise ValueError(
+                f"X must have features whose squares are not 0, got {self.largest.max():.2g} at the most: multiply "
+                "them by a large number"
+            )
+        return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
+
+    def solution(self, alpha, ends=False):
+        """LSTD's solution with a ridge, that of `ProjectedBellmanProblem`; x is 0 for features that no state has."""
+        occurs = np.flatnonzero(self.largest)
+        x = np.zeros(len(self.largest))
+        A, b, C = self.means()
+        A, b, C = A[np.ix_(occurs, occurs)], b[occurs], C[np.ix_(occurs, occurs)]
+        if ends:
+            check_ends(A, C)
+        ridge = np.diag(alpha[occurs])
+        A, C = A + ridge, C + ridge
+        solution = solve_moments(A, b, C, np.zeros(len(occurs)), self.largest[occurs])
+        x[occurs] = solution.x
+        total = 1 + ridge.sum()  # in the problem the ridge's rows have weight too, and all weights sum to one
+        endless = is_endless(A, C, solution.x, self.n_rows)
+        return replace(solution, x=x, endless=endless, start=solution.start / total, fun=solution.fun / total)
+
+
+def _add(total, lost, part, more):
+    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated summation)."""
+    result = total + part
+    kept = result - total
+    return result, lost + more + ((total - (result - kept)) + (part - kept))
 
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """The state of a stream for "lstd": the moments of its transitions, and the eligibility traces at its end.
-
-    Attributes
-    ----------
-    gamma : float
-    moments : Moments
-    traces : Traces
-    """
+    """The state of a stream for "lstd": the moments of its transitions, and the eligibility traces at its end."""
 
     gamma: float
     moments: Moments
@@ -86,88 +174,22 @@ def solve_bellman(rows, visited, gamma, alpha):
     """The exact minimiser of the "bellman" objective, and the fitted attributes."""
     share, features, difference, reward = by_state(rows, visited, gamma)
     root, unit, n = np.sqrt(share), largest_values(features), len(share)
-    found = solve_rows(scale_rows(root, difference), root * reward, alpha, np.where(unit > 0, unit, 1.0))
-    return found.x, attributes_of(found, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED)
+    solution = solve_rows(scale_rows(root, difference), root * reward, alpha, np.where(unit > 0, unit, 1.0))
+    return solution.x, attributes_of(solution, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED)
 
 
 def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
     """The solution of LSTD(lambda), and the fitted attributes. ``keys`` are from `keys_in_order`, for traces."""
     order, keys = keys or (slice(None), None)
     collected = Collected.none(len(alpha), gamma, trace_decay).plus(*(part[order] for part in rows), keys)
-    found = collected.solution(alpha)
-    return found.x, attributes_of(found, _one_pass(len(rows[2])), StopReason.CONVERGED)
-
-
-def stream_moments(estimator, rows, keys, left=1.0):
-    """Add transitions to the moments of a stream, and solve. Return the new attributes of the estimator."""
-    collected = estimator.__dict__.get("_stream")
-    began = collected is not None
-    d = rows[0].shape[1]
-    check_stream_size(d)
-    if not began:
-        collected = Collected.none(d, estimator.gamma, estimator.trace_decay)
-    if left != 1:
-        collected = replace(collected, moments=collected.moments * left)
-    collected = collected.plus(*rows, keys)
-    found = collected.solution(ridge(estimator.alpha, d, estimator.fit_intercept))
-    x, n = found.x, collected.moments.n_rows
-    if not collected.moments.weight and hasattr(estimator, "coef_"):
-        x = np.append(estimator.coef_, estimator.intercept_)[: len(x)]  # the only row waits for its successor
-    told = began and getattr(estimator, "condition_number_", 0.0) >= ILL_CONDITIONED
-    return attributes_of(found, _one_pass(n), StopReason.EXHAUSTED, told) | {
-        "_stream": collected,
-        "coef_": x[:-1] if estimator.fit_intercept else x,
-        "intercept_": float(x[-1]) if estimator.fit_intercept else 0.0,
-        "objective_": "projected",
-        "objective_reason_": UNGROUPED,
-    }
-
-
-def check_stream_size(d):
-    """Raise a ValueError if there are too many features for the matrices of a stream."""
-    if d > LARGEST_STREAM:
-        raise ValueError(
-            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
-            "included, for all actions together: set a stochastic solver, or features= with fewer columns"
-        )
-
-
-def check_stays(estimator, exact, labelled):
-    """The parameters that must not change during a stream. Raise a ValueError if one has, or the kind of solver."""
-    stream, pending = (estimator.__dict__.get(name) for name in ("_stream", "_pending"))
-    held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
-    held |= {"half_life": estimator.half_life, "episode": labelled}
-    if stream is None and pending is None:
-        return held
-    if stream is not None and isinstance(stream, Collected) != exact:
-        before = repr(estimator.solver_) if exact else "'lstd'"
-        raise ValueError(
-            f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
-            "clone"
-        )
-    for name, before in vars(estimator).get("_held", held).items():  # missing in pickles of old versions
-        now = held[name]
-        if name == "episode" and before != now:
-            raise ValueError(
-                f"episode must stay {'given' if before else 'None'} while the stream goes on: begin again with fit or "
-                "a clone"
-            )
-        if before != now:
-            raise ValueError(
-                f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
-            )
-    return held
+    solution, n = collected.solution(alpha), len(rows[2])
+    return solution.x, attributes_of(solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED)
 
 
 def forget(estimator):
     """Remove the attributes that only "lstd" sets."""
-    for name in ATTRIBUTES:
+    for name in ("rank_", "condition_number_"):
         estimator.__dict__.pop(name, None)
-
-
-def _one_pass(n):
-    return {"inner": n, "jacobian": n, "outer": 1}
 
 
 def warn_if_undetermined(n_states, n_columns):
@@ -181,25 +203,26 @@ def warn_if_undetermined(n_states, n_columns):
         )
 
 
-def attributes_of(found, n_evaluations, stop_reason, told=False):
+def attributes_of(solution, n_evaluations, stop_reason, warned=False):
     """The fitted attributes of a `Solution`. It warns if the solution is ill-conditioned or does not exist."""
-    if found.condition >= ILL_CONDITIONED and not told:
+    condition, rank = solution.condition, solution.rank
+    if condition >= ILL_CONDITIONED and not warned:
         warn(
-            f"The features are nearly collinear: condition_number_ is {found.condition:.1e} with rank_ {found.rank}. "
-            f"Rounding alone may change the values by about {found.condition * np.finfo(float).eps:.0e} of their size, "
-            "and noise in the data by far more. Set alpha (1e-6 times the mean square of a feature is a small value), "
+            f"The features are nearly collinear: condition_number_ is {condition:.1e} with rank_ {rank}. "
+            f"Rounding alone may change the values by about {condition * np.finfo(float).eps:.0e} of their size, and "
+            "noise in the data by far more. Set alpha (1e-6 times the mean square of a feature is a small value), "
             "or use fewer features.",
             ConvergenceWarning,
         )
-    if found.endless:
+    if solution.endless:
         warn_of_endless_values()
     return {
-        "loss_curve_": np.array([found.start, found.fun]),
+        "loss_curve_": np.array([solution.start, solution.fun]),
         "ifo_": np.array([0, sum(n_evaluations.values())]),
         "n_evaluations_": n_evaluations,
         "n_iter_": 1,
         "stop_reason_": stop_reason,
         "solver_": "lstd",
-        "rank_": found.rank,
-        "condition_number_": found.condition,
+        "rank_": rank,
+        "condition_number_": condition,
     }

@@ -5,9 +5,6 @@ from scipy import sparse
 
 from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 
-__all__ = ["check_discount", "check_features", "check_model", "dense", "largest_values", "minus_scaled",
-           "normalized_weights", "scale_rows"]
-
 WIDE = 256  # row length from which numpy's maximum over axis 0 is fast
 ROW_SUM = 1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
 
@@ -31,10 +28,10 @@ def largest_values(A):
     n, d = A.shape
     # joining several narrow rows into one is ten times as fast
     together = max(1, WIDE // d) if A.flags.c_contiguous else 1
-    whole = n // together * together
-    parts = [A[whole:]]
-    if whole:
-        wide = A[:whole].reshape(-1, together * d)
+    joined = n // together * together
+    parts = [A[joined:]]
+    if joined:
+        wide = A[:joined].reshape(-1, together * d)
         parts += [wide.max(axis=0).reshape(together, d), wide.min(axis=0).reshape(together, d)]
     return abs(np.vstack(parts)).max(axis=0)
 

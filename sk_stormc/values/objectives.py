@@ -3,16 +3,12 @@
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.streams.problem import WINDOW, stack
-from sk_stormc.values.least_squares import ridge, solve_rows
-from sk_stormc.values.linear_value import LARGEST_METRIC, inverse
-from sk_stormc.values.log import by_state, distinct_rows
+from sk_stormc.streams.problem import stack
+from sk_stormc.values.least_squares import solve_rows
 from sk_stormc.values.markov import dense, largest_values, scale_rows
-from sk_stormc.values.problem import BellmanProblem
+from sk_stormc.values.problems import LARGEST_METRIC, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transition_stream import TransitionStream
-
-__all__ = ["choose_objective", "grouped_problem", "value_problem", "value_stream", "window_of"]
+from sk_stormc.values.transitions import by_state, distinct_rows
 
 REPEATING = 0.5  # share of transitions from states visited more than once, from which "auto" may be "bellman"
 
@@ -39,10 +35,10 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if features.shape[1] > LARGEST_METRIC:
         return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
     bias, noise = bias_and_noise(transitions, visited, gamma, alpha)
-    found = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
+    bias_text = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
     if bias > noise:
-        return "projected", f"{reason}, but {found.format('above')}"
-    return "bellman", f"{reason}, and {found.format('not above')}"
+        return "projected", f"{reason}, but {bias_text.format('above')}"
+    return "bellman", f"{reason}, and {bias_text.format('not above')}"
 
 
 def tells_apart(features):
@@ -127,14 +123,3 @@ def grouped_problem(state, successor, weights, y, features, next_features, gamma
     return BellmanProblem(
         P, R, features, gamma, next_features=next_features, sample_weight=visits, alpha=alpha
     )
-
-
-def window_of(n_features):
-    """Number of transitions in the window of a stream."""
-    return max(WINDOW, 10 * n_features)
-
-
-def value_stream(batches, window, gamma, alpha, fit_intercept, half_life=None):
-    """The stream of (features, next_features, rewards, weights)."""
-    alphas = ridge(alpha, batches[0][0].shape[1], fit_intercept)
-    return TransitionStream(batches, window, gamma, alphas, half_life)

@@ -14,12 +14,10 @@ from sk_stormc.utils.validation import as_numbers, check_choice, check_int, chec
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_episode, clock_of, numbers_of_labels
-from sk_stormc.values.guards import effective_size, warn_of_ratios
+from sk_stormc.values.episodes import check_episode, check_terminal, check_time, clock_of, numbers_of_labels
+from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.transitions import check_ratios, check_terminal, check_time
-
-__all__ = ["PolicyValue", "off_policy_value"]
+from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 LEAST = -1e300  # a logarithm below those of all weights but 0
@@ -259,40 +257,21 @@ class Weights:
     """Products of the ratios of an episode up to each row, and estimates with these weights.
 
     Products are sums of logarithms, because those of many ratios underflow. All arrays have an entry for each row or
-    each episode, however long the episodes are.
-
-    Parameters
-    ----------
-    ratios : ndarray of shape (n,)
-        Rows of an episode are contiguous and in order.
-    numbers : ndarray of int of shape (n,)
-        Numbers of the episodes: 0, 1, ... in this order.
-    weighted : bool
-        Whether to divide by the sums of the weights in place of the number of episodes.
-
-    Attributes
-    ----------
-    start, last : ndarray of int of shape (n_episodes,)
-        First and last row of each episode.
-    step : ndarray of int of shape (n,)
-        Steps since the start of the episode.
-    final : ndarray of shape (n_episodes,)
-        Logarithm of the product of all ratios.
-    share : ndarray of shape (n,)
-        The weight of each row in the estimate. An episode that has ended keeps its last weight, in the sums of later
-        steps.
+    each episode, however long the episodes are. The rows of an episode are contiguous and in order, and ``numbers`` of
+    the episodes are 0, 1, ... in this order. With ``weighted``, estimates are divided by the sums of the weights in
+    place of the number of episodes. An episode that has ended keeps its last weight in the sums of later steps.
     """
 
     def __init__(self, ratios, numbers, weighted):
         n, self.numbers, self.weighted = len(ratios), numbers, weighted
-        self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))
+        self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))  # first row of each episode
         self.last, self.m = np.append(self.start[1:], n) - 1, len(self.start)
-        self.step = np.arange(n) - self.start[numbers]
+        self.step = np.arange(n) - self.start[numbers]  # since the start of the episode
         with np.errstate(divide="ignore"):
             logs = np.log(ratios)
         for rows in map(slice, self.start, self.last + 1):
             logs[rows] = np.cumsum(logs[rows])  # one by one: no number depends on another episode
-        self.final = logs[self.last]
+        self.final = logs[self.last]  # logarithm of the product of all ratios of an episode
         if weighted:
             self._total = self._total_by_step(logs)
             total = self._total[self.step]
@@ -317,8 +296,8 @@ class Weights:
         ended = np.append(-np.inf, np.logaddexp.accumulate(self.final[order]))
         ended = ended[np.searchsorted(length[order], np.arange(n_steps), side="right")]
         with np.errstate(divide="ignore"):
-            going = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
-        return np.logaddexp(going, ended)
+            ongoing = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
+        return np.logaddexp(ongoing, ended)
 
     def of_rows(self, values):
         """The estimate from a value of each row, and the contribution of each episode."""

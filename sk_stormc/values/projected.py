@@ -10,13 +10,12 @@ from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
-from sk_stormc.values.least_squares import is_endless, root_of_inverse, solve_moments
-from sk_stormc.values.linear_value import LARGEST_METRIC, LinearValue
+from sk_stormc.values.least_squares import NEGLIGIBLE, is_endless, root_of_inverse, solve_moments
+from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
-from sk_stormc.values.moments import Moments
-from sk_stormc.values.noise import expected_smoothness
+from sk_stormc.values.problems import LARGEST_METRIC, LinearValue
 
-__all__ = ["ProjectedBellmanProblem"]
+ENTRIES = 2**22  # numbers of one block of transitions
 
 
 class ProjectedBellmanProblem(LinearValue):
@@ -185,11 +184,11 @@ class ProjectedBellmanProblem(LinearValue):
         return tuple(self._root.T @ part for part in self._full)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number of the least-squares problem."""
+        """The exact minimiser of Phi, with the rank and the condition number, as a `Solution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
-        found = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
-        return replace(found, endless=is_endless(A, C, found.x, self.n_inner))
+        solution = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
+        return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):
         """As `least_squares.is_endless`. False, for unknown, with more than 2000 features or few transitions."""
@@ -208,3 +207,34 @@ class ProjectedBellmanProblem(LinearValue):
         has_metric = self._automatic or self._metric is not None
         size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
         return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
+
+
+def expected_smoothness(problem, size, root):
+    """The expected smoothness max_v E|H_B v|^2 / <v, H v> of a `ProjectedBellmanProblem`, in a metric M = root root^T.
+
+    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a batch of B transitions, and H its
+    mean. A step of length eta contracts in mean square if eta is below 2 over this number. H_B is not symmetric, so its
+    largest eigenvalues are not enough to bound a step.
+    """
+    d = problem.n_variables
+    if root is None or d > LARGEST_METRIC:
+        return 0.0
+    root = root if np.ndim(root) == 2 else root * np.eye(d)
+    J = problem._full[0]
+    pull = problem._root @ (problem._root.T @ (J @ root))  # C^+ J root
+    weights, S = problem.weights, 0.0
+    step = max(1, ENTRIES // d)
+    for k in range(0, problem.n_inner, step):
+        rows = slice(k, k + step)
+        lengths = np.square(problem.features[rows] @ pull).sum(axis=1)
+        difference = problem._difference[rows]
+        S = S + dense(scale_rows(4 * weights[rows] * lengths, difference).T @ difference)
+    half = root.T @ (2 * J.T @ (problem._root @ (problem._root.T @ J)))  # root^T H, without alpha
+    full = half + root.T * (2 * problem.alpha)
+    second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
+    values, vectors = np.linalg.eigh(problem.hessian())
+    positive = values > NEGLIGIBLE * max(values[-1], 0.0)
+    if not positive.any():
+        return 0.0
+    white = vectors[:, positive] / np.sqrt(values[positive])
+    return float(np.linalg.eigvalsh(white.T @ second @ white)[-1])

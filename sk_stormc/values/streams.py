@@ -1,39 +1,102 @@
-"""`BellmanValueEstimator.partial_fit`: the transitions of a chunk, their weights, and a warning."""
+"""`partial_fit` of both estimators: the transitions of a chunk, and the values after it."""
+
+from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.utils.validation import row_weights
+from sk_stormc.solvers import StopReason
+from sk_stormc.streams.problem import WINDOW, stack
+from sk_stormc.utils.validation import is_word, row_weights, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import check_episode, in_order
-from sk_stormc.values.forgetting import fading, remaining
-from sk_stormc.values.guards import warn_of_state_numbers
-from sk_stormc.values.lstd import UNGROUPED, check_stays, forget, stream_moments
-from sk_stormc.values.objectives import value_stream, window_of
-from sk_stormc.values.transitions import (
-    check_ratios,
+from sk_stormc.values.episodes import (
+    check_episode,
     check_terminal,
     check_time,
-    checked_data,
-    successors,
-    transform,
-    transform_next,
+    clock_of,
+    fading,
+    in_order,
+    numbers_of_labels,
+    remaining,
 )
+from sk_stormc.values.log_warnings import warn_of_state_numbers
+from sk_stormc.values.lspi import charged, of_actions, of_columns
+from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
+from sk_stormc.values.markov import scale_rows
+from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
+from sk_stormc.values.transition_stream import TransitionStream
+from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import LARGEST, Groups
-from sk_stormc.values.waiting import Waiting, follow
 
-__all__ = ["go_on", "transitions", "warn_if_unsettled"]
-
-SETTLED = 0.4  # allowed distance from the solution of the transitions, relative to the sampling error
+LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
+TOLERANCE = 0.4  # allowed distance from the solution of the transitions, relative to the sampling error
 ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 
-def transitions(estimator, features, X, states, y, given):
+# Chunks
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Rows that wait for their successors: the last row of a stream or of each open episode, unless it is terminal."""
+
+    Z: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    ratios: np.ndarray
+    time: np.ndarray | None
+    labels: np.ndarray | None
+
+    def __getitem__(self, rows):
+        return Waiting(*(None if part is None else part[rows] for part in vars(self).values()))
+
+    def __len__(self):
+        return len(self.y)
+
+    def before(self, other):
+        """These rows followed by others."""
+        if self.labels is not None:
+            self = self[np.isin(self.labels, other.labels)]  # an episode without a row in a chunk has ended
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Waiting(*(None if old is None else stack([old, new]) for old, new in pairs))
+
+
+def follow(waiting, rows, terminal):
+    """The transitions between successive rows, and the rows whose successors have not come yet."""
+    if waiting is not None:
+        rows = waiting.before(rows)
+        terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
+    time, labels, order = rows.time, rows.labels, np.arange(len(rows))
+    if labels is None:
+        wrong = np.diff(time) <= 0
+        if wrong.any():
+            k = np.argmax(wrong)
+            raise ValueError(
+                f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}"
+            )
+        clock, last = time, order == len(order) - 1
+    else:
+        numbers = numbers_of_labels(labels)
+        clock = clock_of(numbers, time, terminal, labels)
+        order = np.argsort(clock)
+        last = np.append(np.diff(numbers[order]) != 0, True)
+    at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
+    kept = order[at]
+    next_Z = scale_rows(~terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
+    left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
+    waits = order[last & ~terminal[order]]
+    rest, rows = rows[waits] if len(waits) else None, rows[kept]
+    keys = left, left if time is None else left + 1, terminal[kept], rows.ratios, rows.labels
+    return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
+
+
+def read_chunk(estimator, features, X, states, y, given):
     """Rows, keys for `Collected.plus`, rows that wait for their successors, and the order in time, of a chunk."""
-    n, waiting = len(y), None
+    n = len(y)
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
     labels = None if given.episode is None else check_episode(given.episode, n)
@@ -41,103 +104,213 @@ def transitions(estimator, features, X, states, y, given):
     if given.next_X is None and (given.time is not None or labels is not None):
         ends = np.zeros(n, dtype=bool) if given.terminal is None else check_terminal(given.terminal, n)
         time = None if given.time is None else check_time(given.time, n, distinct=labels is None)
-        came = Waiting(Z, y.astype(float), weights, ratios, time, labels)
-        rows, keys, waiting, when = follow(estimator.__dict__.get("_pending"), came, ends)
-    else:
-        source, follows, at, kept, terminal = successors(
-            estimator, X, states, given.next_X, given.terminal, given.time
-        )
-        _, clock = in_order(given.episode, None, terminal, n)
-        order = np.flatnonzero(kept)
-        if clock is not None:
-            order = order[np.argsort(clock[order])]
-        Z, at, terminal = Z[order], at[order], terminal[order]
-        next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
-        rows = Z, next_Z, y[order].astype(float), weights[order]
-        left, after = states[order], follows[at]
-        if labels is not None:
-            labels = labels[order]
-            left = after = np.zeros((len(order), 1), dtype=int)  # equal keys: the next row of an episode continues it
-        keys, when = (left, after, terminal, ratios[order], labels), order
-    return rows, keys, waiting, when
+        rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
+        return follow(vars(estimator).get("_pending"), rows, ends)
+    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, given.time)
+    _, clock = in_order(given.episode, None, terminal, n)
+    order = np.flatnonzero(kept)
+    if clock is not None:
+        order = order[np.argsort(clock[order])]
+    Z, at, terminal = Z[order], at[order], terminal[order]
+    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    left, after = states[order], follows[at]
+    if labels is not None:
+        labels = labels[order]
+        left = after = np.zeros((len(order), 1), dtype=int)  # equal keys: the next row of an episode continues it
+    keys = left, after, terminal, ratios[order], labels
+    return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
 
 
-def faded(estimator, rows, keys, when):
+def faded(estimator, rows, keys, order):
     """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless traces need them."""
-    rows = *rows[:3], rows[3] * fading(estimator.half_life, when)
-    known = rows[3] > 0
-    if not known.all() and not estimator.trace_decay:
-        rows, keys = (tuple(part if part is None else part[known] for part in parts) for parts in (rows, keys))
+    rows = *rows[:3], rows[3] * fading(estimator.half_life, order)
+    counted = rows[3] > 0
+    if not counted.all() and not estimator.trace_decay:
+        rows, keys = (tuple(part if part is None else part[counted] for part in parts) for parts in (rows, keys))
     return rows, keys
 
 
-def go_on(estimator, X, y, given):
+# What both estimators do
+
+
+def check_constant(estimator, held):
+    """Return the parameters that must not change during a stream. Raise a ValueError if one has changed."""
+    if vars(estimator).get("_stream") is None and vars(estimator).get("_pending") is None:
+        return held
+    for name, before in vars(estimator).get("_held", held).items():  # missing in pickles of old versions
+        now = held[name]
+        if before is now or (not callable(now) and not callable(before) and np.array_equal(before, now)):
+            continue
+        before, now = (value if isinstance(value, str) else short(value) for value in (before, now))
+        raise ValueError(
+            f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
+        )
+    return held
+
+
+def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
+    """The moments of a stream with more rows, their `Solution`, and whether it was already called ill-conditioned."""
+    d = rows[0].shape[1]
+    if d > LARGEST_STREAM:
+        raise ValueError(
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
+            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or features= with fewer columns"
+        )
+    collected = vars(estimator).get("_stream")
+    warned = collected is not None and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
+    collected = collected or Collected.none(d, estimator.gamma, trace_decay)
+    if left != 1:
+        collected = replace(collected, moments=collected.moments * left)
+    collected = collected.plus(*rows, keys)
+    return collected, collected.solution(alpha), warned
+
+
+# Values of states
+
+
+def continue_stream(estimator, X, y, given):
     """`BellmanValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled = given.episode is not None
-    named = given.told(vars(estimator).get("_given"))
+    names = given.names(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    rows, keys, waiting, when = transitions(estimator, features, X, states, y, given)
-    d = rows[0].shape[1]
+    all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, given)
+    d = all_rows[0].shape[1]
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
     if estimator.gamma == 1 and not exact:
         raise ValueError(f"gamma must be < 1 for partial_fit, except with solver='lstd', got {estimator.gamma!r}")
-    held = check_stays(estimator, exact, labelled)
-    came, left = rows, remaining(estimator.half_life, len(when))
-    rows, keys = faded(estimator, rows, keys, when)
+    check_kind(estimator, exact)
+    held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
+    held |= {"half_life": estimator.half_life, "episode": "given" if labelled else "None"}
+    held = check_constant(estimator, held)
+    left = remaining(estimator.half_life, len(order))
+    rows, keys = faded(estimator, all_rows, all_keys, order)
     groups = vars(estimator).get("_groups")
     if labelled and d <= LARGEST:
         groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
         groups = groups.plus(*rows, keys, left)
+    w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
-        vars(estimator).update(stream_moments(estimator, rows, keys, left))
+        alpha, decay = estimator._alphas(d), estimator.trace_decay
+        collected, solution, warned = add_to_moments(estimator, rows, alpha, decay, keys, left)
+        n = collected.moments.n_rows
+        if collected.moments.weight or not fitted:  # else the only row waits for its successor
+            w = solution.x
+        evaluations = {"inner": n, "jacobian": n, "outer": 1}
+        vars(estimator).update(attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned), _stream=collected)
     else:
         if estimator.half_life is not None:  # the stream discounts the weights itself, in the order of time
-            rows = tuple(part[np.argsort(when, kind="stable")] for part in came)
+            rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
         forget(estimator)
-        x = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
-        x = values_on(estimator, rows, x) if len(rows[2]) else x
-        estimator.coef_, estimator.intercept_ = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
-        estimator.objective_, estimator.objective_reason_ = "projected", UNGROUPED
-    estimator.features_, estimator._pending, estimator._given = features, waiting, named
+        w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
+    estimator.coef_, estimator.intercept_ = (w[:-1], float(w[-1])) if estimator.fit_intercept else (w, 0.0)
+    estimator.objective_ = "projected"
+    estimator.objective_reason_ = "a stream does not group the transitions of a state"
+    estimator.features_, estimator._pending, estimator._given = features, waiting, names
     estimator._held, estimator._groups, estimator._spread = held, groups, None
     vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
-def values_on(estimator, rows, x):
-    """The coefficients after these rows. x are those before."""
-    window = window_of(rows[0].shape[1])
-
-    def open_stream(batches):
-        return value_stream(
-            batches, window, estimator.gamma, estimator.alpha, estimator.fit_intercept, estimator.half_life
+def check_kind(estimator, exact):
+    """Raise a ValueError if a stream of an iterative solver shall be continued by "lstd", or the reverse."""
+    stream = vars(estimator).get("_stream")
+    if stream is not None and isinstance(stream, Collected) != exact:
+        before = repr(estimator.solver_) if exact else "'lstd'"
+        raise ValueError(
+            f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
+            "clone"
         )
 
-    result = estimator._stream_on(rows, window, open_stream, x if x.any() else None, settles=True)
+
+def run_on_stream(estimator, rows, w):
+    """The coefficients of an iterative solver after these rows. w are those before."""
+    d = len(w)
+    window = max(WINDOW, 10 * d)
+
+    def open_stream(batches):
+        return TransitionStream(batches, window, estimator.gamma, estimator._alphas(d), estimator.half_life)
+
+    result = estimator._stream_on(rows, window, open_stream, w if w.any() else None, settles=True)
     if result is None:
-        return x
+        return w
     if result.n_iter:
-        warn_if_unsettled(estimator._stream[0], result.x)
+        warn_if_far(estimator._stream[0], result.x)
     return result.x
 
 
-def warn_if_unsettled(stream, x):
+def warn_if_far(stream, x):
     """Warn if values are farther from the solution of their transitions than sampling noise explains."""
     newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
-        way = newton.spread(newton.apply(newton.gradient(x)))
+        distance = newton.spread(newton.apply(newton.gradient(x)))
         noise, spread = stream.noise(x), newton.spread(x)
-        near = SETTLED * newton.sampling_error(noise) + ROUNDING * spread
-    if way <= near:
+        allowed = TOLERANCE * newton.sampling_error(noise) + ROUNDING * spread
+    if distance <= allowed:
         return
-    size = f"{way:.3g}" if math.isfinite(way) else "far"
+    size = f"{distance:.3g}" if math.isfinite(distance) else "far"
     warn(
         f"the values are {size} (root mean square) from the projected solution of the transitions so far, and their "
         f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its automatic learning rate, or "
         "solver='lstd', which computes that solution exactly.",
         ConvergenceWarning,
     )
+
+
+# Values of actions
+
+
+def streams_actions(estimator):
+    """Whether an `ActionValueEstimator` supports `partial_fit`. An AttributeError says why not (see `only_if`)."""
+    if is_word(vars(estimator)["policy"], "greedy"):
+        raise AttributeError(
+            "policy='greedy' evaluates several policies on all transitions, so it needs them at once: partial_fit is "
+            "for a given policy"
+        )
+    if not is_word(estimator.solver, "auto", "lstd"):
+        raise AttributeError(f"{estimator.solver!r} needs all transitions at once; for partial_fit set solver='auto'")
+    return True
+
+
+def continue_action_stream(estimator, X, y, action, given, actions):
+    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
+    held = check_constant(estimator, {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")})
+    names = given.names(vars(estimator).get("_given"))
+    fitted = hasattr(estimator, "coef_")
+    states, y = checked_data(estimator, X, y, reset=not fitted)
+    taken = check_actions(action, len(y))
+    labels = labels_of(estimator, taken, actions)
+    taken = numbers_of(taken, labels, among="the actions of this stream", hint=": give all of them in the first call")
+    features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
+    Z = transform(features, X, states, None, estimator.fit_intercept)
+    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, None)
+    weights = np.where(kept, row_weights(given.sample_weight, len(y), all_zero=True), 0.0)
+    next_Z = transform_next(features, source, follows, at, terminal | ~kept, Z, estimator.fit_intercept)
+    ongoing, m, d = np.flatnonzero(kept & ~terminal), len(labels), Z.shape[1]
+    chances = np.zeros((len(y), m))
+    chances[ongoing] = policy_chances(vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels)
+    rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y.astype(float), weights
+    collected, solution, warned = add_to_moments(estimator, rows, np.tile(estimator._alphas(d), m))
+    n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
+    vars(estimator).update(
+        attributes_of(solution, {}, StopReason.EXHAUSTED, warned) | charged([solution.start, solution.fun], n),
+        _stream=collected, _held=held, _given=names, _known=occurs[:, : d - estimator.fit_intercept],
+        features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d), estimator.fit_intercept),
+    )  # fmt: skip
+    vars(estimator).pop("policy_changes_", None)  # from an earlier fit
+
+
+def labels_of(estimator, taken, actions):
+    """The sorted labels of all actions: those of the first call, or of an earlier fit."""
+    labels = None if actions is None else np.unique(check_actions(actions, len(actions)))
+    if hasattr(estimator, "actions_"):
+        if labels is not None and not np.array_equal(labels, estimator.actions_):
+            raise ValueError(
+                f"actions must stay {estimator.actions_.tolist()} while the stream goes on, got {labels.tolist()}"
+            )
+        return estimator.actions_
+    return np.unique(taken) if labels is None else labels

@@ -9,8 +9,6 @@ import numpy as np
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["Traces", "goes_on", "keys_in_order", "trace_blocks"]
-
 BLOCK = 64  # rows whose traces are computed by one matrix product
 SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
 DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is lower for states of small size
@@ -20,24 +18,12 @@ LEAST = 10  # smallest number of rows for this warning
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """The traces that later rows may continue: that of the last row, or of the last row of each open episode.
+    """The traces that later rows may continue: that of the last row, or of the last row of each open episode."""
 
-    Attributes
-    ----------
-    decay : float
-        The product gamma lambda.
-    last : ndarray of shape (n, n_features)
-        The traces, each multiplied by its importance ratio.
-    expected : ndarray of shape (n, n_keys) or None
-        Keys of the successors of these rows.
-    labels : ndarray of shape (n,) or None
-        Labels of their episodes, if known.
-    """
-
-    decay: float
-    last: np.ndarray
-    expected: np.ndarray | None = None
-    labels: np.ndarray | None = None
+    decay: float  # gamma lambda
+    last: np.ndarray  # the traces, each multiplied by its importance ratio
+    expected: np.ndarray | None = None  # keys of the successors of these rows
+    labels: np.ndarray | None = None  # labels of their episodes
 
     def over(self, Z, counted, keys):
         """The traces of more rows."""
@@ -47,11 +33,7 @@ class Traces:
 class TracedRows:
     """An iterable over blocks of rows and their traces. After the iteration, ``after`` is the `Traces` for later rows.
 
-    Parameters
-    ----------
-    before : Traces
-    Z, counted, left, after, terminal, ratios, labels
-        As for `Traces.over`.
+    Keys (``left`` of the states and ``after`` of the successors) show whether a row continues the trace of another one.
     """
 
     def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
@@ -59,14 +41,15 @@ class TracedRows:
         starts = np.zeros(1, dtype=int)
         if labels is not None:
             starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
-        self.follows = goes_on(left, after, terminal)
+        self.follows = continues(left, after, terminal)
         self.follows[1:] &= counted[:-1]
         self.follows[starts] = False
-        known = {None: 0} if before.labels is None else {label: k for k, label in enumerate(before.labels.tolist())}
+        labels_before = [None] if before.labels is None else before.labels.tolist()
+        row_of_label = {label: k for k, label in enumerate(labels_before)}
         names = [None] if labels is None else labels[starts].tolist()
         self.taken = {}  # the trace that each first row of an episode continues
         for start, name in zip(starts.tolist(), names, strict=True):
-            k = known.get(name, len(before.last))
+            k = row_of_label.get(name, len(before.last))
             if k < len(before.last) and same(before.expected[[k]], left[[start]])[0]:
                 self.taken[start] = before.last[k]
         ends = np.append(starts[1:], len(left)) - 1
@@ -87,7 +70,7 @@ class TracedRows:
         self.after = Traces(decay, np.vstack(last), *self._rest)
 
 
-def goes_on(left, after, terminal):
+def continues(left, after, terminal):
     """Whether each transition begins in the successor of the one before, so that the trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
@@ -117,7 +100,7 @@ def keys_in_order(left, after, terminal, ratios, clock, kept):
         return np.arange(len(left)), (left, after, ends, ratios, None)
     clock = np.asarray(clock)[kept, None]
     order = np.argsort(clock.ravel())
-    goes_on(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # may warn
+    continues(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # may warn
     return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
 
 

@@ -1,24 +1,167 @@
-"""The projected objective on a stream of transitions: u, its Jacobian and C are means over all transitions so far."""
+"""The projected objective on a stream of transitions, and its inverse Hessian as a metric (proximal Newton steps)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.streams.rows import Position
 from sk_stormc.streams.source import StreamSource
-from sk_stormc.values.forgetting import fading
+from sk_stormc.values.episodes import fading, remaining, remembered
+from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.proximal_newton import CURVATURE, ProximalNewton
 
-__all__ = ["TransitionStream"]
-
+RIDGE = 1e-8  # ridge of the scaled C, below which directions are not determined by the transitions
+PROXIMAL = 1e-3  # proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of stationary states
+CURVATURE = 0.5  # curvature that methods assume; with it a step of "storm-c" is that of the proximal point
+SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight: prefers solutions of small norm
+SHORTEST = 1e-7  # upper bound of that weight
+MIN_STEPS, MAX_STEPS = 8, 64  # smallest and largest number of steps to the start of a stream, on its first transitions
+SMALL_STEP = 1e-3  # relative change of the values (root mean square) that ends these steps
 UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
 
 
-class Following(Metric):
+@dataclass(frozen=True, eq=False)
+class ProximalNewton(Metric):
+    """The projected objective of some moments, and its inverse Hessian as a metric.
+
+    The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is added to the diagonals of A and
+    C. A small multiple of C is added to the Hessian, so that a step is one of the proximal point method: it contracts
+    in the norm of C, even if A is ill-conditioned. All columns are first divided by their root mean squares.
+    """
+
+    stays = False
+    curvature = CURVATURE
+
+    moments: Moments
+    proximal: float  # weight of C in the Hessian
+    alpha: np.ndarray  # the ridge of each feature
+    half_life: float | None = None  # of the weights, in transitions
+
+    @classmethod
+    def none(cls, gamma, alpha, half_life=None):
+        """The metric of no transition."""
+        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
+
+    def plus(self, Z, difference, y, weights):
+        """The metric after more transitions. ``difference`` is phi - gamma phi'."""
+        before = self.moments
+        if self.half_life is not None:
+            before = before * remaining(self.half_life, len(y))
+            weights = weights * fading(self.half_life, np.arange(len(y)))
+        return replace(self, moments=before + Moments.of(Z, difference, y, weights))
+
+    def __deepcopy__(self, memo):
+        return self  # immutable
+
+    def __getstate__(self):
+        return {field.name: vars(self)[field.name] for field in fields(self)}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+    @cached_property
+    def means(self):
+        """A, b and C, with the ridge."""
+        A, b, C = self.moments.means()
+        ridge = np.diag(self.alpha)
+        return A + ridge, b, C + ridge
+
+    @cached_property
+    def size_of_columns(self):
+        """Root mean squares of the features, or 1 for features that are 0 in all states."""
+        size = np.sqrt(self.means[2].diagonal())
+        return np.where(size > 0, size, 1.0)
+
+    @cached_property
+    def factor(self):
+        """L of the scaled C, lower triangular."""
+        s = self.size_of_columns
+        return cholesky(self.means[2] / np.outer(s, s) + RIDGE * np.eye(len(s)), lower=True)
+
+    @cached_property
+    def whitened(self):
+        """L^-1 A of the scaled columns, and L^-1 A L^-T.
+
+        The coefficient of a feature that is 0 in all states stays 0, as in `BellmanValueEstimator.fit`. The value of
+        such a successor is unknown and must not be used to fit the others.
+        """
+        s = self.size_of_columns
+        A, _, C = self.means
+        A = np.where(C.diagonal() > 0, A, 0.0) / np.outer(s, s)
+        left = solve_triangular(self.factor, A, lower=True)
+        return left, solve_triangular(self.factor, left.T, lower=True).T
+
+    @cached_property
+    def hessian_factor(self):
+        """Lower triangular factor of half the Hessian in coordinates in which C is the identity."""
+        M = self.whitened[1]
+        H = M.T @ M + self.proximal * np.eye(len(M))
+        W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
+        H += min(SHORT * self.proximal, SHORTEST) * (W @ W.T)
+        return cholesky(H, lower=True)
+
+    # the objective
+
+    def residual(self, x):
+        """L^-1 (A x - b)."""
+        A, b, _ = self.means
+        return solve_triangular(self.factor, (A @ x - b) / self.size_of_columns, lower=True)
+
+    def pull(self, v):
+        """(L^-1 A)^T v."""
+        return (v @ self.whitened[0]) * self.size_of_columns
+
+    def value(self, x):
+        """The objective."""
+        u = self.residual(x)
+        return float(u @ u)
+
+    def gradient(self, x):
+        """The gradient of the objective."""
+        return 2 * self.pull(self.residual(x))
+
+    # the metric
+
+    def apply(self, F):
+        """The inverse Hessian times F."""
+        L, H, s = self.factor, self.hessian_factor, self.size_of_columns
+        p = solve_triangular(L, F / s, lower=True)
+        p = solve_triangular(H, solve_triangular(H, p, lower=True), lower=True, trans=1)
+        return solve_triangular(L, p, lower=True, trans=1) / (2 * s)
+
+    def size(self, x):
+        """A lower bound of sqrt(x^T M^-1 x), with the proximal part of M^-1 only."""
+        return np.sqrt(2 * self.proximal) * self.spread(x)
+
+    def spread(self, x):
+        """Root mean square of the values with the coefficients x."""
+        return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
+
+    def fixed_point(self, x):
+        """The point to which steps from x converge on these moments."""
+        for k in range(MAX_STEPS):
+            step = self.apply(self.gradient(x))
+            x = x - step
+            if k + 1 >= MIN_STEPS and self.spread(step) <= SMALL_STEP * self.spread(x):
+                break
+        return x
+
+    def sampling_error(self, noise):
+        """Root mean square of the values' sampling error at the minimiser. ``noise`` is that of the TD errors.
+
+        Its square is sigma^2 / n times the trace of (M^T M)^-1 with M = L^-1 A L^-T: the asymptotic variance of LSTD
+        for uncorrelated errors. Directions that the transitions do not determine do not count, because M is 0 there.
+        """
+        inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
+        return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))
+
+
+class MomentsMetric(Metric):
     """The metric of the moments of a run's last batch."""
 
     stays = False
@@ -29,7 +172,7 @@ class Following(Metric):
 
     def bound(self, oracle):
         """The metric for one run."""
-        return Following(oracle)
+        return MomentsMetric(oracle)
 
     def at(self, x, t):
         """The `ProximalNewton` metric."""
@@ -37,7 +180,7 @@ class Following(Metric):
 
 
 @dataclass
-class SoFar(Position):
+class MomentsPosition(Position):
     """A position in a stream of transitions, and the `ProximalNewton` of all transitions up to it."""
 
     newton: ProximalNewton | None = None
@@ -56,18 +199,18 @@ class TransitionSource(StreamSource):
 
     def open(self, generators):
         """The initial positions. Only that of g is used."""
-        return [SoFar(0) for _ in generators]
+        return [MomentsPosition(0) for _ in generators]
 
     def draw_inner(self, position, shape):
         """The moments of all transitions up to the next ones, once."""
         draws = position.take(shape)
         self.require(draws[0])
         stop = int(draws[-1, -1]) + 1
-        found = self.newton_at(position)
-        if stop > found.moments.n_rows:
-            found = self._plus(found, found.moments.n_rows, stop)
-        position.newton = found
-        return [found]
+        newton = self.newton_at(position)
+        if stop > newton.moments.n_rows:
+            newton = self._plus(newton, newton.moments.n_rows, stop)
+        position.newton = newton
+        return [newton]
 
     def newton_at(self, position):
         """The `ProximalNewton` of a position, or of the first window if nothing was drawn."""
@@ -81,7 +224,7 @@ class TransitionSource(StreamSource):
     @property
     def newton(self):
         """The `ProximalNewton` of all transitions so far."""
-        return self._now if self._now is not None else self.newton_at(SoFar(0))
+        return self._now if self._now is not None else self.newton_at(MomentsPosition(0))
 
     def _plus(self, newton, start, stop):
         Z, next_Z, y, weights = self.rows.between(start, stop)
@@ -135,7 +278,7 @@ class TransitionStream(StreamingProblem):
         self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
         super().__init__(batches, TransitionRows(gamma, alpha, half_life), window=window)
         self.jacobian_kind, self.n_outer = "operator", 1
-        self.metric = Following()
+        self.metric = MomentsMetric()
         self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
 
     def _open(self, batches, problem, window, weighted):
@@ -184,7 +327,7 @@ class TransitionStream(StreamingProblem):
 
     def initial_point(self, rng):
         """The solution of the first transitions."""
-        return self.source.newton_at(SoFar(0)).settled(np.zeros(self.n_variables))
+        return self.source.newton_at(MomentsPosition(0)).fixed_point(np.zeros(self.n_variables))
 
     def noise(self, x):
         """Root mean square of the TD errors over the last transitions."""

@@ -1,38 +1,30 @@
-"""Validation of logged transitions, and their successors."""
+"""Logged transitions: validation, successors, features, and the log of a fit."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from sk_stormc.utils.validation import as_numbers, check_numeric, naming
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.guards import warn_of_ranges, warn_of_scales
+from sk_stormc.values.episodes import check_terminal, check_time, fading, in_order, in_time
+from sk_stormc.values.log_warnings import (
+    warn_of_ranges,
+    warn_of_ratios,
+    warn_of_scales,
+    warn_of_state_numbers,
+    warn_of_unknown_successors,
+)
+from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 
-__all__ = [
-    "check_next",
-    "check_ratios",
-    "check_terminal",
-    "check_time",
-    "checked_data",
-    "successors",
-    "successors_to_score",
-    "transform",
-    "transform_next",
-]
-
-
-def check_terminal(terminal, n):
-    """The checked terminal flags, n booleans."""
-    given = np.asarray(terminal)
-    if given.shape != (n,):
-        raise ValueError(f"terminal must be of shape ({n},), got {given.shape}")
-    if given.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in given):
-        given = given.astype(bool)
-    if given.dtype != bool:
-        raise ValueError(f"terminal must be boolean, got {given.dtype} values such as {given[0]!r}")
-    return given
+BLOCK = 1024  # rows of a block
+ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
 
 
 def check_ratios(importance_ratio, n):
@@ -47,22 +39,6 @@ def check_ratios(importance_ratio, n):
         k = np.argmax(wrong)
         raise ValueError(f"importance_ratio must be finite and >= 0, got {ratios[k]} in row {k}")
     return ratios
-
-
-def check_time(time, n, distinct=True):
-    """The n checked times: integers, which must be distinct if ``distinct``."""
-    given = np.asarray(time)
-    if given.shape != (n,):
-        raise ValueError(f"time must be of shape ({n},), got {given.shape}")
-    if not np.issubdtype(given.dtype, np.integer):
-        raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
-    values, counts = np.unique(given, return_counts=True) if distinct else (given, np.ones(1))
-    if counts.max() > 1:
-        raise ValueError(
-            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins again "
-            "in each episode, give episode=, or continue it from the episode before, with a gap between them."
-        )
-    return given
 
 
 def checked_data(estimator, X, y, reset=True):
@@ -108,7 +84,7 @@ def check_next(estimator, next_X, states, terminal):
 
 
 def successors(estimator, X, states, next_X, terminal, time):
-    """Find the successor of each row."""
+    """The data with the successors, as given and as numbers, the row of each one there, and masks: usable, terminal."""
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
@@ -143,20 +119,6 @@ def successors(estimator, X, states, next_X, terminal, time):
     return X, states, rows, consecutive | terminal, terminal
 
 
-def successors_to_score(estimator, X, states, next_X, terminal, time):
-    """As `successors`, for transitions to be scored. Without next_X and time, all of them must be terminal."""
-    n = len(states)
-    if next_X is not None or time is not None:
-        return successors(estimator, X, states, next_X, terminal, time)
-    terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-    if not terminal.all():
-        missing = np.count_nonzero(~terminal)
-        raise ValueError(
-            f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
-        )
-    return X, states, np.arange(n), terminal, terminal
-
-
 def transform(features, X, states, rows, intercept):
     """Features of some rows of X, with a column of ones if ``intercept``. ``states`` are the numbers of X."""
     if features is None:
@@ -170,16 +132,16 @@ def transform(features, X, states, rows, intercept):
     n, d = Z.shape
     if sparse.issparse(Z):
         return sparse.csr_array(sparse.hstack([Z, np.ones((n, 1))]))
-    whole = np.empty((n, d + 1))
-    whole[:, :d], whole[:, d] = Z, 1.0
-    return whole
+    with_ones = np.empty((n, d + 1))
+    with_ones[:, :d], with_ones[:, d] = Z, 1.0
+    return with_ones
 
 
 def transform_next(features, source, follows, rows, terminal, Z, intercept):
     """Features of the successors of transitions with features Z. They are 0 after terminal transitions."""
     n, d = Z.shape
-    going = np.flatnonzero(~terminal)
-    if not len(going):
+    ongoing = np.flatnonzero(~terminal)
+    if not len(ongoing):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
     if features is None and not sparse.issparse(Z):  # a single copy of all rows
         at = None if follows.shape[0] == n and (rows == np.arange(n)).all() else rows
@@ -187,12 +149,128 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
         result = result.copy() if result is follows else result
         result[terminal] = 0.0
         return result
-    known = transform(features, source, follows, rows[going], intercept)
-    if len(going) == n:
-        return known
-    if not sparse.issparse(known):
+    successors_Z = transform(features, source, follows, rows[ongoing], intercept)
+    if len(ongoing) == n:
+        return successors_Z
+    if not sparse.issparse(successors_Z):
         result = np.zeros((n, d))
-        result[going] = known
+        result[ongoing] = successors_Z
         return result
-    at = sparse.csr_array((np.ones(len(going)), (going, np.arange(len(going)))), shape=(n, len(going)))
-    return at @ known
+    at = sparse.csr_array((np.ones(len(ongoing)), (ongoing, np.arange(len(ongoing)))), shape=(n, len(ongoing)))
+    return at @ successors_Z
+
+
+class Given(NamedTuple):
+    """The user's arguments of `fit` besides X and y."""
+
+    next_X: Any = None
+    terminal: Any = None
+    time: Any = None
+    episode: Any = None
+    sample_weight: Any = None
+    importance_ratio: Any = None
+
+    def names(self, before=None):
+        """Names of the arguments that were given now or ``before``, and whether any episode ends, for `check_given`."""
+        earlier, ends = before or ((), False)
+        names = ("next_X", "terminal", "time", "episode")
+        names = tuple(name for name in names if getattr(self, name) is not None or name in earlier)
+        if ends and self.terminal is None and self.next_X is not None:
+            warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
+                 "terminal, with False for transitions that do not end one.")
+        return names, ends or (self.terminal is not None and bool(np.asarray(self.terminal).any()))
+
+
+@dataclass
+class Log:
+    """The usable transitions of a fit: terminal or with a successor, and of positive weight."""
+
+    features: Any  # the fitted transformer
+    Z: np.ndarray  # features of the states
+    next_Z: np.ndarray  # features of the successors, 0 after terminal transitions
+    y: np.ndarray
+    weights: np.ndarray  # multiplied by the ratios
+    ratios: np.ndarray
+    terminal: np.ndarray
+    states: np.ndarray  # before the transformer
+    follows: np.ndarray  # the successors, before the transformer
+    columns: np.ndarray  # of the features that are in Z: those that are not 0 in all rows
+    n_features: int  # with those that are 0
+    kept: np.ndarray  # mask of the usable rows of the data
+    episode: np.ndarray | None  # numbers of the episodes
+    clock: Any  # time that orders all rows of the data
+    source: Any  # the user's data that contain the successors: X or next_X
+    at: np.ndarray  # row of each successor in ``source``
+
+    @property
+    def rows(self):
+        """The tuple (Z, next_Z, y, weights)."""
+        return self.Z, self.next_Z, self.y, self.weights
+
+    def leads_to(self):
+        """Rows that identify the successors: whether the episode ends, and the state, or 0 if it ends."""
+        rows = np.column_stack([self.terminal, self.follows + 0.0])
+        rows[self.terminal, 1:] = 0.0
+        return rows
+
+
+def read_log(estimator, X, y, given, half_life=None):
+    """The checked `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
+    states, y = checked_data(estimator, X, y)
+    y, n = y.astype(float), len(y)
+    ratios = check_ratios(given.importance_ratio, n)
+    if given.importance_ratio is not None:
+        warn_of_ratios(ratios)
+    weights = row_weights(given.sample_weight, n) * ratios
+    numbers, clock = in_order(given.episode, given.time, given.terminal, n)
+    time = given.time if given.next_X is not None else clock
+    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
+    if half_life is not None:
+        weights[kept] *= fading(half_life, in_time(numbers, given.time, n)[kept])
+    kept &= weights > 0
+    if not kept.any():
+        raise ValueError(
+            "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+        )
+    warn_of_state_numbers(estimator.features, states)
+    features = None if estimator.features is None else clone(estimator.features).fit(X, y)
+    Z = transform(features, X, states, None, estimator.fit_intercept)
+    rows = slice(None) if kept.all() else kept  # a slice avoids copies
+    Z, at, terminal = Z[rows], at[rows], terminal[rows]
+    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    d, occurs = Z.shape[1], largest_values(Z) > 0
+    columns = np.flatnonzero(occurs) if occurs.any() else np.arange(1)
+    if len(columns) < d or not occurs.any():
+        warn_of_unknown_successors(next_Z, occurs)
+        Z, next_Z = Z[:, columns], next_Z[:, columns] * float(occurs.any())
+    numbers = None if numbers is None else numbers[rows]
+    follows = follows if given.next_X is not None and kept.all() else follows[at]
+    columns_of_log = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows
+    return Log(features, Z, next_Z, *columns_of_log, columns, d, kept, numbers, clock, source, at)
+
+
+def distinct_rows(rows):
+    """The first occurrence of each distinct row of a matrix, and the number of the distinct row for each row."""
+    n, column = len(rows), np.sort(rows[:, 0])
+    if (column[1:] != column[:-1]).all():  # then all rows are distinct
+        return np.arange(n), np.arange(n)
+    digest = np.zeros(n, dtype=np.uint64)
+    for start in range(0, n, BLOCK):
+        bits, part = (rows[start : start + BLOCK] + 0.0).view(np.uint64), digest[start : start + BLOCK]  # no -0.0
+        for column in bits.T:  # a 64-bit hash of each row; collisions are detected below
+            part ^= column ^ (column >> np.uint64(29))
+            part *= np.uint64(ODD)
+            part ^= part >> np.uint64(32)
+    _, first, number = np.unique(digest, return_index=True, return_inverse=True)
+    if len(first) < n and not np.array_equal(rows[first[number]], rows):
+        _, first, number = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)
+
+
+def by_state(rows, visited, gamma):
+    """Shares of the states, their features, and means over their transitions of phi - gamma phi' and of the reward."""
+    (Z, next_Z, y, weights), (number, first) = rows, visited
+    visits, n = np.bincount(number, weights), len(y)
+    mean = sparse.csr_array((weights / visits[number], (number, np.arange(n))), shape=(len(first), n))
+    features = Z[first]
+    return normalized_weights(visits, len(visits)), features, minus_scaled(features, gamma, mean @ next_Z), mean @ y

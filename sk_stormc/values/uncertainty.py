@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import numbers_of_labels
-from sk_stormc.values.forgetting import remembered
+from sk_stormc.values.episodes import numbers_of_labels, remembered
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
-
-__all__ = ["FEW", "LARGEST", "Groups", "Spread", "spread_of_log", "sums_by"]
 
 FEW = 20  # number of episodes below which standard errors are themselves uncertain
 GROUPS = 64  # number of groups into which the episodes of a stream are hashed
@@ -24,24 +21,12 @@ RANK = 1e-11  # singular values below this fraction of the largest count as 0
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The sandwich estimate of the covariance of the coefficients over samples of episodes.
+    """The sandwich estimate of the covariance of the coefficients over samples of episodes."""
 
-    Attributes
-    ----------
-    bread : ndarray of shape (n_features, n_features)
-        Jacobian of the estimating equations.
-    meat : ndarray of shape (n_features, n_features)
-        Sum over clusters of the outer products of their scores (contributions to the equations) at the solution.
-    n_clusters : float
-        Number of clusters: episodes or groups of them. With a half-life, their effective number.
-    n_rows : float
-        Number of transitions. With a half-life, their effective number.
-    """
-
-    bread: np.ndarray = field(repr=False)
-    meat: np.ndarray = field(repr=False)
-    n_clusters: float
-    n_rows: float
+    bread: np.ndarray  # Jacobian of the estimating equations
+    meat: np.ndarray  # sum of the outer products of the clusters' scores, their contributions to the equations
+    n_clusters: float  # episodes or groups of them; with a half-life, their effective number
+    n_rows: float  # transitions; with a half-life, their effective number
 
     @classmethod
     def of(cls, bread, scores, n_rows, half_life=None, weights=None):
@@ -115,27 +100,13 @@ def sums_by(numbers, rows, factors):
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Sums over the transitions of a stream for groups of its episodes. The group is a hash of the episode's label.
+    """Sums over the transitions of a stream for groups of its episodes. The group is a hash of the episode's label."""
 
-    Attributes
-    ----------
-    A : ndarray of shape (n_groups, n_features, n_features)
-    b : ndarray of shape (n_groups, n_features)
-    rows : ndarray of int of shape (n_groups,)
-        Number of transitions of positive weight.
-    weights : ndarray of shape (n_groups,)
-        Sums of their weights, discounted with a half-life.
-    known : ndarray of bool of shape (n_features,)
-        Whether the feature is not 0 in all transitions.
-    gamma : float
-    traces : Traces
-    """
-
-    A: np.ndarray = field(repr=False)
-    b: np.ndarray = field(repr=False)
-    rows: np.ndarray = field(repr=False)
-    weights: np.ndarray = field(repr=False)
-    known: np.ndarray = field(repr=False)
+    A: np.ndarray  # (n_groups, n_features, n_features)
+    b: np.ndarray  # (n_groups, n_features)
+    rows: np.ndarray  # number of transitions of positive weight
+    weights: np.ndarray  # sums of their weights, discounted with a half-life
+    occurs: np.ndarray  # whether a feature is not 0 in all transitions
     gamma: float
     traces: Traces
 
@@ -144,8 +115,8 @@ class Groups:
         """The sums of no transition."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows, weights, known = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
-        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, known, gamma, traces)
+        rows, weights, occurs = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
+        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, occurs, gamma, traces)
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
         """Add transitions. The last of ``keys`` has the labels of their episodes.
@@ -166,20 +137,20 @@ class Groups:
             A[group] += dense(weighted[part].T @ difference[part])
             b[group] += weighted[part].T @ y[part]
             rows[group] += len(part)
-        known = self.known | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
+        occurs = self.occurs | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
         weights = left * self.weights + np.bincount(groups, weights, minlength=GROUPS)
-        return replace(self, A=A, b=b, rows=rows, weights=weights, known=known, traces=traces)
+        return replace(self, A=A, b=b, rows=rows, weights=weights, occurs=occurs, traces=traces)
 
     def columns(self):
         """Indices of the features that are not 0 in all transitions."""
-        return np.flatnonzero(self.known)
+        return np.flatnonzero(self.occurs)
 
     def spread(self, x, alpha, half_life=None):
         """The `Spread` at the coefficients x."""
-        there, known, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
-        A, b = self.A[there][:, known][:, :, known] / weight, self.b[there][:, known] / weight
-        bread = A.sum(axis=0) + np.diag(alpha[known])
-        return Spread.of(bread, A @ x[known] - b, int(self.rows.sum()), half_life, self.weights[there])
+        there, occurs, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
+        A, b = self.A[there][:, occurs][:, :, occurs] / weight, self.b[there][:, occurs] / weight
+        bread = A.sum(axis=0) + np.diag(alpha[occurs])
+        return Spread.of(bread, A @ x[occurs] - b, int(self.rows.sum()), half_life, self.weights[there])
 
 
 def groups_of(labels):

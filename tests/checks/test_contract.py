@@ -154,7 +154,7 @@ def discovered():
     found = {}
     names = ("core", "streams", "portfolio", "embedding", "values")
     rooms = [importlib.import_module(f"sk_stormc.{name}") for name in names]
-    modules = [module for room in rooms for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}.")]
+    modules = [module for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
     for module in modules:
         for name, value in vars(importlib.import_module(module.name)).items():
             if inspect.isclass(value) and issubclass(value, CompositionalProblem) and not inspect.isabstract(value):
@@ -372,7 +372,7 @@ class GoesBeyondTheBudget(Breach):
         if s.t and loop.reason == "max_ifo":
             self.step(oracle, s)
             s.t += 1
-            loop.take_stock()
+            loop.after_iteration()
 
 
 class AsksNobody(Breach):
@@ -380,7 +380,7 @@ class AsksNobody(Breach):
         for _ in range(self.max_iter):
             self.step(oracle, s)
             s.t += 1
-        loop.take_stock()
+        loop.after_iteration()
 
 
 class LeavesTheBox(Breach):

@@ -12,22 +12,18 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.manifold import TSNE, trustworthiness
 from sklearn.metrics import pairwise_distances
-from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
+from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import sk_stormc.embedding.brute_force as brute_force
-import sk_stormc.embedding.neighbors as module
+import sk_stormc.embedding.neighbors.checks as module
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import (
     affinities,
     conditional_probabilities,
-    nearest_neighbors,
     perplexity_affinities,
     perplexity_search,
 )
-from sk_stormc.datasets import make_augmented_digits
-from sk_stormc.embedding.neighbors import fit_search
 from sk_stormc.problems import SNEProblem
 
 DIGITS = load_digits().data
@@ -303,72 +299,6 @@ def test_approximate_graphs():
     )
     assert trustworthiness(X, pipe.fit_transform(X)) > 0.93
     assert np.isfinite(pipe.transform(DIGITS[500:510])).all()
-
-
-# --- the exact search -----------------------------------------------------------------------------------
-
-
-def searched(X, k):
-    """scikit-learn's search, and ours, with what float32 does not tell apart from the former."""
-    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X)
-    found = brute_force.nearest_by_products(X, k)
-    if found is None:
-        return search, None
-    distances, neighbors, unsure = found
-    if len(unsure):
-        distances[unsure], neighbors[unsure] = fit_search(X, k).neighbors_of(unsure)
-    return search, (distances, neighbors)
-
-
-def check_search(X, k, monkeypatch, least=500):
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", least)
-    monkeypatch.setattr(brute_force, "COLUMNS", 700)
-    search, found = searched(X, k)
-    distances, neighbors = search.kneighbors()
-    assert (found[1] != np.arange(len(X))[:, None]).all()
-    assert all(len(set(row)) == k for row in found[1])
-    actual = np.linalg.norm(X[found[1]] - X[:, None], axis=2)
-    np.testing.assert_allclose(found[0], actual, atol=1e-6 * np.abs(X).max())  # some from scikit-learn
-    return found, distances, neighbors
-
-
-def test_quick_search_is_exact(monkeypatch):
-    X = make_augmented_digits(2000, random_state=0)[0] + 0.1 * points(2000, 64)  # without ties
-    found, distances, neighbors = check_search(X, 31, monkeypatch)
-    clear = np.diff(distances, axis=1).min(axis=1) > 1e-9
-    assert clear.sum() > 500
-    np.testing.assert_array_equal(found[1][clear], neighbors[clear])
-    check_search(np.round(X / 4), 31, monkeypatch)  # many ties
-    check_search(np.vstack([X[:1000]] * 2), 20, monkeypatch)  # copies
-    check_search(np.tile(X[:100], (10, 1)), 5, monkeypatch)  # more copies than neighbours
-    check_search(np.vstack([X, np.full((1, 64), 1e4)]), 31, monkeypatch)  # a point far out
-    check_search(X + 1e5, 31, monkeypatch)
-
-
-def test_quick_search_gives_up_where_float32_does_not_do(monkeypatch):
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
-    apart = points(2000, 30)
-    apart[:1000] += 1e4
-    assert searched(apart, 20)[1] is None
-    assert searched(np.ones((2000, 30)), 20)[1] is None
-    assert searched(points(2000, 30) * 1e100, 20)[1] is None
-    P = perplexity_affinities(apart, 5)
-    np.testing.assert_allclose(P.sum(axis=1), 1)
-    assert not P[:1000][:, 1000:].nnz
-
-
-def test_affinities_use_the_quick_search(monkeypatch):
-    X = make_augmented_digits(1200, random_state=0)[0] + 0.1 * points(1200, 64)
-    expected = perplexity_affinities(X, 5)
-    calls = []
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
-    quick = module.nearest_by_products
-    monkeypatch.setattr(module, "nearest_by_products", lambda *args: calls.append(1) or quick(*args))
-    found = perplexity_affinities(X, 5)
-    assert calls
-    np.testing.assert_allclose(found.toarray(), expected.toarray(), atol=1e-8)
-    again = affinities(nearest_neighbors(X.astype(np.float32), 16), 5)
-    np.testing.assert_allclose(again.toarray(), expected.toarray(), atol=1e-4)
 
 
 # --- extreme values -----------------------------------------------------------------------------------

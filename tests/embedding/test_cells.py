@@ -9,14 +9,13 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.metrics import pairwise_distances
 
-import sk_stormc.embedding.brute_force as brute_force
-import sk_stormc.embedding.cells as module
-import sk_stormc.embedding.neighbors as neighbors_module
-import sk_stormc.embedding.search as search_module
+import sk_stormc.embedding.neighbors.graph as neighbors_module
+import sk_stormc.embedding.neighbors.inverted_file as module
+import sk_stormc.embedding.neighbors.search as search_module
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities, perplexity_search
 from sk_stormc.datasets import make_augmented_digits
-from sk_stormc.embedding.neighbors import fit_search, neighbors_of_each
+from sk_stormc.embedding.neighbors.graph import fit_search, neighbors_of_each
 
 DIGITS = make_augmented_digits(2000, random_state=0)[0]
 
@@ -130,8 +129,6 @@ def test_the_unit_does_not_matter(dtype, scale):
 @pytest.mark.parametrize("neighbors", slow_but(["exact", "approximate"], "approximate"))
 def test_same_bits_for_any_number_of_threads(neighbors, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 500)
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
-    monkeypatch.setattr(brute_force, "TASK", 256)
     one = searched(DIGITS, neighbors=neighbors)
     for jobs in (2, 3):
         for found, again in zip(one, searched(DIGITS, neighbors=neighbors, n_jobs=jobs), strict=True):
@@ -150,8 +147,8 @@ def test_blocks_and_tiles_do_not_matter(monkeypatch):
 @pytest.mark.slow
 def test_auto_is_approximate_for_many(monkeypatch):
     monkeypatch.setattr(search_module, "MANY", 1400)
-    cells, looked = module.nearest_in_cells, []
-    monkeypatch.setattr(neighbors_module, "nearest_in_cells", lambda *args: looked.append(args) or cells(*args))
+    cells, looked = module.approximate_neighbors, []
+    monkeypatch.setattr(neighbors_module, "approximate_neighbors", lambda *args: looked.append(args) or cells(*args))
     searched(DIGITS[:1400], neighbors="auto")
     searched(sparse.csr_array(DIGITS[:1500]), neighbors="auto")
     searched(DIGITS[:1500], neighbors="auto", metric="cityblock")

@@ -9,7 +9,7 @@ from sklearn.metrics import pairwise_distances
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.placing import _lowest
+from sk_stormc.embedding.transform import _lowest
 from sk_stormc.problems import SNEProblem
 
 X, Y = load_digits(return_X_y=True)

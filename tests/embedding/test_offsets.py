@@ -10,11 +10,10 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 
-import sk_stormc.embedding.brute_force as brute_force
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import affinities, nearest_neighbors, perplexity_affinities
-from sk_stormc.embedding.neighbors import fit_search, neighbors_of_each
-from sk_stormc.embedding.offsets import offsets
+from sk_stormc.embedding.neighbors.graph import fit_search, neighbors_of_each
+from sk_stormc.embedding.neighbors.offsets import offsets
 
 DIGITS = load_digits().data
 
@@ -67,13 +66,6 @@ def test_digits_far_from_zero():
     near, far = (nearest_neighbors(X, 30).kneighbors() for X in (DIGITS[:700], DIGITS[:700] + 1e8))
     for found, expected in zip(far, near, strict=True):
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.slow
-def test_the_quick_search_far_from_zero(monkeypatch):
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
-    assert brute_force.nearest_by_products(with_times(2000), 20) is not None
-    assert recall(with_times(2000), k=20)[0] == 1
 
 
 def test_copies_in_a_far_cluster():

@@ -170,20 +170,20 @@ def test_data_without_clusters_do_not_become_one_point():
 def test_the_map_does_not_depend_on_how_often_it_is_recorded():
     X = make_swiss_roll(60, random_state=1)[0]
     model = SNEEmbedding(perplexity=2, random_state=0).fit(X)
-    assert model.n_iter_ > 70  # it goes on, which the records of its first stage told
     for every in (1, 3, 1000):
         again = clone(model).set_params(record_every=every).fit(X)
         np.testing.assert_array_equal(again.embedding_, model.embedding_)
     short = clone(model).set_params(max_iter=40, record_every=1000)
-    with pytest.warns(ConvergenceWarning, match="still spreading after 40 iterations"):
+    with pytest.warns(ConvergenceWarning, match="still moving after 40 iterations"):
         short.fit(X)
 
 
 @pytest.mark.parametrize("data", ["normal", "roll"])
 def test_a_map_that_gains_from_more_iterations_is_found_too_short(data):
     X = np.random.default_rng(2).normal(size=(300, 10)) if data == "normal" else make_swiss_roll(300, random_state=2)[0]
-    model = SNEEmbedding(perplexity=2 if data == "normal" else 10, max_iter=45, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="still spreading after 45 iterations: .* Increase max_iter"):
+    perplexity, max_iter = (2, 20) if data == "normal" else (10, 45)
+    model = SNEEmbedding(perplexity=perplexity, max_iter=max_iter, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="still moving after .* iterations: .* Increase max_iter"):
         model.fit(X)
     longer = clone(model).set_params(max_iter=240).fit(X)
     assert longer.kl_divergence_ < 0.95 * model.kl_divergence_

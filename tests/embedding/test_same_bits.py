@@ -7,7 +7,8 @@ from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import affinities, brute_force, cells, convolution, pairs, splines
+from sk_stormc.embedding import affinities, convolution, mesh, pairs
+from sk_stormc.embedding.neighbors import inverted_file
 from sk_stormc.utils import threads as module
 
 DIGITS = load_digits().data[:1500]
@@ -20,11 +21,9 @@ def small_parts(monkeypatch):
     """So that a few points are divided among threads as many would be."""
     monkeypatch.setattr(module, "LARGE", 0)
     monkeypatch.setattr(pairs, "TASK", pairs.EDGES)
-    monkeypatch.setattr(splines, "POINTS", 300)
+    monkeypatch.setattr(mesh, "POINTS", 300)
     monkeypatch.setattr(convolution, "CELLS", 5000)
-    monkeypatch.setattr(cells, "BLOCK", 300)
-    monkeypatch.setattr(brute_force, "LEAST_POINTS", 500)
-    monkeypatch.setattr(brute_force, "TASK", 256)
+    monkeypatch.setattr(inverted_file, "BLOCK", 300)
     monkeypatch.setattr(affinities, "BLOCK", 5000)
 
 

@@ -15,8 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer, Neare
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.datasets import make_augmented_digits
-from sk_stormc.embedding import placing as module
-from sk_stormc.embedding.placing import place
+from sk_stormc.embedding import transform as module
+from sk_stormc.embedding.transform import place
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")

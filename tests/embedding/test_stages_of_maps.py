@@ -11,8 +11,7 @@ from sklearn.datasets import load_digits
 from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.callbacks import Checkpoint, TimeLimit
-from sk_stormc.embedding.lines import Lines
-from sk_stormc.embedding.stages import further_stages, new_stages, run_stages
+from sk_stormc.embedding.stages import Lines, further_stages, new_stages, run_stages
 from sk_stormc.engine.results import SolverResult
 from sk_stormc.problems import SNEProblem
 

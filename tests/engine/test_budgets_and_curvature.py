@@ -7,7 +7,7 @@ from helpers import composition, regression
 from sk_stormc import SCGD, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, Oracle
-from sk_stormc.engine.probe import curvature
+from sk_stormc.engine.tools import curvature
 from sk_stormc.metrics import Identity
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 

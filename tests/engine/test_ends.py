@@ -8,8 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine.ends import falls_for_ever, warn_of_the_end
-from sk_stormc.engine.watch import Watch
+from sk_stormc.engine.diagnostics import falls_for_ever, warn_of_the_end
 from sk_stormc.penalties import Box
 from sk_stormc.problems import Advice, FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import StopReason
@@ -22,7 +21,7 @@ def told(fun, curve, tol=1e-6, dtype=float):
     result = SimpleNamespace(
         x=np.zeros(2, dtype), fun=fun, loss_curve=np.array(curve), n_iter=5, stop_reason=StopReason.CALLBACK
     )
-    warn_of_the_end(SCGD(tol=tol), SimpleNamespace(problem=None), result, Watch(), unlimited=False)
+    warn_of_the_end(SCGD(tol=tol), SimpleNamespace(problem=None), result, comparable=True, unlimited=False)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

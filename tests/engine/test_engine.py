@@ -1,6 +1,5 @@
 """The engine's rooms: inertia, metrics that are objects, interrupts, the lines of verbose."""
 
-import copy
 import os
 import pickle
 import re
@@ -11,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import SEED, composition, draws_of, regression, slow_but
+from helpers import SEED, composition, draws_of, regression
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
@@ -248,20 +247,6 @@ def test_a_metric_is_what_it_says_or_nothing():
 # interrupts
 
 
-def interrupting(problem, k=None):
-    """The problem with an evaluation of g that raises a KeyboardInterrupt at its k-th call; and the list of calls."""
-    calls, watched, plain = [], copy.copy(problem), problem.inner
-
-    def inner(x, batch):
-        calls.append(len(calls) + 1)
-        if len(calls) == k:
-            raise KeyboardInterrupt
-        return plain(x, batch)
-
-    watched.inner = inner
-    return watched, calls
-
-
 def problem_of(kind, returns):
     if kind == "composed":
         return composition(*regression(1500))
@@ -272,26 +257,25 @@ def small_batches(name):
     return {} if name == "lbfgs" else {"batch_size": 8}
 
 
-@pytest.mark.parametrize("every", slow_but([0.0, 1e9], 0.0))
-@pytest.mark.parametrize("kind", ["variance", "entropic", "composed"])
 @pytest.mark.parametrize("name", SOLVERS)
-def test_a_keyboard_interrupt_within_an_iteration(returns, monkeypatch, name, kind, every):
-    """The run goes back to where it was last saved, at every iteration or at x_0 only, and on from there."""
-    monkeypatch.setattr("sk_stormc.engine.watch.SAVE_EVERY", every)
-    monkeypatch.setattr("sk_stormc.engine.run.KEEP_AT", 1)
-    problem = problem_of(kind, returns)
-    settings = {"max_iter": 30, "tol": 1e-6, "record_every": 1} | small_batches(name)
-    counted, calls = interrupting(problem)
-    made = []  # calls at each record
-    whole = minimize(counted, name, random_state=0, on_record=lambda r: made.append(len(calls)), **settings)
-    assert whole.n_iter > 3
-    for k in (made[1] + 1, (made[1] + made[-1]) // 2, made[-1]):
-        part = minimize(interrupting(problem, k)[0], name, random_state=0, **settings)
-        assert part.stop_reason == "interrupted"
-        at_most = np.searchsorted(made, k) - 1 if every == 0 else 0
-        assert part.n_iter == at_most
-        rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
-        same_run(rest, whole)
+def test_a_second_ctrl_c_within_an_iteration_raises_at_once(returns, name):
+    """A signal handler of Python's own is back, and the problem is as it was."""
+    problem, calls = PortfolioProblem(returns, 0.5), []
+    settings = {"max_iter": 30, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
+    whole, inner = minimize(problem, name, **settings), problem.inner
+
+    def pressed_twice(x, batch):
+        calls.append(x)
+        if len(calls) == 8:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return inner(x, batch)
+
+    problem.inner = pressed_twice
+    with pytest.raises(KeyboardInterrupt):
+        minimize(problem, name, **settings | {"max_iter": 100})
+    assert len(calls) == 8 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    same_run(minimize(problem, name, **settings), whole)
 
 
 @pytest.mark.parametrize(("stop", "times"), [(0, 1), (1, 2), (7, 1)])

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import SCGD, STORMCompositional, minimize
+from sk_stormc import SCGD, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import ALL, MethodState, Oracle, advance, interrupts, start
-from sk_stormc.engine.ends import warn_of_the_end
+from sk_stormc.engine import ALL, MethodState, Oracle, advance, start
+from sk_stormc.engine.diagnostics import warn_of_the_end
 from sk_stormc.engine.results import Record, RunState, StopReason
-from sk_stormc.engine.state_tree import DEEPEST, Reader
 from sk_stormc.engine.steps import StepRule
 from sk_stormc.engine.stopping import Stopping, StoppingRule
-from sk_stormc.engine.watch import StreamWatch
 from sk_stormc.penalties import Box
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
 
@@ -53,56 +51,7 @@ def test_the_text_of_a_record_is_its_numbers():
     assert repr(record) == "Record(iteration=3, ifo=60, fun=-0.5, x=array([0.]))"
 
 
-# Ctrl-C
-
-
-def test_a_state_is_kept_by_the_time_since_the_last(monkeypatch):
-    clock, asked = iter([100.0, 100.5, 103.0]), []
-    monkeypatch.setattr(interrupts.time, "monotonic", lambda: next(clock))
-    watch = SimpleNamespace(keeps=lambda seconds, ifo: asked.append((seconds, ifo)))
-    oracle = SimpleNamespace(ifo=40)
-    noted = interrupts.Interrupts(SimpleNamespace(watch=watch), oracle, None, None)
-    for oracle.ifo in (70, 90):
-        noted.keep()
-    assert asked == [(0.5, 30), (3.0, 50)]
-
-
-def test_a_second_ctrl_c_in_a_resumed_run_goes_back_to_where_it_was_resumed():
-    class Stopped(STORMCompositional):
-        def step(self, oracle, s):
-            super().step(oracle, s)
-            if s.t == 7:
-                raise KeyboardInterrupt  # as a second one does, within an iteration
-
-    settings = {"learning_rate": 0.002, "batch_size": 64, "tol": 0}
-    first = minimize(problem := PortfolioProblem(RETURNS), STORMCompositional(max_iter=5, **settings), random_state=0)
-    first.state.method = "Stopped"
-    broken = minimize(problem, Stopped(max_iter=20, **settings), state=first.state)
-    assert broken.stop_reason == "interrupted" and broken.n_iter == 5
-    np.testing.assert_array_equal(broken.x, first.x)
-    again = minimize(problem, Stopped(max_iter=7, **settings), state=broken.state)
-    whole = minimize(problem, STORMCompositional(max_iter=7, **settings), random_state=0)
-    np.testing.assert_array_equal(again.x, whole.x)
-
-
-def test_a_run_that_was_stopped_at_once_goes_on_as_the_whole_one_where_the_start_is_drawn():
-    class Drawn(PortfolioProblem):
-        def initial_point(self, rng):
-            return 0.01 * rng.standard_normal(3)
-
-    class Stopped(SCGD):
-        def step(self, oracle, s):
-            if stops:
-                raise KeyboardInterrupt
-            super().step(oracle, s)
-
-    stops, problem = True, Drawn(RETURNS)
-    broken = minimize(problem, Stopped(max_iter=9, tol=0), random_state=0)
-    assert broken.stop_reason == "interrupted" and broken.n_iter == 0
-    stops = False  # the learning rate is found anew, by random directions
-    again = minimize(problem, Stopped(max_iter=9, tol=0), state=broken.state)
-    whole = minimize(problem, Stopped(max_iter=9, tol=0), random_state=0)
-    np.testing.assert_array_equal(again.x, whole.x)
+# streams
 
 
 def test_a_stream_has_the_state_of_its_run():
@@ -117,7 +66,7 @@ def test_a_stream_that_ends_above_its_start_is_told_beyond_chance(recwarn):
         oracle = SimpleNamespace(source=source, problem=SimpleNamespace(objective=lambda x: 1.0))
         ended = {"x": np.ones(1), "fun": 2.0, "n_iter": 5, "stop_reason": StopReason.EXHAUSTED}
         result = SimpleNamespace(**ended, state=SimpleNamespace(start=np.zeros(1)))
-        warn_of_the_end(SCGD(), oracle, result, StreamWatch(), unlimited=False)
+        warn_of_the_end(SCGD(), oracle, result, comparable=False, unlimited=False)
 
     told(uphill=False)
     assert not recwarn
@@ -172,45 +121,3 @@ def test_whether_a_point_is_at_rest_does_not_depend_on_the_unit_of_x(size):
         x = size * np.array(at)
         s = MethodState(x, t=1, rule=StepRule(1e-12 * size**2))
         assert rule_of(problem, x).at_rest(s) == rests
-
-
-# files
-
-
-def test_integers_of_up_to_128_bits_are_read():
-    assert Reader([]).value(2**128 - 1) == 2**128 - 1
-    with pytest.raises(ValueError, match="more than 128 bits"):
-        Reader([]).value(2**128)
-
-
-def test_what_is_nested_as_deep_as_allowed_is_read():
-    node = 1
-    for _ in range(DEEPEST):
-        node = {"tuple": [node]}
-    value = Reader([]).value(node)
-    for _ in range(DEEPEST):
-        (value,) = value
-    assert value == 1
-    with pytest.raises(ValueError, match=f"nested more than {DEEPEST} deep"):
-        Reader([]).value({"tuple": [node]})
-
-
-@pytest.mark.parametrize("shape", [(-1, 2), (2, -1)])
-def test_a_sparse_array_has_a_shape(shape):
-    arrays = [np.ones(1), np.array([0]), np.array([0, 1])]
-    with pytest.raises(ValueError, match="and a shape"):
-        Reader(arrays).value({"sparse": [*({"array": k} for k in range(3)), *shape]})
-
-
-@pytest.mark.parametrize(("name", "wrong"), [("has_uint32", 2), ("uinteger", 2**32)])
-def test_a_generator_has_a_state_that_it_can_be_in(name, wrong):
-    state = np.random.default_rng(0).bit_generator.state
-
-    def node(**changes):
-        parts = {k: {"dict": list(map(list, v.items()))} if isinstance(v, dict) else v for k, v in state.items()}
-        return {"generator": {"dict": list(map(list, (parts | changes).items()))}}
-
-    assert Reader([]).value(node()).random() == np.random.default_rng(0).random()
-    Reader([]).value(node(**{name: wrong - 1}))
-    with pytest.raises(ValueError, match="must have the generator PCG64"):
-        Reader([]).value(node(**{name: wrong}))

@@ -8,7 +8,7 @@ import pytest
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.solvers import SOLVERS, STORMCompositional, get_solver, minimize
 from sk_stormc.utils.validation import check_int
 

@@ -12,7 +12,7 @@ from sk_stormc import minimize
 from sk_stormc.core.unit import InUnit
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, Oracle, RunState, at, guard, start
-from sk_stormc.engine.state_file import read, write
+from sk_stormc.engine.checkpoint_file import read, write
 from sk_stormc.engine.steps import Direction
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem

@@ -1,4 +1,4 @@
-"""By what a fit is recognised: every byte of its data counts, and functions are told apart by what they do."""
+"""What identifies a fit: every byte of its data counts, and functions are compared by their names."""
 
 import functools
 import importlib
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from scipy.spatial import distance
 from sklearn.base import clone
 from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -20,7 +21,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.fitting.identity import fingerprint
+from sk_stormc.fitting.runs import fingerprint
 from sk_stormc.schedules import power
 from sk_stormc.utils.words import UNKNOWN, in_words
 
@@ -36,23 +37,11 @@ LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(150
 def test_any_changed_number_changes_the_fingerprint():
     rng = np.random.default_rng(0)
     for data in (RETURNS, rng.standard_normal(70_001).astype(np.float32), rng.integers(5, size=(500, 7)), RETURNS > 0):
-        seen = {fingerprint(data)}
-        for k in [0, data.size - 1, *rng.integers(data.size, size=60)]:
+        for k in [0, data.size - 1, *rng.integers(data.size, size=20)]:
             other = data.copy()
             number = other.reshape(-1)[k : k + 1].view(np.uint8)
             number[rng.integers(number.size)] ^= 1 if data.dtype == bool else 1 << rng.integers(8)
             assert fingerprint(other) != fingerprint(data)
-            seen.add(fingerprint(other))
-        assert len(seen) > 40
-
-
-def test_round_numbers_are_spread_too():
-    """Of signs and small integers only the high bits differ, which a product of 64 bits alone would not spread."""
-    rng = np.random.default_rng(0)
-    seen = {fingerprint(rng.choice([-1.0, 1.0], size=(40, 3))) for _ in range(5000)}
-    assert len(seen) == 5000
-    seen = {fingerprint(rng.permutation(np.arange(64.0))) for _ in range(5000)}
-    assert len(seen) == 5000
 
 
 def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
@@ -60,19 +49,15 @@ def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
     expected = fingerprint(data)
     data.tofile(tmp_path / "rows")
     mapped = np.memmap(tmp_path / "rows", float, "r", shape=data.shape)
-    for same in (data[::-1][::-1], mapped, pd.Series([*data]).to_list(), np.repeat(data, 2, axis=1)[:, ::2]):
+    frame = pd.DataFrame(data)
+    for same in (data[::-1][::-1], mapped, np.asfortranarray(data), frame, np.repeat(data, 2, axis=1)[:, ::2]):
         assert fingerprint(same) == expected
-    columns = np.asfortranarray(data)
-    assert fingerprint(columns, like=expected) == expected
-    by_columns = fingerprint(columns)
-    assert "by columns" in by_columns
-    for same in (data, columns, mapped, pd.DataFrame(data), pd.DataFrame(columns)):
-        assert fingerprint(same, like=by_columns) == by_columns
-    assert fingerprint(data[:, 0]) == fingerprint(pd.Series(data[:, 0])) == fingerprint(data[:, 0].copy())
-    assert fingerprint(data[:5].tolist()) == fingerprint(data[:5])
-    assert fingerprint(data[:5].astype(object)) == fingerprint(data[:5])
-    assert fingerprint(data.T) != expected
-    assert fingerprint(data.reshape(-1)) != expected
+    for row in (69_904, 69_905, -1):  # at the end of a block and after it
+        changed = data.copy()
+        changed[row, -1] += 1
+        assert fingerprint(changed) != expected
+    assert fingerprint(data[:5].tolist()) == fingerprint(data[:5]) == fingerprint(data[:5].astype(object))
+    assert len({expected, fingerprint(data.T), fingerprint(data.reshape(-1)), fingerprint(data[:, 0])}) == 4
 
 
 @pytest.mark.parametrize(
@@ -102,7 +87,7 @@ def test_a_file_of_rows_is_read_without_keeping_it_in_memory(tmp_path):
     del rows
     code = """
 import sys, numpy as np
-from sk_stormc.fitting.identity import fingerprint
+from sk_stormc.fitting.runs import fingerprint
 def resident():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 fingerprint(np.zeros((100_000, 20)))
@@ -119,23 +104,16 @@ print(resident() - before)
 # parameters
 
 
+def halving(x):
+    return 0.5**x
+
+
+def doubling(x):
+    return 2.0**x
+
+
 def make(factor):
     return lambda x: factor * x
-
-
-def with_default(x, factor=2.0):
-    return factor * x
-
-
-RATE = 0.5
-
-
-def with_global(x):
-    return RATE * x
-
-
-def of_a_helper(x):
-    return with_global(x)
 
 
 @dataclass
@@ -158,37 +136,29 @@ class Slots:
 
 
 SAME = [
-    lambda: lambda x: x + 1,
-    lambda: make(2.0),
-    lambda: make(np.arange(3.0)),
-    lambda: functools.partial(make, factor=2.0),
-    lambda: FunctionTransformer(make(3.0), kw_args={"a": [1, 2]}),
+    lambda: halving,
+    lambda: functools.partial(halving, x=2.0),
+    lambda: FunctionTransformer(halving, kw_args={"a": [1, 2]}),
     lambda: Schedule(0.5),
     lambda: power(0.5, -0.5),
     lambda: (np.exp, math.exp, operator.itemgetter(1), pairwise_distances, "text", None, {1, 2}, {"a": (1.5, True)}),
-    lambda: [RETURNS[:3].mean, functools.lru_cache(make(1.0)), Schedule(2.0).__call__],
-    lambda: np.random.RandomState(3),
-    lambda: np.random.default_rng(3),
+    lambda: [RETURNS[:3].mean, functools.lru_cache(halving), Schedule(2.0).__call__],
+    lambda: (np.random.RandomState(3), np.random.default_rng(3)),
     lambda: pd.Series([1.0, 2.0], index=["a", "b"]),
 ]
 OTHERS = [
-    (lambda x: x + 1, lambda x: x + 2),
-    (lambda x: x + 1, lambda x: x - 1),
-    (lambda x: x.real, lambda x: x.imag),
-    (lambda x: [y for y in x if y > 1], lambda x: [y for y in x if y > 2]),
-    (make(2.0), make(3.0)),
-    (make(np.arange(3.0)), make(np.arange(3.0) + 1e-9)),
-    (make(make(1.0)), make(make(2.0))),
-    (functools.partial(make, factor=2.0), functools.partial(make, factor=3.0)),
-    (FunctionTransformer(make(2.0)), FunctionTransformer(make(3.0))),
+    (halving, doubling),
+    (functools.partial(halving, x=2.0), functools.partial(halving, x=3.0)),
+    (FunctionTransformer(halving), FunctionTransformer(doubling)),
     (StandardScaler(), StandardScaler(with_mean=False)),
     (Schedule(0.5), Schedule(0.6)),
     (Schedule(0.5).__call__, Schedule(0.6).__call__),
     (np.array([1.0, 2.0]).mean, np.array([1.0, 3.0]).mean),
-    (functools.lru_cache(make(1.0)), functools.lru_cache(make(2.0))),
+    (functools.lru_cache(halving), functools.lru_cache(doubling)),
     (np.exp, np.log),
     (math.exp, math.log),
     (np.random.RandomState(3), np.random.RandomState(4)),
+    (np.arange(3.0), np.arange(3.0) + 1e-9),
     (np.float32(1.5), np.float32(2.5)),
     ("1", 1),
     ({"a": 1}, {"a": 2}),
@@ -207,14 +177,6 @@ def test_other_parameters_have_other_words(one, other):
     assert in_words(one) != in_words(other)
 
 
-def test_defaults_and_globals_count(monkeypatch):
-    before = in_words(with_default), in_words(with_global), in_words(of_a_helper)
-    monkeypatch.setattr(with_default, "__defaults__", (3.0,))
-    monkeypatch.setitem(globals(), "RATE", 0.25)
-    after = in_words(with_default), in_words(with_global), in_words(of_a_helper)
-    assert all(one != other for one, other in zip(before, after, strict=True))
-
-
 @pytest.mark.slow
 def test_words_are_the_same_in_another_process():
     code = "import tests.fitting.test_identity as t; print([t.in_words(value()) for value in t.SAME])"
@@ -228,11 +190,6 @@ def test_what_refers_to_itself_has_words():
     parts = [1]
     parts.append(parts)
     assert in_words(parts) == "(1, itself)"
-
-    def recursive(n):
-        return recursive(n - 1) if n else 0
-
-    assert "recursive" in in_words(recursive)
 
 
 # fits
@@ -255,14 +212,6 @@ def test_data_that_were_changed_in_place_are_refused():
     returns[1::2] *= 1.0 + 1e-15
     refused(model, "^X must be the data of the fit", returns, sample_weight=weights)
     assert model.resume(RETURNS, sample_weight=weights).n_iter_ == 40
-
-
-def test_nearly_all_rows_changed_are_refused():
-    returns = RETURNS.copy()
-    model = CompositionalPortfolio("storm-c", max_iter=20, tol=0, random_state=0).fit(returns)
-    other = returns.copy()
-    other[np.arange(len(other)) % 100 > 0] *= 1.5
-    refused(model.set_params(max_iter=40), "^X must be the data of the fit", other)
 
 
 @pytest.mark.parametrize("name", ["X", "y", "next_X", "terminal", "sample_weight"])
@@ -304,31 +253,29 @@ def test_arrays_among_the_parameters_that_were_changed_in_place_are_refused():
 def test_another_function_is_refused_in_memory_and_from_a_file(tmp_path):
     pytest.importorskip("sklearn.callback")
     path = tmp_path / "run.npz"
-    solver = STORMCompositional(learning_rate=lambda t: 0.1, batch_size=16, anchor=None)
+    solver = STORMCompositional(learning_rate=halving, batch_size=16, anchor=None)
     model = CompositionalPortfolio(solver, max_iter=500, tol=0, random_state=0).set_callbacks(Checkpoint(path))
-    fitted = clone(model).fit(RETURNS).set_params(max_iter=800)
-    fitted.set_params(solver__learning_rate=lambda t: 0.1)
-    whole = clone(fitted).resume(RETURNS).weights_
-    np.testing.assert_array_equal(fitted.resume(RETURNS).weights_, whole)
-    fitted.set_params(max_iter=900, solver__learning_rate=lambda t: 0.11)
-    message = r"^solver__learning_rate must stay .*<lambda>\(code='\w+'\) for resume, got .*<lambda>\(code='\w+'\)"
+    fitted = clone(model).fit(RETURNS).set_params(max_iter=900, solver__learning_rate=doubling)
+    message = r"^solver__learning_rate must stay \S+halving for resume, got \S+doubling"
     refused(fitted, message, RETURNS)
     with pytest.raises(ValueError, match=message):
         clone(fitted).resume(RETURNS)
 
 
-def test_what_cannot_be_told_apart_is_refused_with_a_sentence():
-    solver = STORMCompositional(learning_rate=Slots(), batch_size=16, anchor=None)
+@pytest.mark.parametrize("rate", [Slots(), lambda t: 0.1, make(0.1), functools.partial(make(0.1))])
+def test_what_cannot_be_told_from_another_is_refused_with_a_sentence(rate):
+    solver = STORMCompositional(learning_rate=rate, batch_size=16, anchor=None)
     model = CompositionalPortfolio(solver, max_iter=5, tol=0, random_state=0).fit(RETURNS).set_params(max_iter=9)
-    refused(model, "^solver__learning_rate must be something that can be compared for resume.* got a Slots", RETURNS)
+    message = "^solver__learning_rate must be something that can be compared for resume, such as a function that is"
+    refused(model, message, RETURNS)
 
 
 def test_a_metric_and_features_of_other_functions_are_refused():
     digits = np.random.default_rng(0).standard_normal((60, 4))
-    embedding = SNEEmbedding(perplexity=5, metric=lambda a, b: abs(a - b).sum(), random_state=0).fit(digits)
-    embedding.set_params(metric=lambda a, b: abs(a - b).max())
+    embedding = SNEEmbedding(perplexity=5, metric=distance.cityblock, random_state=0).fit(digits)
+    embedding.set_params(metric=distance.chebyshev)
     refused(embedding, "^metric must stay", digits)
-    features = FunctionTransformer(make(1.0))
+    features = FunctionTransformer(halving)
     value = BellmanValueEstimator(0.9, "storm-c", features=features, objective="projected", max_iter=5, random_state=0)
-    value.fit(LOG.X, LOG.y, next_X=LOG.next_X).set_params(features=FunctionTransformer(make(2.0)), max_iter=9)
+    value.fit(LOG.X, LOG.y, next_X=LOG.next_X).set_params(features=FunctionTransformer(doubling), max_iter=9)
     refused(value, "^features must stay", LOG.X, LOG.y, next_X=LOG.next_X)

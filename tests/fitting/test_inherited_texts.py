@@ -8,7 +8,7 @@ import pytest
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.portfolio.risk_measures import ByRiskMeasure
+from sk_stormc.portfolio.risk.mean_risk import ByRiskMeasure
 
 SHARED = ["loss_curve_", "ifo_", "n_evaluations_", "n_iter_", "stop_reason_", "solver_"]
 SHARED += ["n_features_in_", "feature_names_in_"]

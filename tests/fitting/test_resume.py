@@ -23,8 +23,8 @@ from sk_stormc import (
 )
 from sk_stormc.callbacks import Checkpoint
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.engine import state_file
-from sk_stormc.fitting.identity import Progress
+from sk_stormc.engine import checkpoint_file
+from sk_stormc.fitting.runs import Progress
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS
 
@@ -181,30 +181,21 @@ def test_a_file_has_no_pickle_and_callables_come_from_the_solver(tmp_path):
     whole = clone(model).fit(RETURNS)
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
     with np.load(path, allow_pickle=False) as file:
-        assert all(file[name].dtype != object for name in file.files if name != "run.json")
-        assert json.loads(file["run.json"])["format"] == 3
+        assert all(file[name].dtype != object for name in file.files)
+        assert json.loads(file["header"].tobytes())["format"] == 4
     np.testing.assert_array_equal(
         clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_
     )
-    with pytest.raises(ValueError, match=r"solver__learning_rate must stay .*halving\(code=.*\) for resume, got 0.1"):
+    with pytest.raises(ValueError, match=r"solver__learning_rate must stay .*halving for resume, got 0.1"):
         clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
 
 
+TAIL = CompositionalPortfolio(
+    "storm-c", risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0
+)
 STAGED = [
-    pytest.param(
-        CompositionalPortfolio(risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0),
-        RETURNS[:150],
-        (1, 2),
-        id="cvar",
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(
-        CompositionalPortfolio(risk_measure="evar", constraint="long_only", tol=1e-6, max_iter=4000, random_state=0),
-        RETURNS[:150],
-        (1, 2),
-        id="evar",
-    ),
-    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 6, 7), id="early-and-main"),
+    pytest.param(TAIL, RETURNS[:150], (1,), id="cvar"),
+    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 28), id="early-and-main"),
 ]
 
 
@@ -216,11 +207,11 @@ def test_stages_go_on_from_a_file(model, data, passes, tmp_path):
         part = clone(model).set_callbacks(saved, StopAfter(n)).fit(data)
         if part.stop_reason_ != "callback":  # what it saw last was the end of a stage
             continue
-        stages.add(len(state_file.read(saved.path, Progress).runs))
+        stages.add(len(checkpoint_file.read(saved.path, Progress).runs))
         again = clone(model).set_callbacks(saved).resume(data)
         for name in (*KEPT, "weights_" if hasattr(model, "risk_measure") else "embedding_"):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
-    assert stages
+    assert max(stages) > 1  # a later stage too
 
 
 def test_files_that_are_none_are_refused(tmp_path):
@@ -229,10 +220,10 @@ def test_files_that_are_none_are_refused(tmp_path):
     with pytest.raises(NotFittedError):
         model.resume(RETURNS)
     path.write_bytes(b"nothing of ours")
-    with pytest.raises(ValueError, match="must be a whole file that a Checkpoint wrote"):
+    with pytest.raises(ValueError, match="must be a complete file of a Checkpoint"):
         model.resume(RETURNS)
     np.savez(path, a=np.arange(3))
-    with pytest.raises(ValueError, match="must be a whole file that a Checkpoint wrote"):
+    with pytest.raises(ValueError, match="must be a complete file of a Checkpoint"):
         model.resume(RETURNS)
 
 
@@ -270,7 +261,7 @@ def test_kills_lose_at_most_an_interval(tmp_path):
             child.send_signal(signal.SIGKILL)
             kills += 1
         child.wait()
-        reached.append(state_file.read(path, Progress).runs[-1].state.t)
+        reached.append(checkpoint_file.read(path, Progress).runs[-1].state.t)
     assert kills  # five, but where a busy machine lets a child finish before it is looked at
     assert np.all(np.diff(reached) > 0)
     solver = STORMCompositional(batch_size=16, learning_rate=0.05)

@@ -266,6 +266,7 @@ PARAMETERS = [
     ({"tol": NAN}, ["tol", "finite", "nan"]),
     ({"tol": "tight"}, ["tol", "number", "'tight'"]),
     ({"random_state": "seed"}, ["'seed'", "seed"]),
+    ({"warm_start": 2}, ["warm_start", "True or False", "2"]),
     ({"solver": "lbfgs", "constraint": "long_only"}, ["solver", "lbfgs", "simplex", "'storm-c'"]),
     ({"solver": "lbfgs", "budget": 1.0}, ["solver", "lbfgs", "budget", "'storm-c'"]),
     ({"solver": LBFGS(), "budget": 1.0, "constraint": (0, 1)}, ["lbfgs", "budget", "'storm-c'"]),

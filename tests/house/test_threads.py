@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.utils.threads import at_once, each, in_one_thread, n_threads, parts, threads
+from sk_stormc.utils.threads import each, in_one_thread, n_threads, parts, threads
 
 RETURNS = make_gaussian_returns(300, 3, random_state=0)
 
@@ -37,7 +37,6 @@ def test_results_come_in_the_order_of_the_parts(n_jobs):
     with threads(n_jobs):
         assert n_threads() == (n_jobs or 1)
         assert each(lambda part: part.start, parts(10, 3)) == [0, 3, 6, 9]
-        assert at_once(lambda: "a", lambda: "b") == ["a", "b"]
         assert each(len, []) == []
     assert n_threads() == 1
 

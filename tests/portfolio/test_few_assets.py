@@ -7,8 +7,8 @@ import pytest
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.core.penalties import Box, Simplex
-from sk_stormc.portfolio import limits, newton
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.second_order import limits, newton
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside")
 
@@ -30,22 +30,6 @@ def test_a_start_with_the_wrong_asset_ends_where_all_assets_lead(measure, constr
     size = problem.value_at(np.full(30, 1 / 30)) - every.value
     assert abs(few.value - every.value) <= 1e-6 * size
     assert -1e-9 * size <= few.gap <= 1e-6 * size
-
-
-def test_assets_that_are_not_held_are_left_out_of_the_iterations(monkeypatch):
-    sizes, run = [], newton.interior_point
-
-    def counted(program, x, *args, **kwargs):
-        sizes.append(len(x))
-        return run(program, x, *args, **kwargs)
-
-    R = returns(300, 60, 5)
-    problem = PortfolioProblem(R, 1.0, risk_measure="semivariance", penalty=Simplex())
-    every = newton.solve_portfolio(problem, Simplex(), np.full(60, 1 / 60))
-    held = np.where(every.weights > 0, every.weights, 0.0)
-    monkeypatch.setattr(newton, "interior_point", counted)
-    newton.solve_portfolio(problem, Simplex(), held / held.sum())
-    assert set(sizes) == {np.count_nonzero(held)}
 
 
 def test_the_nearest_feasible_point_of_equal_weights_is_found_once(monkeypatch):

@@ -9,9 +9,7 @@ from scipy.optimize import linprog
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.penalties import Box, Simplex
-from sk_stormc.portfolio.limits import KEPT
-from sk_stormc.portfolio.linear_bound import linear_minimum
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.second_order.limits import KEPT, Turnover, linear_minimum
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside")
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sk_stormc import CompositionalPortfolio, STORMCompositional
-from sk_stormc.portfolio.grammar import rows_of
+from sk_stormc.portfolio.linear_constraints import rows_of
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
 NAMES = ["oil", "gas", "US bonds", "gold", "tech", "cash"]

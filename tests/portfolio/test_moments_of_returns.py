@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.second_order.quadratic import Sums
 from sk_stormc.solvers import SCGD
 
 WAYS = {

@@ -10,9 +10,8 @@ from scipy.optimize import linprog, minimize
 
 from sk_stormc import CompositionalPortfolio, STORMCompositional
 from sk_stormc.portfolio.constraints import make_penalty
-from sk_stormc.portfolio.inequalities import Hinges
-from sk_stormc.portfolio.interior_point import Program, interior_point
-from sk_stormc.portfolio.newton import solve_portfolio
+from sk_stormc.portfolio.second_order.interior_point import Hinges, Program, interior_point
+from sk_stormc.portfolio.second_order.newton import solve_portfolio
 from sk_stormc.problems import PortfolioProblem
 
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")

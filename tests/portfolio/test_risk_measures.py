@@ -8,7 +8,7 @@ import pytest
 FIT = """
 import numpy as np
 from sk_stormc import CompositionalPortfolio
-from sk_stormc.portfolio.risk_measures import ByRiskMeasure
+from sk_stormc.portfolio.risk.mean_risk import ByRiskMeasure
 known = sorted(ByRiskMeasure.classes)  # before any fit, which could import what was missing
 X = np.random.default_rng(0).standard_normal((60, 3))
 for measure in ["variance", *known]:

@@ -6,7 +6,7 @@ import pytest
 from sk_stormc import STORMCompositional
 from sk_stormc.engine.results import changed
 from sk_stormc.penalties import Simplex
-from sk_stormc.portfolio.stages import run_in_stages
+from sk_stormc.portfolio.steps import run_in_stages
 from sk_stormc.problems import PortfolioProblem
 
 TOL = 1e-4

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 import sk_stormc
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.problems import PortfolioProblem, check_problem
 
 INF = np.inf

@@ -8,7 +8,7 @@ from scipy import optimize
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.penalties import Box
-from sk_stormc.portfolio.turnover import Turnover
+from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.problems import PortfolioProblem
 
 INF = np.inf

@@ -27,9 +27,9 @@ import sk_stormc
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.engine import Limit, StepRule
+from sk_stormc.engine.loop import KEEP_EVERY
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.probe import PROBES
-from sk_stormc.engine.watch import SAVE_IFO
+from sk_stormc.engine.tools import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.schedules import decay_to, inverse, power
@@ -353,7 +353,7 @@ def test_few_rows_are_kept():
     stream.source.draw_inner = spying
     assert minimize(stream, "scgd", random_state=0).stop_reason == "exhausted"
     # the window, chunks, the probe, and what a run goes back to that is interrupted
-    assert most <= 512 + 2 * 100 + 16 * 3 * 17 + SAVE_IFO // 3 + 16 * 17
+    assert most <= 512 + 2 * 100 + 16 * 3 * 17 + KEEP_EVERY // 3 + 16 * 17
 
 
 # statistics

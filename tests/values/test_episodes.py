@@ -181,7 +181,7 @@ def test_a_stream_has_labels_in_all_calls_or_in_none():
     parts, episode, _ = episodes()
     for first, second in (({}, {"episode": episode}), ({"episode": episode}, {})):
         stream = lstd().partial_fit(**parts, **first)
-        with pytest.raises(ValueError, match="episode must stay (given|None) while the stream goes on"):
+        with pytest.raises(ValueError, match="episode must stay (given|None) while its stream goes on"):
             stream.partial_fit(**parts, **second)
         clone(stream).partial_fit(**parts, **second)
 

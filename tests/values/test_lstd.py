@@ -15,7 +15,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScal
 from sk_stormc import BellmanValueEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 from sk_stormc.values import lstd as _lstd
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.lstd import Moments
 
 pytestmark = pytest.mark.filterwarnings("error")  # an exact deficiency is solved in silence
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from sk_stormc.problems import ProjectedBellmanProblem
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.lstd import Moments
 from sk_stormc.values.objectives import with_ridge
 
 

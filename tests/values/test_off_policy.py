@@ -305,7 +305,7 @@ Q = {
         (Q | {"estimator": BellmanValueEstimator()}, "estimator must be an ActionValueEstimator .*got Bellman"),
         (Q | {"estimator": ActionValueEstimator(solver="storm-c")}, "estimator must be an .*with solver='auto'"),
         (Q | {"target": np.full((9, 3), 1 / 3)}, "target must give probabilities of the actions .*0, 1.*got .*9, 3"),
-        (Q | {"target": np.full((9, 2), 0.4)}, "target must give probabilities >= 0 that sum to 1, got .* in row 0"),
+        (Q | {"target": np.full((9, 2), 0.4)}, "target must have probabilities >= 0 that sum to 1, got .* in row 0"),
         (Q | {"target": "greedy"}, "target must be a function of states, or an array"),
         (Q | {"target": lambda X: np.full(len(X), 7)}, "actions of target must be among .*got 7 in row 0"),
         (Q | {"X": np.eye(9)[:4]}, "X must have 9 rows, as y has, got 4"),

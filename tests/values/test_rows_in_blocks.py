@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sk_stormc import BellmanValueEstimator
+from sk_stormc.values.lstd import NUMBERS, ROWS, Moments
 from sk_stormc.values.markov import largest_values
-from sk_stormc.values.moments import NUMBERS, ROWS, Moments
 
 
 def transitions(n, d, seed=0):

@@ -7,7 +7,7 @@ import pytest
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 from sk_stormc.datasets import transitions_from_episodes
-from sk_stormc.values.moments import Moments
+from sk_stormc.values.lstd import Moments
 
 N, STATES = 5, np.eye(5)
 

@@ -6,8 +6,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
+from sk_stormc.datasets.markov import make_bellman_problem
 from sk_stormc.embedding.affinities import perplexity_affinities
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, streaming
 from sk_stormc.reproduce.report.grids import METHODS, STORM, VARIANTS
 from sk_stormc.reproduce.report.sne import sne_maps, sne_piece
@@ -17,7 +18,6 @@ from sk_stormc.reproduce.runner import Case, run_methods
 from sk_stormc.reproduce.sne import PERPLEXITY, starts
 from sk_stormc.reproduce.tuning import largest_curvature, settings_of, tune
 from sk_stormc.solvers import StopReason
-from sk_stormc.values.models import make_bellman_problem
 
 __all__ = ["CHECKPOINTS", "COMPLEXITY", "DEFAULTS", "make_plan", "thinned"]
 

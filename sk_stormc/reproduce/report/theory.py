@@ -3,7 +3,7 @@
 import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.portfolio.problem import PortfolioProblem
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce.valley import FallingValley
 from sk_stormc.solvers import StopReason, STORMCompositional, minimize
 from sk_stormc.theory import equipartition, storm_parameters, theorem_condition

@@ -1,0 +1,381 @@
+"""Transitions of recorded episodes: lists of episodes, flat arrays of them, or data sets of Minari."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from sk_stormc.datasets.acting import stacked
+from sk_stormc.datasets.spaces import Columns
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import as_numbers, check_bool, short
+
+OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
+PARTS = "observations", "actions", "rewards", "terminations", "truncations", "next_observations"
+GOES_ON = 1e-6  # difference, relative to a column's largest value, up to which a row is what the row before led to
+
+
+def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any = None, one_hot: bool = True) -> Bunch:
+    """Convert recorded episodes to transitions, for `BellmanValueEstimator.fit` and `ActionValueEstimator.fit`.
+
+    Parameters
+    ----------
+    episodes : iterable
+        The episodes. Each is an object with the attributes, or a mapping with the keys, observations, actions, rewards,
+        terminations and truncations, or a tuple of these in this order. The last two may be missing. A named tuple is
+        an object. The episodes of a data set of Minari have this form, so it can be passed itself.
+
+        - observations: a sequence of T + 1 observations, the last of which follows the last step. If there are only T,
+          the last step is dropped unless it is terminal, or there are next_observations. Observations of several
+          parts are a mapping or a tuple of such sequences, or a list of mappings. Parts with names are in the order
+          of the first episode, or of the space.
+        - next_observations: a sequence of the T observations that follow the steps, which may be missing.
+        - actions, rewards: sequences of length T.
+        - terminations: whether each of the T steps is terminal, or one bool for the last step. Without them no step is
+          terminal.
+        - truncations: the same for episodes that were cut off. They have no effect, because a truncated episode would
+          have continued.
+    observation_space : gymnasium.Space, default=None
+        The space of the observations. None means that of the data set, if it has one. Discrete and MultiDiscrete parts
+        become indicators.
+    one_hot : bool, default=True
+        Whether Discrete and MultiDiscrete parts become indicators. False keeps them as numbers.
+
+    Returns
+    -------
+    log : sklearn.utils.Bunch
+        X, y, next_X, terminal, time, action and episode, as `collect_transitions` returns them. ``episode`` counts the
+        episodes from 0.
+
+    Raises
+    ------
+    ValueError
+        If an episode lacks a part, has parts that do not fit, or has ``dones`` or the like in place of terminations, if
+        numbers are not finite, or if an episode ends or is cut before its last step. The episode and the step are
+        named, both counted from 0.
+
+    See Also
+    --------
+    transitions_from_arrays : Episodes behind each other in flat arrays.
+    collect_transitions : Log the transitions of a policy in an environment.
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import transitions_from_episodes
+    >>> episodes = [
+    ...     {"observations": [[0.0], [1.0], [2.0]], "actions": [1, 1], "rewards": [0.0, 1.0], "terminations": True},
+    ...     {"observations": [[2.0], [1.0]], "actions": [0], "rewards": [0.0]},
+    ... ]
+    >>> log = transitions_from_episodes(episodes)
+    >>> log.X.ravel(), log.next_X.ravel()
+    (array([0., 1., 2.]), array([1., 2., 1.]))
+    >>> log.terminal, log.episode
+    (array([False,  True, False]), array([0, 0, 1]))
+    """
+    check_bool("one_hot", one_hot)
+    if isinstance(episodes, (str, Mapping)) or not isinstance(episodes, Iterable):
+        raise ValueError(f"episodes must be a sequence of episodes, got {short(episodes)}")
+    space = getattr(episodes, "observation_space", None) if observation_space is None else observation_space
+    seen = _Observations(space)
+    parts: list[tuple] = []
+    for number, episode in enumerate(episodes):
+        parts.append(_rows_of_episode(episode, f"episode {number}", seen))
+    lengths = [len(part[1]) for part in parts]
+    if not sum(lengths):
+        raise ValueError("episodes must have a step that has a successor or ends its episode, got none")
+    *columns, actions = zip(*parts, strict=True)
+    left, rewards, came, terminal = (np.concatenate(column) for column in columns)
+    actions = stacked([action for part in actions for action in part])
+    return _log(seen, one_hot, left, rewards, came, terminal, actions, np.repeat(np.arange(len(lengths)), lengths))
+
+
+def transitions_from_arrays(
+    observations: Any,
+    actions: ArrayLike,
+    rewards: ArrayLike,
+    terminals: ArrayLike,
+    timeouts: ArrayLike | None = None,
+    *,
+    next_observations: Any = None,
+    observation_space: Any = None,
+    one_hot: bool = True,
+) -> Bunch:
+    """Convert episodes that lie behind each other in flat arrays to transitions, as D4RL and d3rlpy have them.
+
+    An episode ends with each row in which ``terminals`` or ``timeouts`` is true, and the next row begins another one.
+    Within an episode the successor of a row is the observation of the next row. If ``next_observations`` is None, the
+    last observation of an episode that was cut off is not in the arrays. The last row of such an episode has no
+    successor, and is dropped. So is the last row of the arrays, unless it is terminal: whether it was cut off there or
+    would have continued, its successor is missing.
+
+    Parameters
+    ----------
+    observations : array-like of shape (n_rows, ...), mapping or tuple
+        The observations before the steps. Arrays are flattened. Observations of several parts are a mapping or a tuple
+        of arrays.
+    actions : array-like of shape (n_rows,) or (n_rows, n_columns)
+        The actions. Integers of shape (n_rows, 1) become an array of shape (n_rows,).
+    rewards : array-like of shape (n_rows,) or (n_rows, 1)
+        The rewards.
+    terminals : array-like of shape (n_rows,) or (n_rows, 1)
+        Whether the episode ends for good with the step: booleans, or 0 and 1.
+    timeouts : array-like of shape (n_rows,) or (n_rows, 1), default=None
+        Whether the episode is cut off after the step, in the same form. A row that is true in both is terminal. None
+        means that no row is cut off, except, with ``next_observations``, where the successor of a row is not the next
+        row: there another episode begins. Without both, only ``terminals`` separate episodes, and an episode that was
+        cut off would seem to lead to the start of the next one.
+    next_observations : array-like of shape (n_rows, ...), mapping or tuple, default=None
+        The observations after the steps. No row is then dropped.
+    observation_space : gymnasium.Space, default=None
+        The space of the observations. Discrete and MultiDiscrete parts become indicators.
+    one_hot : bool, default=True
+        Whether Discrete and MultiDiscrete parts become indicators. False keeps them as numbers.
+
+    Returns
+    -------
+    log : sklearn.utils.Bunch
+        X, y, next_X, terminal, time, action and episode, as `collect_transitions` returns them, for the rows that are
+        kept. The successor of a terminal row without next_observations is its own observation, which has no effect.
+
+    Raises
+    ------
+    ValueError
+        If arrays differ in their number of rows, numbers are not finite, terminals or timeouts are neither booleans nor
+        0 and 1, or no row has a successor. The row is named.
+
+    See Also
+    --------
+    transitions_from_episodes : A list of episodes, each with arrays of its own.
+
+    Examples
+    --------
+    The first episode ends after two steps. The second is cut off after two, the last of which has no successor.
+
+    >>> import numpy as np
+    >>> from sk_stormc.datasets import transitions_from_arrays
+    >>> log = transitions_from_arrays(
+    ...     observations=np.array([[0.0], [1.0], [5.0], [6.0]]), actions=np.array([1, 1, 0, 1]),
+    ...     rewards=np.array([[0.0], [1.0], [0.0], [0.0]]), terminals=[0, 1, 0, 0], timeouts=[0, 0, 0, 1],
+    ... )
+    >>> log.X.ravel(), log.next_X.ravel()
+    (array([0., 1., 5.]), array([1., 1., 6.]))
+    >>> log.terminal, log.episode
+    (array([False,  True, False]), array([0, 0, 1]))
+    """
+    check_bool("one_hot", one_hot)
+    rewards = _one_each(_numbers("rewards", rewards))
+    if rewards.ndim != 1 or not len(rewards):
+        raise ValueError(f"rewards must be one for each row, got shape {rewards.shape}")
+    n, seen = len(rewards), _Observations(observation_space)
+    terminal = _flags("terminals", terminals, n)
+    cut = np.zeros(n, dtype=bool) if timeouts is None else _flags("timeouts", timeouts, n)
+    actions = stacked(_steps(actions, n))
+    actions = _one_each(actions) if actions.dtype.kind in "iub" else actions
+    if actions.shape[:1] != (n,):
+        raise ValueError(f"actions must be one for each of the {n} rows, got shape {actions.shape}")
+    _check_actions(actions)
+    left = _as_many("observations", seen.rows(observations), n)
+    rows = np.arange(n)
+    if next_observations is None:
+        kept = terminal | (~cut & (rows < n - 1))
+        came = left[np.where(terminal, rows, np.minimum(rows + 1, n - 1))]
+    else:
+        kept = np.ones(n, dtype=bool)
+        came = _as_many("next_observations", seen.rows(next_observations, "next_observations"), n)
+        if timeouts is None:
+            cut[:-1] = (abs(came[:-1] - left[1:]) > GOES_ON * abs(left).max(axis=0)).any(axis=1)
+    if not kept.any():
+        raise ValueError(
+            f"observations must have a row that has a successor or is terminal, got none in {n} rows: give "
+            "next_observations"
+        )
+    episode = np.append(0, np.cumsum(terminal | cut)[:-1])
+    return _log(seen, one_hot, *(part[kept] for part in (left, rewards, came, terminal, actions, episode)))
+
+
+def _log(seen, one_hot, left, rewards, came, terminal, actions, episode):
+    """The Bunch of transitions, with a gap in time after each episode."""
+    X, next_X = seen.checked(left, one_hot), seen.checked(came, one_hot)
+    time = np.arange(len(episode)) + episode
+    return Bunch(X=X, y=rewards, next_X=next_X, terminal=terminal, time=time, action=actions, episode=episode)
+
+
+class _Observations:
+    """The form of all observations of a log: that of the space, if there is one, else that of the first ones."""
+
+    def __init__(self, space):
+        self.columns = None if space is None else Columns(space, "observation_space")
+        self.first = None
+
+    def rows(self, observations, name="observations", where=None):
+        """Observations as rows of finite numbers."""
+        if self.columns is not None:
+            return _numbers(name, self.columns.rows(observations), where)
+        parts = _parts_of(name, observations, where)
+        widths = {key: part.shape[1] for key, part in parts.items()}
+        self.first = self.first or widths
+        if widths != self.first:
+            found, first = (sum(w.values()) if w.keys() == {()} else short(w) for w in (widths, self.first))
+            raise ValueError(
+                f"{name} must have the same columns in all episodes, got {found} in {where or name} and {first} in the "
+                "first one"
+            )
+        return np.hstack([parts[key] for key in self.first])
+
+    def checked(self, rows, one_hot):
+        """The rows, with indicators if there is a space and ``one_hot``."""
+        return rows if self.columns is None else self.columns.checked(rows, one_hot)
+
+
+def _parts_of(name, observations, where, path=()):
+    """The parts of observations without a space, by their keys, each as rows of numbers."""
+    if isinstance(observations, list) and observations and isinstance(observations[0], Mapping):
+        keys = observations[0].keys()
+        wrong = next((seen for seen in observations if not isinstance(seen, Mapping) or seen.keys() != keys), None)
+        if wrong is not None:
+            where = where or name
+            raise ValueError(f"{name} must have the keys {list(keys)} in each step of {where}, got {short(wrong)}")
+        observations = {key: [seen[key] for seen in observations] for key in keys}
+    if isinstance(observations, (Mapping, tuple)):
+        items = observations.items() if isinstance(observations, Mapping) else enumerate(observations)
+        parts = {}
+        for key, part in items:
+            parts |= _parts_of(name, part, where, (*path, key))
+        if len({len(part) for part in parts.values()}) != 1:
+            raise ValueError(f"{name} must have parts of one length, got {short(observations)} in {where or name}")
+        return parts
+    rows = _numbers(name, observations, where)
+    return {path: rows.reshape(len(rows), math.prod(rows.shape[1:])) if rows.ndim else rows.reshape(1, 1)}
+
+
+def _rows_of_episode(episode, where, seen):
+    """States, rewards, successors, terminal flags and actions of the usable steps of an episode."""
+    observations, actions, rewards, terminations, truncations, after = _parts_of_episode(episode, where)
+    rewards = _numbers("rewards", rewards, where)
+    if rewards.ndim != 1:
+        raise ValueError(f"rewards must be one for each step, got shape {rewards.shape} in {where}")
+    n = len(rewards)
+    actions = list(_steps(actions, n))
+    if len(actions) != n:
+        raise ValueError(f"actions must be as many as rewards, {n}, got {len(actions)} in {where}")
+    _check_actions(actions, where)
+    ends = _ends("terminations", terminations, n, where)
+    _ends("truncations", truncations, n, where)
+    states = seen.rows(observations, "observations", where)
+    if len(states) not in (n, n + 1):
+        raise ValueError(f"observations must be {n + 1}, one more than rewards, or {n}, got {len(states)} in {where}")
+    if after is not None:
+        came = _as_many("next_observations", seen.rows(after, "next_observations", where), n, where)
+        return states[:n], rewards, came, ends, actions
+    kept = n - (len(states) == n and n > 0 and not ends[-1])
+    came = states[np.minimum(np.arange(1, kept + 1), len(states) - 1)]
+    return states[:kept], rewards[:kept], came, ends[:kept], actions[:kept]
+
+
+def _parts_of_episode(episode, where):
+    """The parts of an episode, in the order of PARTS. Missing parts are None."""
+    if isinstance(episode, (tuple, list)) and not hasattr(episode, "_fields"):
+        if len(episode) > 5:
+            raise ValueError(f"episodes must have up to 5 parts, got {len(episode)} in {where}")
+        parts = [*episode, *[None] * (len(PARTS) - len(episode))]
+        others = []
+    else:
+        part = episode.get if isinstance(episode, Mapping) else lambda name: getattr(episode, name, None)
+        parts = [part(name) for name in PARTS]
+        others = [name for name in OTHERS if part(name) is not None]
+    if others and parts[3] is None:
+        raise ValueError(
+            f"episodes must have terminations, whether a step ended the episode for good, got {where} with {others[0]} "
+            "in their place: rename it to terminations, unless it is also true for episodes that were cut off"
+        )
+    missing = [name for name, part in zip(PARTS[:3], parts, strict=False) if part is None]
+    if missing:
+        raise ValueError(f"episodes must have {', '.join(PARTS[:3])}, got {where} without {' and '.join(missing)}")
+    return parts
+
+
+def _numbers(name, values, where=None):
+    """The checked finite numbers. An error names the step of an episode, or the row of flat arrays."""
+    try:
+        numbers = as_numbers(name, values)
+    except ValueError as error:
+        raise ValueError(f"{error} in {where}" if where else str(error)) from error
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        at = np.argwhere(wrong)[0]
+        raise ValueError(f"{name} must be finite, got {numbers[tuple(at)]} in {_place(at[0] if len(at) else 0, where)}")
+    return numbers
+
+
+def _place(k, where):
+    return f"step {k} of {where}" if where else f"row {k}"
+
+
+def _as_many(name, rows, n, where=None):
+    """The rows, if there are n of them."""
+    if len(rows) != n:
+        raise ValueError(f"{name} must be as many as rewards, {n}, got {len(rows)}{f' in {where}' if where else ''}")
+    return rows
+
+
+def _one_each(values):
+    """A column of shape (n, 1) as an array of shape (n,)."""
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def _steps(actions, n):
+    """One action for each step, from actions that may have several parts."""
+    try:
+        if isinstance(actions, Mapping):
+            return [{name: part[k] for name, part in actions.items()} for k in range(n)]
+        return list(zip(*actions, strict=True)) if isinstance(actions, tuple) else actions
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"actions must have parts with one entry for each step, got {short(actions)}") from error
+
+
+def _check_actions(actions, where=None):
+    """Raise a ValueError if an action, or a part of it, is missing or not finite."""
+    together = stacked(actions)
+    if together.dtype.kind in "iubUS" or (together.dtype.kind == "f" and np.isfinite(together).all()):
+        return
+    for k, action in enumerate(actions):
+        parts = action if isinstance(action, tuple) else [action]
+        for part in action.values() if isinstance(action, Mapping) else parts:
+            number = np.asarray(part)
+            if part is None or (number.dtype.kind == "f" and not np.isfinite(number).all()):
+                raise ValueError(f"actions must be finite, got {short(part)} in {_place(k, where)}")
+
+
+def _flags(name, values, n, where=None):
+    """n booleans, from booleans or from 0 and 1; of an episode, also from one for its last step or from None."""
+    given = _one_each(np.asarray(False if values is None and where else values))
+    kind = given.dtype
+    if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():
+        given = given.astype(bool)
+    if given.dtype != bool or given.shape not in ([(), (n,)] if where else [(n,)]):
+        expected = f"booleans, one or {n} of them" if where else f"{n} booleans, or 0 and 1"
+        raise ValueError(
+            f"{name} must be {expected}, got {kind} of shape {given.shape}{f' in {where}' if where else ''}"
+        )
+    ends = np.zeros(n, dtype=bool)
+    if given.shape:
+        ends |= given
+    elif n:
+        ends[-1] = given
+    return ends
+
+
+def _ends(name, values, n, where):
+    """Whether each of n steps ends the episode, which only the last one may."""
+    ends = _flags(name, values, n, where)
+    early = np.flatnonzero(ends[:-1])
+    if len(early):
+        raise ValueError(
+            f"{name} must be False before the last step of an episode, got True in step {early[0]} of {where}, "
+            f"which has {n}: make the steps after it an episode of their own"
+        )
+    return ends

@@ -1,0 +1,155 @@
+"""The part of `SNEEmbedding` that makes the optimisation problem, and continues from a finished map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from sklearn.utils.validation import check_is_fitted
+
+from sk_stormc.embedding.neighbors.graph import first_of_rows
+from sk_stormc.embedding.problem import SNEProblem
+from sk_stormc.embedding.stages import Lines, Stage, continued, run_stages
+from sk_stormc.engine.results import SolverResult, changed
+from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.solvers import LBFGS, StopReason
+from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.types import FloatArray
+from sk_stormc.utils.validation import check_int, check_number, short
+from sk_stormc.utils.words import check_unchanged, in_words
+
+__all__ = ["Continuation", "as_map"]
+
+SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
+FIRST = 10  # affinities of a sample by which the samples are ordered: the nearest neighbours if there was a search
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
+
+
+def as_map(x, order, dtype):
+    """The centred embedding in the order of the samples, from the variables of a problem with another order."""
+    points = x.reshape(len(order), -1)
+    embedding = np.empty(points.shape, dtype)
+    embedding[order] = points - points.mean(axis=0, dtype=float)
+    return embedding
+
+
+class Continuation:
+    """Mixin of `SNEEmbedding`."""
+
+    embedding_: FloatArray
+    n_iter_: int
+    verbose: int | bool
+    _near: Any
+    _progress: Any
+    _make_solver: Callable
+
+    @with_fit
+    @in_threads
+    def optimize(
+        self,
+        n_iter: int = 100,
+        *,
+        exaggeration: float = 1.0,
+        learning_rate: float | None = None,
+        record_every: int | str = "auto",
+    ) -> Self:
+        """Continue to optimise the fitted map: one more stage, after those of `fit` and of earlier calls.
+
+        ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``, ``record_iterations_``, ``ifo_``,
+        ``n_evaluations_`` and ``n_iter_`` are extended. Callbacks are called at the records, and `resume` continues a
+        stage that was ended early.
+
+        Parameters
+        ----------
+        n_iter : int, default=100
+            Number of iterations of the stage. The learning rate falls to 0 over the second half of them, and in a long
+            stage over more.
+        exaggeration : float, default=1.0
+            Factor of the attraction, at least 1.
+        learning_rate : float, default=None
+            The learning rate of the stage. None means that of the solver.
+        record_every : int or "auto", default="auto"
+            Approximate number of iterations between two records. 1 records every iteration, and "auto" makes about
+            twenty records.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of its range, or if n_components, perplexity, kernel, dof or metric has changed since
+            `fit`. The map is then unchanged.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> from sk_stormc import SNEEmbedding
+        >>> embedding = SNEEmbedding(max_iter=70, random_state=0).fit(load_digits().data[:500])
+        >>> embedding.optimize(30, exaggeration=4).optimize(50).n_iter_
+        150
+        """
+        check_is_fitted(self)
+        check_int("n_iter", n_iter, low=1)
+        check_number("exaggeration", exaggeration, low=1)
+        check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
+        check_int("record_every", record_every, low=1, words=("auto",))
+        solver = self._make_solver()
+        every = None if record_every == "auto" else record_every
+        if learning_rate is not None and "learning_rate" not in solver.get_params():
+            raise ValueError(f"learning_rate must be None for {solver!r}, which has none; got {short(learning_rate)}")
+        for name in SAME:
+            before, now = self._progress.parameters[name], in_words(getattr(self, name))
+            check_unchanged(name, before, now, "optimize", "another map needs a new fit")
+        stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
+        fit = Fit.further(self)
+        fit.progress.plan.append(stage)
+        problem, order = self._problem(self._near, self._near.to_optimise(), solver, n_iter)
+
+        def embedded(x):
+            return {"embedding_": as_map(x, order, self.embedding_.dtype)}
+
+        x0 = self.embedding_[order].ravel()
+        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, Lines(self.verbose, self.n_iter_))
+        vars(self).update(embedded(result.x))
+        before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
+        after = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
+        self._finish(problem, continued(before, after), solver, fit)
+        if result.stop_reason == StopReason.INTERRUPTED:
+            raise KeyboardInterrupt
+        return self
+
+    def _problem(self, near, P, solver, n_iter):
+        """The optimisation problem of a map, and the order of the samples in it."""
+        # L-BFGS is the exact reference, and float32 is too coarse for it
+        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
+        # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
+        order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
+        kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
+        return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
+
+    def _finish(self, problem, whole, solver, fit):
+        """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""
+        self._of_map = {"kernel": problem.kernel, "dof": problem.dof, "dtype": problem.dtype.name}
+        vars(self).pop("_divergence", None)  # that of an earlier map
+        self._keep(solver, whole, fit)
+        self.record_iterations_ = whole.record_iterations
+        fit.end()
+
+    @property
+    def kl_divergence_(self) -> float:
+        """The divergence of the map from the affinities of 3 perplexity + 1 neighbours, computed when first read."""
+        if "_of_map" not in vars(self):
+            raise AttributeError(f"this {type(self).__name__} is not fitted, so it has no kl_divergence_")
+        if "_divergence" not in vars(self):
+            self._divergence = self._final_divergence()
+        return self._divergence
+
+    @in_threads
+    def _final_divergence(self):
+        points, near = self.embedding_, self._near
+        problem = SNEProblem(near.to_optimise(), points.shape[1], joint=near.joint, **self._of_map)
+        return problem.divergence(points.ravel().astype(problem.dtype), near.to_report())

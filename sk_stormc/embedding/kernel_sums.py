@@ -1,0 +1,278 @@
+"""Sums of the kernel over pairs of points: exact ones over the edges of the graph, and those over all other pairs.
+
+The near field is the kernel along the edges. The far field is estimated from sampled columns of the matrix of all
+pairs, or computed from all columns or on a mesh. For an edge of squared length D, only w (a function of D) is kept.
+"""
+
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.core.source import FiniteSource
+from sk_stormc.embedding.pairs import TASK, AllPairs, column_sums, columns
+from sk_stormc.utils.threads import each, parts
+from sk_stormc.utils.validation import check_number
+
+__all__ = ["ColumnSource", "Columns", "FarField", "Gaussian", "NearField", "StudentT", "check_degrees_of_freedom"]
+
+MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
+KEPT = 2**27  # largest size in bytes of the kernel values that a full batch keeps between its two uses
+
+
+class Gaussian:
+    """The kernel k(D) = exp(-D) with the attraction phi(D) = D. Here w = k."""
+
+    def base(self, D):
+        """w, written over D."""
+        return np.exp(np.negative(D, out=D), out=D)
+
+    def value(self, w):
+        """k."""
+        return w
+
+    def attraction(self, s, w):
+        """s phi'."""
+        return s
+
+    def repulsion(self, w):
+        """-k'."""
+        return w
+
+
+class StudentT:
+    """The kernel k(D) = (1 + D / a)^-a with a degrees of freedom. Here w = 1 / (1 + D / a).
+
+    The attraction is phi(D) = a log(1 + D / a). For a = 1 this is t-SNE's kernel, and for large a it is nearly exp(-D).
+    openTSNE has the same kernel, after Kobak et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE
+    visualisations", 2019. scikit-learn has the power (a + 1) / 2 in place of a.
+
+    Parameters
+    ----------
+    dof : float, default=1.0
+        Degrees of freedom a.
+    """
+
+    def __init__(self, dof=1.0):
+        self.dof = dof
+
+    def base(self, D):
+        """w, written over D."""
+        if self.dof != 1:
+            D /= D.dtype.type(self.dof)
+        return np.reciprocal(np.add(D, 1, out=D), out=D)
+
+    def value(self, w):
+        """k."""
+        return w if self.dof == 1 else w**self.dof
+
+    def attraction(self, s, w):
+        """s phi'."""
+        return s * w
+
+    def repulsion(self, w):
+        """-k'."""
+        return w * w if self.dof == 1 else w ** (self.dof + 1)
+
+
+def check_degrees_of_freedom(dof, kernel):
+    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
+    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
+    if kernel == "gaussian" and dof != 1:
+        raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
+
+
+def same_point(x, y):
+    """Whether two arrays hold the same point. They are compared by value, because arrays may be changed in place."""
+    return x is not None and x.dtype == y.dtype and bool((x == y).all())
+
+
+class NearField:
+    """The kernel along the edges, and the weights of the attraction, cached for the last point.
+
+    One iteration needs them several times at the same point. The buffers in which they are computed are reused. Each
+    run has its own near field, so that runs do not disturb each other.
+
+    Parameters
+    ----------
+    edges : Edges
+    kernel : object
+        A kernel of kernels.py.
+    exaggeration : float
+        The factor alpha of the attraction.
+    """
+
+    def __init__(self, edges, kernel, exaggeration):
+        self.edges, self.kernel, self.exaggeration = edges, kernel, exaggeration
+        self._x = self._rows = self._w = self._attraction = None
+        self._weight, self._buffers = {}, {}
+
+    def at(self, x):
+        """The coordinates as rows, and w of each edge."""
+        if not same_point(self._x, x):
+            self._x = self._attraction = None  # the cache stays empty if what follows is interrupted
+            self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
+            self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
+            self._x = x.copy()
+        return self._rows, self._w
+
+    def attraction(self, x):
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point."""
+        w = self.at(x)[1]
+        if self._attraction is None:
+            if w.dtype not in self._weight:
+                self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
+            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer, because a metric keeps it
+
+            def task(some):
+                c[some] = self.kernel.attraction(weight[some], w[some])
+
+            each(task, parts(len(c), TASK))
+            self._attraction = c, self.edges.sums(c)
+        return self._attraction
+
+    def buffer(self, name, dtype):
+        """A reused vector over the edges. Allocating a new one would cost more than the computation."""
+        key = name, np.dtype(dtype)
+        if key not in self._buffers:
+            self._buffers[key] = np.empty(len(self.edges.i), dtype)
+        return self._buffers[key]
+
+
+class Columns:
+    """A batch of columns of the matrix of all pairs, with a cache for the last point.
+
+    Attributes
+    ----------
+    chosen : ndarray of int or None
+        The columns. None means all.
+    x : ndarray or None
+        A copy of the last point.
+    found : tuple or None
+        The value of `FarField.at` at the last point.
+    """
+
+    def __init__(self, chosen):
+        self.chosen = chosen
+        self.x = self.found = None
+
+
+class FarField:
+    """Sums of the kernel over the pairs of a batch, and their forces (gradients).
+
+    Parameters
+    ----------
+    edges : Edges
+    near_field : bool
+        Whether the edges are left out, because they are summed exactly elsewhere.
+    per_point : bool
+        Whether each point has a normaliser, as for the Gaussian kernel, or all pairs have one.
+    mesh : Mesh or None
+        Sums over all pairs by a mesh, which is used if it costs less than direct summation.
+    dof : float, default=1.0
+        Degrees of freedom of the Student-t kernel.
+    """
+
+    def __init__(self, edges, near_field, per_point, mesh, dof=1.0):
+        self.edges, self.near_field, self.per_point, self.mesh, self.dof = edges, near_field, per_point, mesh, dof
+
+    @cached_property
+    def itself(self):
+        """The pairs of each point with itself, which all sums leave out."""
+        return sparse.eye_array(self.edges.n, format="csr", dtype=np.int8)
+
+    @cached_property
+    def left_out(self):
+        """The pairs that sampled columns leave out: each point's pair with itself, and the near field."""
+        if not self.near_field:
+            return self.itself
+        return (self.itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
+
+    @cached_property
+    def pairs(self):
+        """The sums of a full batch without a mesh, unless each point has a normaliser."""
+        return AllPairs(self.edges.n)
+
+    def at(self, x, points, batch):
+        """The sums of a batch at x."""
+        if not same_point(batch.x, x):
+            batch.x = batch.found = None  # free the memory of the last point first
+            x = x.copy()
+            if batch.chosen is not None:
+                sums, far = self.columns(points, batch.chosen, self.left_out)
+                weight = x.dtype.type(self.edges.n / len(batch.chosen))
+                batch.found = weight * sums, (x, weight, far, False)
+            else:
+                meshed = self.mesh is not None and self.mesh.pays(points)
+                sums, far = self.mesh(points) if meshed else self.all_columns(points)
+                batch.found = sums, (x, x.dtype.type(1), far, True)
+            batch.x = x
+        return batch.found
+
+    def columns(self, points, chosen, left_out):
+        """Sums over some columns without the pairs that are left out, and the terms that their forces need."""
+        if not self.per_point:
+            return column_sums(points, chosen, left_out, self.dof)
+        E, sums = columns(points, chosen, left_out)
+        return sums, (chosen, E)
+
+    def _blocks(self):
+        n = self.edges.n
+        return np.array_split(np.arange(n), -(-n * n // 2**22))
+
+    def all_columns(self, points):
+        """Sums over all columns, and the terms that their forces need."""
+        if not self.per_point:
+            return self.pairs(points, self.dof)
+        if self.edges.n**2 * points.dtype.itemsize <= KEPT:
+            return self.columns(points, np.arange(self.edges.n), self.itself)
+        return sum(self.columns(points, block, self.itself)[0] for block in self._blocks()), None
+
+    def forces(self, points, J, v):
+        """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of the batch of J."""
+        _, weight, far, _ = J
+        if not self.per_point:
+            return far * (-4 * weight * v[0])
+        if far is None:
+            of_blocks = (self.columns(points, block, self.itself)[1] for block in self._blocks())
+            return sum(self._block_forces(points, v, *far) for far in of_blocks)
+        return self._block_forces(points, v, *far) * weight
+
+    def _block_forces(self, points, v, chosen, E):
+        """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b x_b]."""
+        d, v_b, x_b = points.shape[1], v[chosen][:, None], points[chosen]
+        T = E @ np.hstack([np.ones_like(v_b), x_b, v_b, v_b * x_b])
+        of_l = v[:, None] * (points * T[:, :1] - T[:, 1 : d + 1])
+        return -2 * (of_l + points * T[:, d + 1 : d + 2] - T[:, d + 2 :])
+
+
+class ColumnSource(FiniteSource):
+    """Columns of n points. f is never sampled, because it is one sparse product and would cause most of the noise.
+
+    Parameters
+    ----------
+    n : int
+        Number of points.
+    n_near : int or None
+        Cost of the near field of a batch, in components. With a near field, draws are stratified: one from each of
+        batch_size equal intervals. None means that there is no near field, and that draws are independent.
+    """
+
+    def __init__(self, n, n_near):
+        super().__init__(n, n)
+        self.n_near = n_near
+
+    def sizes(self, size):
+        """The batch size for g and its Jacobian, and None (all) for f."""
+        return size, size, None
+
+    def price(self, kind, size):
+        """The cost of a batch: the draws, and for g and its Jacobian also the near field."""
+        return size if kind == "outer" or self.n_near is None else size + self.n_near
+
+    def draw_inner(self, rng, shape):
+        """Indices of the drawn columns."""
+        if self.n_near is None:
+            return super().draw_inner(rng, shape)
+        spread = (np.arange(shape[-1]) + rng.random(shape)) * (self.n_inner / shape[-1])
+        return np.minimum(spread.astype(np.intp), self.n_inner - 1)

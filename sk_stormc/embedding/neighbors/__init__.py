@@ -1,0 +1,1 @@
+"""The nearest neighbours of the samples: checks, exact and approximate search, and the graph of distances."""

@@ -1,0 +1,290 @@
+"""Checks of the data and of the metric of a search, and warnings where chance decides which samples are neighbours."""
+
+import math
+from contextlib import contextmanager
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import gen_batches
+
+from sk_stormc.utils.validation import check_choice, check_instance, short
+from sk_stormc.utils.warnings import warn
+
+__all__ = [
+    "check_directions",
+    "check_distances",
+    "check_metric_of_data",
+    "check_squares",
+    "fewest_neighbors",
+    "largest_of_columns",
+    "naming_the_metric",
+    "not_negative",
+    "parameters_of",
+    "row_numbers",
+    "warn_of_chance",
+]
+
+BLOCK = 2**22  # entries of a matrix in one block
+# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is 2e-7, also where it was converted
+# to float64, and in a graph of close neighbours the largest may be .01
+BELOW_ZERO = 1e-4
+ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
+ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
+ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
+NEEDED = (  # metrics, the parameters of which they need one, and what these are
+    ("seuclidean", ("V",), "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
+    ("mahalanobis", ("VI", "V"), "inverse of the columns' covariance, or {'V': ...} with numpy.cov(X, rowvar=False)"),
+)
+# names that scikit-learn lists: data with NaN are refused, a callable is passed as such, and "p" ignores its p
+NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
+
+
+def check_metric_of_data(metric, metric_params, X):
+    """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse X, or returns no distance."""
+    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE  # here, because it takes long to load
+
+    if metric_params is not None:
+        check_instance("metric_params", metric_params, dict)
+    params = metric_params or {}
+    if callable(metric):
+        if not sparse.issparse(X):
+            found = metric(X[0], X[-1], **params)
+            try:
+                distance = float(found)
+            except (TypeError, ValueError):
+                distance = math.nan
+            if not 0 <= distance < math.inf:
+                raise ValueError(
+                    f"metric must give distances, finite and not negative, got {short(found)} of two rows of X"
+                )
+        return
+    check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values()) - NOT_OFFERED))
+    if sparse.issparse(X) and metric not in VALID_METRICS_SPARSE["brute"]:
+        size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+        raise ValueError(
+            f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass X.toarray(), which takes "
+            f"{size / 1e6:.3g} MB"
+        )
+    for name, keys, what in NEEDED:
+        if metric == name and not params.keys() & set(keys):
+            raise ValueError(
+                f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the {what}, got metric_params="
+                f"{short(metric_params)}"
+            )
+    if metric == "seuclidean" and not (np.asarray(params["V"]) > 0).all():
+        V = np.asarray(params["V"])
+        raise ValueError(
+            f"metric_params['V'] must be above 0 in all columns, got {V.ravel()[np.argmin(V > 0)]:.6g} for column "
+            f"{np.argmin(V > 0)}: leave constant columns out, or set their V to 1"
+        )
+
+
+def parameters_of(metric, metric_params):
+    """A copy of the parameters of the metric, with the inverse of a covariance in place of it."""
+    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    if metric == "mahalanobis" and "V" in params:
+        V = params.pop("V")
+        params.setdefault("VI", np.linalg.inv(V))
+    return params
+
+
+@contextmanager
+def naming_the_metric(metric, metric_params):
+    """A context that adds the metric to the errors of scikit-learn's search."""
+    try:
+        yield
+    except (TypeError, ValueError, SystemError) as error:
+        params = "" if metric_params is None else f" with metric_params={short(metric_params)}"
+        raise ValueError(f"metric={short(metric)}{params} does not work with these X: {error}") from error
+
+
+def check_distances(distances, metric):
+    """Raise a ValueError if distances to neighbours are negative or not finite."""
+    wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        found = distances[row][~(np.isfinite(distances[row]) & (distances[row] >= 0))][0]
+        raise ValueError(
+            f"metric={short(metric)} must give finite distances, none negative, got {found} for row {row} of X"
+        )
+
+
+def check_directions(X):
+    """Raise a ValueError if a nonzero row is so small that its squares underflow, so that its direction is lost."""
+    square = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+    small = np.flatnonzero(square < 1e3 * np.finfo(X.dtype).tiny)
+    for row in small:
+        largest = abs(X[[row]]).max()
+        if largest > 0:
+            raise ValueError(
+                f"the values of X must be larger: row {row} has none above {largest:.3g}, and their squares, which "
+                f"metric='cosine' needs, vanish in {X.dtype}; scale the row"
+            )
+
+
+def fewest_neighbors(X, metric):
+    """Check the data, and return the smallest number of neighbours that a sample has."""
+    if not isinstance(metric, str) and not callable(metric):
+        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
+    check_squares(X)
+    if metric == "cosine":
+        check_directions(X)
+    if metric != "precomputed":
+        return X.shape[0] - 1
+    if not sparse.issparse(X):
+        _check_symmetry(X)
+        return X.shape[0] - 1
+    row = row_numbers(X)
+    others = X.indices != row
+    found = np.bincount(row[others], minlength=X.shape[0])
+    if not found.min():
+        raise ValueError(
+            "the neighbour graph X must hold at least one neighbour of each sample besides itself, got none in row "
+            f"{int(np.argmin(found))}"
+        )
+    if (X.data[others] == 1).all():
+        warn(
+            "all distances in the neighbour graph X are 1, as with mode='connectivity': all neighbours of a sample "
+            "then have the same affinity. If this is not intended, use mode='distance'",
+            UserWarning,
+        )
+    return int(found.min())
+
+
+def not_negative(X):
+    """The distances, dense or in a graph, with 0 in place of negative ones that are rounding. ValueError for others."""
+    values = X.data if sparse.issparse(X) else X
+    lowest = values.min(initial=0)
+    if lowest == 0:
+        return X
+    largest = values.max(initial=0)
+    if lowest < -BELOW_ZERO * largest:
+        raise ValueError(
+            f"with metric='precomputed' X must hold distances, none negative, got {lowest:.6g}, which is no rounding "
+            f"error beside the largest, {largest:.6g}"
+        )
+    if not sparse.issparse(X):
+        return np.maximum(X, 0)
+    X = X.copy()  # the caller's graph stays as it is
+    np.maximum(X.data, 0, out=X.data)
+    return X
+
+
+def largest_of_columns(X):
+    """The largest absolute value of each column, in float64."""
+    if sparse.issparse(X):
+        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph in place
+        np.maximum.at(largest, X.indices, np.abs(X.data))
+        return largest
+    return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
+
+
+def check_squares(X):
+    """Raise a ValueError if squares of the data overflow or underflow in their dtype."""
+    largest = largest_of_columns(X)
+    top = largest.max()
+    if not top > 0:
+        return
+    kind = np.finfo(np.result_type(X.dtype, np.float32))
+    high = np.sqrt(float(kind.max)) / 2 / np.sqrt(np.square(largest / top).sum())
+    low = np.sqrt(float(kind.tiny))
+    if not low <= top <= high:
+        size, verb = ("smaller", "overflow") if top > high else ("larger", "vanish in")
+        raise ValueError(
+            f"the values of X must be {size}: column {int(largest.argmax())} has the largest, {top:.3g}, and squared "
+            f"distances {verb} {kind.dtype} {'above' if top > high else 'below'} {high if top > high else low:.1e}; "
+            "scale the data"
+        )
+
+
+def _check_symmetry(X):
+    """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to rounding."""
+    n, largest, mean = X.shape[0], 0.0, float(X.mean(dtype=float))
+    for rows in gen_batches(n, max(1, BLOCK // n)):
+        difference = np.abs(X[rows] - X[:, rows].T)
+        if difference.max() > largest:
+            i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
+            i, largest = i + rows.start, float(difference.max())
+    if largest > ASYMMETRY * mean:
+        raise ValueError(
+            f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] "
+            f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
+        )
+    own = X.diagonal()
+    if own.max() > ASYMMETRY * mean:
+        k = int(own.argmax())
+        raise ValueError(
+            "with metric='precomputed' X must hold distances, 0 from each sample to itself; got "
+            f"X[{k}, {k}] = {own[k]:.6g}"
+        )
+
+
+def row_numbers(X):
+    """The row of each stored entry of a CSR matrix."""
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+
+
+def warn_of_chance(search, distances):
+    """Warn if the neighbours that were found are partly chance."""
+    if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
+        if distances.any():
+            why = f"all pairs of samples are alike by metric={short(search.metric)}"
+        else:
+            why = (
+                f"by metric={short(search.metric)} they do not differ from it, or rounding hides how: take the "
+                "columns' means off X then"
+            )
+        warn(
+            f"the {distances.shape[1]} neighbours that were found of each sample are all at a distance of "
+            f"{distances.min():.4g}, and which samples are neighbours is chance: {why}",
+            UserWarning,
+        )
+        return
+    farthest = distances[:, -1].astype(float)
+    farthest = farthest[farthest > 0]  # 0 for samples with only copies as neighbours
+    if not len(farthest):
+        return
+    if search.effective_metric_ == "cosine":
+        _of_cosine(search, float(np.median(farthest)))
+    elif search.is_euclidean:
+        squares = farthest if search.effective_metric_ == "sqeuclidean" else np.square(farthest)
+        between = float(np.median(squares))
+        if sparse.issparse(search._fit_X):
+            _of_sparse(search, between)
+        elif search.grain_ > ROUNDED * between:
+            warn(
+                f"the values of X are large beside their differences, and {search._fit_X.dtype} has rounded them: by "
+                f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and the farthest of the "
+                f"{distances.shape[1]} neighbours of a sample is at {np.sqrt(between):.2g}. Which samples are "
+                "neighbours is partly chance. Take the columns' means off the data before they are rounded to this "
+                "type",
+                UserWarning,
+            )
+
+
+def _of_cosine(search, between):
+    """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose rounding error is absolute."""
+    rounding = ROUNDING * float(np.finfo(search._fit_X.dtype).eps)
+    if rounding > ROUNDED * between:
+        warn(
+            f"the rows of X have nearly the same direction: the farthest of the {search.n_neighbors} neighbours of a "
+            f"sample is at a cosine distance of {between:.2g}, and rounding to {search._fit_X.dtype} changes these by "
+            f"{rounding:.2g}. Which samples are neighbours is partly chance. Take the columns' means off X, or use "
+            "metric='euclidean'",
+            UserWarning,
+        )
+
+
+def _of_sparse(search, between):
+    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is rounded."""
+    X = sparse.csr_array(search._fit_X)
+    size = float(np.median(X.multiply(X).sum(axis=1)))
+    rounding = ROUNDING * np.finfo(float).eps * size
+    if rounding > ROUNDED * between:
+        warn(
+            f"the values of X are large beside their differences: the farthest of the {search.n_neighbors} neighbours "
+            f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
+            "sparse rows are not exact then, and which samples are neighbours is partly chance. Take their means off "
+            "the columns with large values, or pass X as an array, of which offsets are no matter",
+            UserWarning,
+        )

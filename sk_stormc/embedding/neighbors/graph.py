@@ -1,0 +1,146 @@
+"""A fitted search with checked parameters, and the graph of the distances of each point to its neighbours."""
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.embedding.neighbors.checks import (
+    check_distances,
+    check_metric_of_data,
+    naming_the_metric,
+    parameters_of,
+    row_numbers,
+    warn_of_chance,
+)
+from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
+from sk_stormc.embedding.neighbors.offsets import offsets
+from sk_stormc.utils.threads import threads
+from sk_stormc.utils.validation import check_choice, short
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["as_search", "first_of_rows", "fit_search", "neighbor_graph", "neighbors_of_each"]
+
+LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
+WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
+UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
+
+
+def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
+    """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
+    # here, because sklearn.neighbors takes long to import
+    from sk_stormc.embedding.neighbors.search import NeighborSearch
+
+    check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
+    k = min(n_neighbors, X.shape[0] - 1)
+    check_metric_of_data(metric, metric_params, X)
+    with naming_the_metric(metric, metric_params):
+        params = parameters_of(metric, metric_params)
+    p = params.pop("p", 2) if metric == "minkowski" else 2
+    if metric == "precomputed" and sparse.issparse(X):
+        X = _nearest_in_graph(X, k)
+        k = int(np.diff(X.indptr).min())
+    with naming_the_metric(metric, metric_params):
+        search = NeighborSearch(
+            n_neighbors=k, metric=metric, p=p, metric_params=params or None, n_jobs=n_jobs, neighbors=neighbors
+        ).fit(X)
+    if neighbors == "approximate" and not search.may_be_approximate():
+        raise ValueError(
+            "neighbors='approximate' is for dense X with metric='euclidean', 'sqeuclidean' or 'cosine', got "
+            f"{'sparse' if sparse.issparse(X) else 'dense'} X with metric={short(metric)}"
+        )
+    return search
+
+
+def as_search(search):
+    """Convert a fitted search of scikit-learn to one of `fit_search`, on the same data and with the same parameters."""
+    from sk_stormc.embedding.neighbors.search import NeighborSearch
+
+    if isinstance(search, NeighborSearch) and hasattr(search, "_fit_X"):
+        return search
+    if not hasattr(search, "_fit_X"):
+        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
+    same = {name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")}
+    if search.metric == "minkowski":
+        same["metric_params"] = {"p": search.p} | (search.metric_params or {})
+    return fit_search(search._fit_X, search.n_neighbors, **same)
+
+
+def _nearest_in_graph(X, k):
+    """The k nearest neighbours in each row, by distance and, if equally far, by index, without the sample itself."""
+    n, row = X.shape[0], row_numbers(X)
+    others = X.indices != row
+    row, column, distance = row[others], X.indices[others], X.data[others]
+    farther = np.diff(distance)
+    if (((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)).any():
+        order = np.lexsort((column, distance, row))
+        column, distance = column[order], distance[order]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
+    return first_of_rows(sparse.csr_array((distance, column, starts), shape=X.shape), k)
+
+
+def first_of_rows(X, most):
+    """A CSR array with at most the first ``most`` entries of each row."""
+    count = np.diff(X.indptr)
+    if count.max() <= most:
+        return X
+    kept = np.arange(X.nnz) - np.repeat(X.indptr[:-1], count) < most
+    starts = np.concatenate([[0], np.cumsum(np.minimum(count, most))]).astype(X.indptr.dtype)
+    return sparse.csr_array((X.data[kept], X.indices[kept], starts), shape=X.shape)
+
+
+def neighbor_graph(search):
+    """The distances of each point to its neighbours, without the point itself."""
+    X = search._fit_X
+    if search.metric == "precomputed" and sparse.issparse(X):
+        search.recall_ = np.nan  # unknown, because the user made the graph
+        return X
+    distances, neighbors = neighbors_of_each(search)
+    n, k = distances.shape
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
+    return sparse.csr_array((distances.astype(float, copy=False).ravel(), columns.ravel(), starts), shape=(n, n))
+
+
+def neighbors_of_each(search):
+    """Distances and indices of the neighbours of each point of a fitted search, without the point itself."""
+    with threads(search.n_jobs):
+        nearest = _approximate(search) if search.is_approximate() else None
+        distances, neighbors, search.recall_ = nearest or _exact(search)
+    warn_of_chance(search, distances)
+    if search.recall_ < LEAST_RECALL:
+        warn(
+            f"the approximate search found {search.recall_:.1%} of the true neighbours of a sample of the data. Use "
+            "neighbors='exact'",
+            UserWarning,
+        )
+    return distances, neighbors
+
+
+def _approximate(search):
+    """Distances, neighbours and recall of an approximate search, or None if an exact search is as fast."""
+    X, cosine = search._fit_X, search.effective_metric_ == "cosine"
+    if cosine:
+        size = np.sqrt(np.einsum("ij,ij->i", X, X))
+        nothing = size == 0  # zero vectors get an extra coordinate, so that they are at distance 1 from all others
+        X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
+        X -= offsets(X)
+    most = 1.0 if search.neighbors == "approximate" else WORTH
+    nearest = approximate_neighbors(X, search.n_neighbors, most)
+    if nearest is None:
+        return None
+    squares, neighbors, undecided, recall = nearest
+    if len(undecided) > UNDECIDED * len(X):
+        return None
+    distances = squares / 2 if cosine else squares if search.effective_metric_ == "sqeuclidean" else np.sqrt(squares)
+    if cosine:
+        distances[nothing] = 1
+    if len(undecided):
+        distances[undecided], neighbors[undecided] = search.neighbors_of(undecided)
+    return distances, neighbors, recall
+
+
+def _exact(search):
+    """Distances, neighbours and recall of an exact search."""
+    with naming_the_metric(search.metric, search.metric_params):
+        distances, neighbors = search.kneighbors()
+    check_distances(distances, search.metric)
+    return distances, neighbors, 1.0

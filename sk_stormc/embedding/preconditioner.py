@@ -1,0 +1,332 @@
+"""The preconditioner of neighbour embedding: the graph Laplacian of the attraction at a point.
+
+The Hessian of the attraction is about L_c, the graph Laplacian with the edge weights c_ij of the attraction's gradient.
+A step along (L_c + mu I)^-1 F moves whole clusters as easily as the points within them (the "spectral direction" of
+Vladymyrov & Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear embeddings", 2012).
+"""
+
+import copy
+import math
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.csgraph import connected_components
+
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.schedules import at
+from sk_stormc.embedding.neighbors.checks import row_numbers
+from sk_stormc.embedding.pairs import TASK, Edges, even_rows
+from sk_stormc.utils.threads import each, parts
+
+__all__ = ["Aggregates", "GraphLaplacian", "SparsifiedEdges"]
+
+FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates that costs nothing, points per aggregate, largest number
+WEAK = 1e-3  # of the weight of a point: edges below it hold no component together
+EDGES = 2**18  # edges of a thread's task
+MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; binary digits of a weight that are left out, of 23
+ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
+
+
+class Aggregates:
+    """Groups (aggregates) of points that are close in a graph: the coarse level of the preconditioner's linear system.
+
+    Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which it has the
+    strongest edges. Points that are not connected to any seed form one more group.
+
+    Parameters
+    ----------
+    edges : Edges
+        By these the groups are formed.
+    summed : Edges
+        Edges whose values `solver` is given.
+
+    Attributes
+    ----------
+    label : ndarray of shape (n_points,)
+        The group of each point.
+    component : ndarray of shape (n_points,)
+        The connected component of each point in the graph without its weakest edges.
+    """
+
+    def __init__(self, edges, summed):
+        n = edges.n
+        m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
+        label = np.full(n, -1, np.int32)
+        S = edges.symmetric()
+        weight = S.sum(axis=1)
+        order = np.argsort(weight, kind="stable")  # does not depend on the order of the points
+        label[order[(np.arange(m) * n) // m]] = np.arange(m)
+        newly = np.flatnonzero(label >= 0)
+        while newly.size:  # the groups grow along edges of the points that joined last
+            free = np.flatnonzero(label < 0)
+            groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
+            pull = (S[free] @ groups).tocsr()
+            reached = np.flatnonzero(np.diff(pull.indptr))
+            newly = free[reached]
+            label[newly] = _strongest(pull)[reached]
+        if (label < 0).any():
+            label[label < 0], m = m, m + 1
+        self.label, self.m = label, m
+        self.size = np.bincount(label, minlength=m)
+        self.component = _components(S, weight)
+        self._component_size = np.bincount(self.component)
+        a, b = label[summed.i], label[summed.j]
+        cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
+        found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
+        self._one, self._other = np.divmod(np.flatnonzero(found), m)
+        cell = (np.cumsum(found, dtype=np.int32) - 1)[cell]
+        shape, size = len(self._one), min(EDGES, len(cell))
+        ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
+        self._cells = [  # matrices that sum the weights of some edges for each pair of groups
+            (some, sparse.csc_array((ones[:k], cell[some], pointer[: k + 1]), shape=(shape, k)))
+            for some in parts(len(cell), EDGES)
+            for k in (some.stop - some.start,)
+        ]
+        self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
+
+    def solver(self, c, mu):
+        """A solver of the coarse system, in which all points of a group move together."""
+        factor = self._factor(c, mu)
+
+        def solve(r):
+            sums = np.stack(each(lambda row: self._sum @ row, r, r.size), axis=1)
+            coarse = np.ascontiguousarray(cho_solve(factor, sums, check_finite=False).T, r.dtype)
+            out = np.empty_like(r)
+            each(lambda k: coarse[k].take(self.label, out=out[k], mode="clip"), range(len(r)), r.size)
+            return out
+
+        return solve
+
+    def component_means(self, q):
+        """The mean of each row of q over the component of each point. 0 if there is only one component."""
+        if len(self._component_size) == 1:
+            return 0
+        of_components = (np.bincount(self.component, row) / self._component_size for row in q)
+        return np.stack([mean[self.component] for mean in of_components]).astype(q.dtype)
+
+    def _factor(self, c, mu):
+        """The Cholesky factor of the coarse matrix. Only its lower half is built."""
+        weight = np.zeros(len(self._one))
+        for of_some in each(lambda cells: cells[1] @ c[cells[0]], self._cells):
+            weight += of_some
+        apart = self._one != self._other
+        one, other, weight = self._one[apart], self._other[apart], weight[apart]
+        diagonal = mu * self.size + np.bincount(one, weight, self.m) + np.bincount(other, weight, self.m)
+        for dtype in (c.dtype, float):  # single precision takes half the time, and is enough unless mu is tiny
+            L = np.zeros((self.m, self.m), dtype, order="F")
+            L[one, other] = -weight
+            np.fill_diagonal(L, diagonal)
+            try:
+                return cho_factor(L, lower=True, overwrite_a=True, check_finite=False)
+            except LinAlgError:
+                if dtype is float:
+                    raise
+
+
+class GraphLaplacian(Metric):
+    """The preconditioner M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
+
+    The linear system has itself a preconditioner with two levels: the diagonal, and aggregates of points. A component
+    of the graph moves as a whole by 1 / mu times its mean force. Components repel each other however far apart they
+    are, so that they would drift until each of them is a dot on the map. Therefore ``floor`` is the least mu of these
+    motions.
+
+    Parameters
+    ----------
+    problem : object
+        Its ``edges``, ``metric_edges`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
+    mu : float or callable
+        Regularisation, or a function of the iteration.
+    iterations : int
+        Number of conjugate-gradient iterations.
+    floor : float, default=0.0
+        Smallest regularisation of the motion of a component as a whole.
+    near : NearField, default=None
+        The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
+        creates a new one each time.
+
+    Notes
+    -----
+    Starting the iterations from the last step instead of zero would be unstable, because stopping early from zero is
+    part of the regularisation.
+    """
+
+    stays = False
+
+    def __init__(self, problem, mu, iterations, floor=0.0, near=None):
+        self.problem, self.mu, self.iterations, self.floor, self.near = problem, mu, iterations, floor, near
+        self.c = self.degree = None
+
+    def at(self, x, t):
+        """The metric at x: the edges' weights there, and mu for iteration t."""
+        metric = copy.copy(self)
+        metric.mu = at(self.mu, t)
+        near = self.problem.new_near() if self.near is None else self.near
+        metric.c, metric.degree = near.attraction(x)
+        return metric
+
+    def apply(self, F):
+        """An approximation of (L_c + mu I)^-1 F."""
+        if not np.isfinite(F).all():
+            return np.full_like(F, math.nan)
+        edges, dtype = self.problem.metric_edges, F.dtype
+        c, degree = self.c, self.degree
+        if edges is not self.problem.edges:
+            c = edges.of(c)
+            degree = edges.sums(c)
+        product = edges.matrix(c)
+        R = F.reshape(edges.n, -1).T.copy()
+        diagonal = degree + dtype.type(self.mu)
+        of_groups = self.problem.aggregates.solver(c, self.mu)
+
+        def precondition(r):
+            return r / diagonal + of_groups(r)
+
+        q, z = np.zeros_like(R), precondition(R)
+        p, rz = z, np.einsum("ij,ij->i", R, z)
+        for left in reversed(range(self.iterations)):
+            A_p = diagonal * p - product(p)
+            length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
+            q += length * p
+            if left:
+                R -= length * A_p
+                z, before = precondition(R), rz
+                rz = np.einsum("ij,ij->i", R, z)
+                p = z + _ratio(rz, before) * p
+        if self.mu < self.floor:
+            q -= dtype.type(1 - self.mu / self.floor) * self.problem.aggregates.component_means(q)
+        return np.ascontiguousarray(q.T).ravel()
+
+    def block_lengths(self, q, p, n_blocks):
+        """Euclidean step lengths of the points. The metric's norm has no meaning for a single point."""
+        q = q.reshape(n_blocks, -1)
+        return np.sqrt(np.einsum("ij,ij->i", q, q))
+
+    def size(self, x):
+        """sqrt(x^T (L_c + mu I) x)."""
+        X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(self.c)(X)
+        return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
+
+
+def _components(S, weight):
+    """The connected component of each point, in the graph S without edges that are weak for both of their points."""
+    row = row_numbers(S)
+    strong = S.data > WEAK * np.minimum(weight[row], weight[S.indices])
+    kept = sparse.csr_array((np.ones(int(strong.sum()), np.int8), (row[strong], S.indices[strong])), shape=S.shape)
+    return connected_components(kept, directed=False)[1]
+
+
+def _strongest(pull):
+    """The column of the largest entry in each row, the first among ties. scipy's argmax loops over rows."""
+    pull.sort_indices()
+    count = np.diff(pull.indptr)
+    some = np.flatnonzero(count)
+    largest = np.maximum.reduceat(pull.data, pull.indptr[some])
+    at = np.flatnonzero(pull.data == np.repeat(largest, count[some]))
+    columns = np.zeros(len(count), np.int32)
+    columns[some] = pull.indices[at[np.searchsorted(at, pull.indptr[some])]]
+    return columns
+
+
+def _ratio(a, b):
+    """a / b as a column, and 0 where b is not positive, so that a coordinate whose system is solved does not change."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
+
+
+class SparsifiedEdges(Edges):
+    """Edges drawn in proportion to their weight, hardly more than a given number of them.
+
+    A number of an edge is divided by the probability that the edge was drawn. Whether an edge is drawn depends on the
+    digits of its weight, so that nothing is random, and the order of the points makes no difference unless weights are
+    equal. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
+    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
+
+    Parameters
+    ----------
+    edges : Edges
+    number : int
+        Of edges, at most but for those of points that would have none.
+
+    Attributes
+    ----------
+    drawn : ndarray of shape (n_drawn,)
+        Which edges.
+    """
+
+    def __init__(self, edges, number):
+        i, j, weight = edges.i, edges.j, edges.weight.astype(float)
+        probability = np.minimum(1.0, weight * (number / weight.sum()))
+        taken = _scattered(weight) < probability
+        without = _sums(i, j, taken, edges.n) == 0
+        kept = without[i] | without[j]
+        probability[kept] = 1.0
+        self.drawn = np.flatnonzero(taken | kept)
+        whole = _sums(i, j, weight, edges.n)
+        i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
+        self._times = 1 / probability[self.drawn]
+        for _ in range(ROUNDS):
+            now = _sums(i, j, weight * self._times, edges.n)
+            self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
+        half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
+        super().__init__(half)
+
+    def _lay_out(self, upper):
+        """All entries of the symmetric matrix, in blocks of rows, each with the edge of every entry.
+
+        For several products with the same values, these are faster than the halves that all edges have. They need the
+        values of the edges twice, in another order.
+        """
+        both = sparse.csr_array((np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr), upper.shape)
+        both = (both + both.T).tocsr()
+        self._entries = []
+        for rows in even_rows(both, TASK):
+            entries = both[rows]
+            self._entries.append((rows, entries.data - 1, entries))
+
+    def matrix(self, c):
+        """As `Edges.matrix`."""
+        blocks = []
+        for rows, edge, entries in self._entries:
+            entries = copy.copy(entries)
+            entries.data = c.take(edge)
+            blocks.append((rows, entries))
+
+        def product(X):
+            out = np.empty_like(X)
+
+            def multiply(task):
+                k, (rows, entries) = task
+                out[k, rows] = entries @ X[k]
+
+            each(multiply, [(k, block) for k in range(len(X)) for block in blocks], len(c))
+            return out
+
+        return product
+
+    def of(self, c):
+        """The numbers of the drawn edges, from those of all."""
+        return c[self.drawn] * self._times.astype(c.dtype)
+
+
+def _scattered(weight):
+    """A number above 0 and below 1 for each weight, as if it were random (multiplicative hashing)."""
+    digits = weight.astype(np.float32).view(np.uint32)
+    # the last digits are left out, because they change if the points are reordered or given in single precision
+    hashed = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights of nearly 0 could be drawn
+    # of edges of the same weight, as between copies of points, some should be drawn, so the nth is moved n times
+    edges = np.arange(len(digits), dtype=np.uint64)
+    ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
+    weights = ordered >> 32
+    again = 1 + np.flatnonzero(weights[1:] == weights[:-1])
+    k = np.arange(len(again))
+    nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
+    edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
+    hashed[edge] = (hashed[edge] + nth * (MULTIPLIER / 2**32)) % 1.0
+    return hashed
+
+
+def _sums(i, j, values, n):
+    """For each point the sum of its edges' values."""
+    return np.bincount(i, values, n) + np.bincount(j, values, n)

@@ -1,0 +1,186 @@
+"""Positions of new samples in an embedding."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import normalize
+from sklearn.utils import gen_batches
+
+from sk_stormc.embedding.affinities import conditional_probabilities
+from sk_stormc.embedding.neighbors.checks import check_directions, largest_of_columns, not_negative
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["place", "spacings", "warn_of_far_samples"]
+
+CHUNK = 2**20  # numbers of an array in one chunk
+CANDIDATES = 50  # nearest neighbours that are tried as starting points
+LARGEST = 1e150  # larger numbers have squares, or sums of squares, that overflow
+REACH = 4.0  # neighbours more than REACH times farther than the nearest lose weight
+ITERATIONS = 10
+NEAREST = 10  # number of training samples that measure the distance of a new sample
+FAR = 10.0  # relative distance above which there is a warning
+
+
+def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
+    """Place new samples among embedded ones, independently of each other.
+
+    The place z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j are the embedded points of its
+    nearest training samples and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is robust
+    against a neighbour whose point is far from the others. There can be several minima. The search starts at the best
+    of the x_j and makes fixed-point iterations. These move to weighted means of the x_j, so z stays in their convex
+    hull.
+    """
+    x, k = embedding.astype(float), int(3 * perplexity) + 1
+    Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
+    if search.metric == "precomputed":
+        X = _distances_to_trained(X)
+    listed = search.metric == "precomputed" and sparse.issparse(X)
+    more = min(max(k, NEAREST), search.n_samples_fit_)
+    for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
+        order = np.lexsort((near, D))
+        D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
+        if spacing is not None:
+            distances[rows] = _distances(D[:, :NEAREST], spacing, near[:, :NEAREST])
+        D, near = D[:, :k], near[:, :k]
+        w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
+        for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
+            Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
+    return Z if spacing is None else (Z, distances)
+
+
+def spacings(graph, search):
+    """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer."""
+    count = np.diff(graph.indptr)
+    found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
+    if found.any():
+        return np.where(found > 0, found, found[found > 0].mean())
+    return np.full(len(found), np.median(search.to_nearest_unlike()))
+
+
+def _distances(D, spacing, near):
+    """The largest distance in each row of D, divided by the median spacing of the row's neighbours."""
+    unit = np.median(spacing[near], axis=1)
+    return np.divide(D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0)
+
+
+def warn_of_far_samples(distances):
+    """Warn if new samples are far from the training data."""
+    count = int((distances > FAR).sum())
+    if count:
+        row = int(distances.argmax())
+        how = f"is {distances[row]:.3g} times as far from its nearest training samples as these are from theirs"
+        if np.isinf(distances[row]):
+            how = "differs from them, and they are all alike"
+        warn(
+            f"{count} of {len(distances)} samples are far from the training data: row {row} {how}. The places of "
+            "such samples have little meaning. transform(X, return_distance=True) returns this number for each sample",
+            UserWarning,
+        )
+
+
+def _found(X, search, k):
+    """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these."""
+    from sk_stormc.embedding.neighbors.search import (
+        NeighborSearch,  # here, because sklearn.neighbors takes long to import
+    )
+
+    trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
+    if exact:
+        _check_size(X)
+    if search.effective_metric_ == "cosine":
+        check_directions(X)
+    if exact and (sparse.issparse(X) or sparse.issparse(trained)):
+        X, trained = sparse.csr_array(X), sparse.csr_array(trained)
+        features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))
+    elif exact:
+        features = X.shape[1]
+    distances, neighbors = search.kneighbors(X, n_neighbors=k)
+    finite = np.isfinite(distances).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"distances to the training data must be finite, got inf or NaN in row {np.argmin(finite)}")
+    if isinstance(search, NeighborSearch):
+        X = search.moved(X)
+    for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
+        D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
+        if exact:
+            D = exact(X[batch][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]).reshape(near.shape)
+        yield np.arange(batch.start, batch.stop), D, near
+
+
+def _listed(graph, k):
+    """The same for the rows of a graph, grouped by their number of neighbours: the k nearest, or all if fewer."""
+    count = np.diff(graph.indptr)
+    order = np.lexsort((graph.indices, graph.data, np.repeat(np.arange(len(count)), count)))
+    for size in np.unique(np.minimum(count, k)):
+        rows = np.flatnonzero(np.minimum(count, k) == size)
+        chosen = order[graph.indptr[rows][:, None] + np.arange(size)]
+        yield rows, graph.data[chosen].astype(float), graph.indices[chosen]
+
+
+def _weights(D, perplexity):
+    """Weights of neighbours at distances D, sorted: affinities of the given perplexity, made continuous in D.
+
+    The farthest neighbour has weight 0, so that it does not matter which of several equally far ones was found. As the
+    nearest distance goes to 0, only the nearest neighbour keeps its weight.
+    """
+    p = conditional_probabilities(D, perplexity)
+    w = p - p[:, -1:]
+    w = np.where(w[:, :1] > 0, w, p)  # keep p if all neighbours are equally far
+    nearest = D[:, :1]
+    ratio = np.divide(nearest, D, out=np.ones_like(D), where=nearest < D)
+    w *= np.square(np.minimum(1, REACH * ratio))
+    return w / w.sum(axis=1, keepdims=True)
+
+
+def _lowest(w, x, dof=1.0):
+    """The minimiser of sum_j w_j log(1 + |z - x_j|^2 / dof) for each row of w (n, k) and its points x (d, n, k).
+
+    Sums are over the last axis, or over dimensions one at a time, so that rounding does not depend on the number of
+    rows.
+    """
+    squares = sum(np.square(c[:, :CANDIDATES, None] - c[:, None]) for c in x)
+    value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
+    best = np.where(w[:, :CANDIDATES] > 0, value, np.inf).argmin(axis=1)
+    z = x[:, np.arange(len(w)), best]
+    for _ in range(ITERATIONS):
+        pull = w / (1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)) / dof)
+        pull /= pull.sum(axis=1, keepdims=True)
+        z = (pull * x).sum(axis=2)
+    return z.T
+
+
+def _squared(a, b):
+    """Squared Euclidean distances of the rows of a to those of b."""
+    difference = a.astype(float) - b
+    return (difference * difference).sum(axis=1)
+
+
+def _cosine(a, b):
+    """Cosine distances of the rows of a to those of b. Those that are 0 up to rounding get the same small value."""
+    product = (normalize(a.astype(float)) * normalize(b.astype(float))).sum(axis=1)
+    return np.maximum(1 - product, 4 * np.finfo(float).eps)
+
+
+# The search computes these distances from matrix products. Their last bits depend on the batch, and equal rows do not
+# have the distance 0. So they are computed again, from differences.
+EXACT = {
+    "euclidean": lambda a, b: np.sqrt(_squared(a, b)),
+    "l2": lambda a, b: np.sqrt(_squared(a, b)),
+    "sqeuclidean": _squared,
+    "cosine": _cosine,
+}
+
+
+def _check_size(X):
+    """Raise a ValueError if squares of the data would overflow."""
+    largest = largest_of_columns(X)
+    if largest.max() > LARGEST:
+        column = np.argmax(largest)
+        raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
+
+
+def _distances_to_trained(X):
+    """The distances without negative rounding errors. A ValueError for negative ones, and for empty rows of a graph."""
+    if sparse.issparse(X) and not np.diff(X.indptr).all():
+        row = np.argmin(np.diff(X.indptr))
+        raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")
+    return not_negative(X)

@@ -1,0 +1,172 @@
+"""Diagnostics: warnings about the end of a run."""
+
+import math
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.results import StopReason
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["falls_for_ever", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
+
+NOTABLE = 1e-4  # smallest excess over the best recorded value for a warning, relative to the total decrease
+COMPONENTS = 16  # single components that give the scale of gradients at the problem's own starting point
+BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
+
+
+def warn_of_the_end(solver, oracle, result, comparable, unlimited):
+    """Warn if a run ended badly, and say what to change.
+
+    ``comparable`` says whether all records have one objective, and ``unlimited`` whether the budget is the default.
+    """
+    reason = result.stop_reason
+    if reason == StopReason.NON_FINITE:
+        _warn(
+            solver,
+            f"met a value that is not finite at iteration {result.n_iter}; the best finite iterate (objective "
+            f"{result.fun:.6g}) is kept. Decrease learning_rate, use learning_rate='auto', or rescale the data.",
+        )
+    elif reason == StopReason.DIVERGED:
+        _warn(
+            solver,
+            f"went up on this stream, with shorter steps too: it ends at iteration {result.n_iter}, and the best point "
+            f"recorded is kept (objective {result.fun:.6g}). {_for_streams(solver, oracle.source)}",
+        )
+    elif reason == StopReason.MAX_IFO and not result.n_iter and solver.max_ifo is not None:
+        spent, step = int(result.ifo[-1]), solver.cost(oracle, result.state.state)
+        _warn(
+            solver,
+            f"made no iteration and returns its starting point: the start took {spent} IFO and an iteration takes "
+            f"{step}, where max_ifo={solver.max_ifo} is allowed. Raise max_ifo to at least {spent + step}.",
+        )
+    elif reason in BUDGETS and falls_for_ever(oracle.problem, result.state, result.x, result.fun):
+        _warn(
+            solver,
+            f"stops at {result.fun:.6g} after {result.ifo[-1]} IFO, while the objective still falls: it seems "
+            "unbounded below. Add a constraint or a penalty, or more samples than variables.",
+        )
+    else:
+        if result.n_iter and comparable:
+            _warn_if_above(solver, result)
+        elif result.n_iter:
+            _warn_if_uphill(solver, oracle, result)
+        if unlimited:
+            warn_if_unconverged(solver, result, oracle.problem.advice.instead)
+
+
+def _warn_if_above(solver, result):
+    """Warn if the returned point has a higher objective than the start, or a notably higher one than a record."""
+    start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
+    rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
+    if result.fun > start + rounding:
+        found = f"above the start's, {start:.6g}"
+    elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
+        found = f"above one that it had recorded, {best:.6g}"
+    else:
+        return
+    _warn(
+        solver,
+        f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {_instead(solver)}a smaller "
+        "learning_rate or larger batches.",
+    )
+
+
+def _warn_if_uphill(solver, oracle, result):
+    """Warn if the objective over the recent rows is significantly higher than at the start."""
+    start = result.state.start
+    if oracle.source.uphill(result.x, start):
+        _warn(
+            solver,
+            f"is at an objective of {result.fun:.6g} over the last rows, where the start's is "
+            f"{oracle.problem.objective(start):.6g}. {_for_streams(solver, oracle.source)}",
+        )
+
+
+def _for_streams(solver, source):
+    """The recommendation for streams."""
+    return f"Use {_instead(solver)}a smaller learning_rate or larger batches, or {source.instead}."
+
+
+def _instead(solver):
+    return f"{solver.instead}, " if solver.instead else ""
+
+
+def warn_if_unconverged(solver, result, instead=""):
+    """Warn if the run's budget ended before tol was met."""
+    if solver.tol == 0 or result.stop_reason not in BUDGETS or not (result.n_iter or solver.max_ifo is None):
+        return
+    far = f"at {result.residual:.2g} of" if math.isfinite(result.residual) else "not yet comparable with"
+    name = result.stop_reason if getattr(solver, result.stop_reason) is not None else "max_iter or max_ifo"
+    _warn(
+        solver,
+        f"has not converged: its budget ended after {result.n_iter} iterations and {result.ifo[-1]} IFO with "
+        f"|x~ - x| / learning_rate {far} its first value, where tol={solver.tol:g} was asked for. Raise {name} or "
+        f"tol{', or take ' * bool(instead)}{instead}.",
+    )
+
+
+def warn_if_clipped(solver, oracle):
+    """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it.
+
+    In a map the normaliser of a lone point may be, which does not keep the others from their places.
+    """
+    problem = oracle.problem
+    if oracle.n_below and not problem.advice.many_minima:
+        _warn(
+            solver,
+            f"clips u to {type(problem).__name__}.inner_floor={problem.inner_floor}, where {oracle.n_below} entries of "
+            "g(x), over all components, are below it. F is then not the gradient, so that the run may stall or end "
+            "elsewhere. Lower inner_floor to the end of the domain of f, or start where g(x) is above it.",
+        )
+
+
+def warn_if_far(solver, oracle, result, own):
+    """Warn if a run from a given x0 has "converged" although gradients are still large for the problem.
+
+    The objective is then above that at ``own``, the starting point of the problem, and so is the residual. If
+    ``own`` is a minimum, its standard error takes the place of the residual there. ``tol`` is relative to the residual
+    at x0, which is large if x0 is far away.
+    """
+    known = result.state.first_residual
+    if result.stop_reason != StopReason.CONVERGED or not known or not result.fun > (fun := oracle.reported(own)):
+        return
+    problem, aside, s, components = oracle.problem, Oracle(oracle.problem, 0), result.state.state, []
+    u = keep_in_domain(problem, aside.inner(own, aside.draw("inner", None)), None)
+    for _ in range(COMPONENTS):
+        J = aside.jacobian(own, aside.draw_jacobian(1, aside.draw("inner", 1)))
+        components.append(solver.length(oracle, s, own, aside.gradient(own, u, J, aside.draw("outer", 1))))
+    error = math.sqrt(np.mean(np.square(components)) / max(problem.n_inner, problem.n_outer))
+    if result.residual * known > max(solver.length(oracle, s, own, problem.gradient(own)), error) > 0:
+        _warn(
+            solver,
+            f"stops at {result.fun:.6g}, above the objective {fun:.6g} of the problem's own starting point: tol="
+            f"{solver.tol:g} is relative to |x~ - x| / learning_rate at x0, which is far away. Leave out x0, or lower "
+            "tol.",
+        )
+
+
+def _warn(solver, message):
+    warn(f"{type(solver).__name__} {message}", ConvergenceWarning)
+
+
+def falls_for_ever(problem, run, x, fun):
+    """Whether Phi is unbounded below: the problem knows it, or Phi decreases linearly along the direction of the run.
+
+    The displacement since the milestone before the last is multiplied by 1e8 and 1e10. At such distances an objective
+    with a minimum increases again, even if the steps of the run were far too short.
+    """
+    known = problem.advice.unbounded_below(problem)
+    if known is not None:
+        return known
+    way = x - (x if run.milestones[0] is None else run.milestones[0])
+    if abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
+        return False  # the displacement is a rounding error
+
+    def fall(s):
+        point = x + s * way
+        return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
+
+    return fall(1e8) > 0 and fall(1e10) > 10 * fall(1e8)

@@ -1,0 +1,417 @@
+"""One run of a solver on a problem, from its start to its result."""
+
+import math
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sk_stormc.core.schedules import at
+from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
+from sk_stormc.engine.oracle import Oracle
+from sk_stormc.engine.results import MethodState, Records, RunState, SolverResult, StopReason, outcome
+from sk_stormc.engine.stopping import StoppingRule
+from sk_stormc.utils.validation import as_numbers, is_integer, seeded
+from sk_stormc.utils.words import check_unchanged, in_words
+
+__all__ = ["Loop", "run"]
+
+IN_VAIN = 100  # iterations after which a run without a budget ends if the objective is known to have no minimum
+FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
+KEEP_EVERY = 6000  # IFO after which a stream gets the state of its run, and may drop earlier rows
+RESTARTS = 3  # how often a run on a stream restarts with shorter steps
+SHORTER = 0.25  # factor of the learning rate at each restart
+
+
+def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
+    """`CompositionalSolver.solve` with checked parameters."""
+    # the loop detects overflow by itself, and reports it once
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if state is None:
+            oracle = Oracle(problem, seeded(random_state).randint(np.iinfo(np.int32).max))
+            oracle.metric = solver.run_metric(oracle, None)
+            x = _start_point(problem, oracle, x0)
+            run = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
+            run.parameters = _described(solver)
+            run.random_state = int(random_state) if is_integer(random_state) else None
+            run.stopping.first = first_residual
+        else:
+            _check_state(solver, problem, state, x0, random_state)
+            oracle, run = Oracle(problem, 0), state.copy()
+            oracle.restore(state.oracle)
+            oracle.metric = solver.run_metric(oracle, run.state)
+        loop = Loop(solver, oracle, run, record_every, on_record, verbose)
+        if state is None:
+            loop.reason = loop.records.add(run.state.x)
+            loop.notify()
+        elif run.overflowed:
+            loop.reason = StopReason.NON_FINITE
+        loop.policy.keep(loop)
+        with _ending_by_ctrl_c(loop):
+            try:
+                _iterate(solver, oracle, loop)
+            finally:
+                if loop.reason is not None:  # keep the state of a stream even if Ctrl-C comes before the result
+                    loop.policy.leave(oracle, loop.run)
+        result = _result(solver, oracle, loop)
+        loop.rule = loop.records = None  # break reference cycles, which would keep a stream's rows
+        warn_of_the_end(solver, oracle, result, loop.policy.comparable, loop.unlimited)
+        warn_if_clipped(solver, oracle)
+        if x0 is not None and state is None:
+            warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
+    return result
+
+
+@contextmanager
+def _ending_by_ctrl_c(loop):
+    """Let the first Ctrl-C end the run after its iteration. A second one raises KeyboardInterrupt at once."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def note(signum, frame):
+        if loop.interrupted and loop.reason is None:  # do not disturb a run that is already ending
+            raise KeyboardInterrupt
+        loop.interrupted = True
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# the start
+
+
+def _start_point(problem, oracle, x0):
+    own = problem.initial_point(oracle.rng)
+    x = own if x0 is None else as_numbers("x0", x0, own.dtype)
+    if x.shape != (problem.n_variables,):
+        raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
+    if not np.isfinite(x).all():
+        raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
+    return x if problem.penalty is None else problem.penalty.project(x)
+
+
+def _described(solver):
+    """The parameters that a run keeps when it continues, in words."""
+    return {name: in_words(value) for name, value in solver.get_params(deep=False).items() if name not in FREE}
+
+
+def _check_state(solver, problem, state, x0, random_state):
+    """Raise a ValueError if a run with these arguments is not the one of the state."""
+    if not isinstance(state, RunState) or state.method != type(solver).__name__:
+        found = getattr(state, "method", type(state).__name__)
+        hint = ": give its state" if isinstance(state, SolverResult) else ""
+        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}{hint}")
+    if state.state.x.shape != (problem.n_variables,):
+        raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
+    if state.problem != problem.description():
+        raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+    for name, now in _described(solver).items():
+        before = state.parameters.get(name, "nothing")
+        check_unchanged(name, before, now, "a run that continues", "other parameters need a new run")
+    if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
+        before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
+        raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")
+    if x0 is not None:
+        x = _start_point(problem, Oracle(problem, 0), x0)
+        k = int(np.argmax(x != state.start))
+        if x[k] != state.start[k]:
+            raise ValueError(f"x0 must be None or that of the run of state, {state.start[k]} at {k}, got {x[k]}")
+    if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
+        fun = problem.reported(state.best_x)
+        sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
+        if not abs(fun - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
+            raise ValueError(
+                f"state must come from a run on the same data: the objective at its best point is {fun:.9g} here, "
+                f"and was {state.best_fun:.9g}"
+            )
+
+
+# iterations
+
+
+def _iterate(solver, oracle, loop):
+    """Initialise the state if necessary, and iterate until there is a reason to stop."""
+    _begin(solver, oracle, loop)
+    while loop.policy.restarts(solver, oracle, loop.run, loop.reason):
+        loop.reason = None
+        _begin(solver, oracle, loop)
+    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
+        loop.reason = StopReason.INTERRUPTED
+
+
+def _begin(solver, oracle, loop):
+    run = loop.run
+    if loop.reason is None and type(run.state) is MethodState:
+        before = None if oracle.source.finite else oracle.snapshot()
+        try:
+            run.state = solver.init_state(oracle, run.state.x)
+        except EOFError:  # a stream has too few rows so far
+            if before is None:
+                raise
+            oracle.restore(before)
+            loop.reason = StopReason.EXHAUSTED
+        if not isinstance(run.state, MethodState):
+            raise ValueError(f"init_state must return a MethodState, got {type(run.state).__name__}")
+        if run.times and run.state.rule is not None:
+            run.state.rule = _shortened(run.state.rule, run.times)
+    if loop.reason is None:
+        solver.iterate(oracle, run.state, loop)
+
+
+class Loop:
+    """The work between iterations. `after_iteration` is called before the first and after each.
+
+    Parameters
+    ----------
+    solver : CompositionalSolver
+    oracle : Oracle
+    run : RunState
+    record_every : int or None
+    on_record : callable or None
+    verbose : int
+
+    Attributes
+    ----------
+    reason : str or None
+        Why the run stops. None while it continues.
+    policy : Policy
+        The part that differs between finite sums and streams.
+    rule : StoppingRule
+    records : Records
+    interrupted : bool
+        Whether Ctrl-C was pressed.
+    """
+
+    def __init__(self, solver, oracle, run, record_every=None, on_record=None, verbose=0):
+        problem = oracle.problem
+        self.solver, self.oracle, self.run, self.reason = solver, oracle, run, None
+        self.policy = Policy() if oracle.source.finite else StreamPolicy()
+        self.interrupted = False
+        self.a_pass = 2 * problem.n_inner + problem.n_outer
+        max_iter = solver.max_iter
+        if max_iter is None and solver.max_ifo is None:
+            max_iter = problem.advice.max_iter
+        self.unlimited = max_iter is None and solver.max_ifo is None
+        self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
+        self.rule = StoppingRule(solver, oracle, run, self)
+        every = record_every or problem.advice.record_every or self.a_pass
+        self.records = Records(self, oracle, every, on_record, verbose)
+        self._longest = 0.0  # residuals up to this value are not an overflow
+        self._eps = float(np.finfo(run.state.x.dtype).eps)
+
+    def after_iteration(self):
+        """Record, measure and count. It sets ``reason`` if the run should end."""
+        s, run = self.run.state, self.run
+        if s.t > run.last_checked:
+            run.last_checked = s.t
+            self._look(s)
+        if self.reason is None and self.solver.tol and self.rule.converged(s):
+            self.reason = StopReason.CONVERGED
+        if self.reason is None and self.interrupted:
+            self.reason = StopReason.INTERRUPTED
+        if self.unlimited:
+            self.max_iter, passes = self.solver.default_budget(self.oracle, s)
+            self.max_ifo = passes * self.a_pass
+            problem = self.oracle.problem
+            if s.t == IN_VAIN and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
+                self.max_iter = IN_VAIN
+        if self.reason is None:
+            if s.t + run.t_before >= self.max_iter:
+                self.reason = StopReason.MAX_ITER
+            elif self.max_ifo < math.inf or not self.oracle.source.finite:
+                self.reserve(self.solver.cost(self.oracle, s))
+
+    def reserve(self, ifo):
+        """Set ``reason`` if this additional IFO would exceed max_ifo, or the rows that a stream has left."""
+        if self.oracle.ifo + ifo > self.max_ifo:
+            self.reason = StopReason.MAX_IFO
+        elif not self.oracle.lasts(ifo):
+            self.reason = StopReason.EXHAUSTED
+
+    def _look(self, s):
+        """The work that is done once for each iteration."""
+        run, oracle, t = self.run, self.oracle, s.t
+        if t and s.residual is not None and not s.residual <= self._longest and self._overflows(s.residual):
+            self.reason = StopReason.NON_FINITE
+            return
+        self.rule.watch(s)
+        due = t and oracle.ifo >= run.next_record
+        if due:
+            self.reason = self.records.add(s.x)
+            if self.reason is None and self.policy.has_diverged(oracle, run, s.x):
+                self.reason = StopReason.DIVERGED
+        if t & (t - 1) == 0:
+            run.milestones = (run.milestones[1], s.x)
+        if self.reason is None:
+            self.policy.keep(self)
+        if due:
+            self.notify()
+
+    def _overflows(self, residual):
+        """Whether a residual is NaN, or 1/eps times the first residual that is not 0."""
+        run = self.run
+        run.first_length = run.first_length or residual
+        longest = self.policy.longest(run.first_length)
+        self._longest = longest / self._eps
+        return not residual * self._eps <= longest
+
+    def notify(self):
+        """Call the callback if there is a new record."""
+        self.reason = self.records.notify() or self.reason
+
+    def snapshot(self):
+        """A copy of the run that does not change when the run continues."""
+        run = self.run.copy()
+        run.oracle = self.oracle.snapshot()
+        return run
+
+    def n_left(self):
+        """The approximate number of records that the budgets allow. Infinite at the start, before costs are known."""
+        if type(self.run.state) is MethodState:
+            return math.inf
+        cost = self.solver.cost(self.oracle, self.run.state)
+        ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
+        return ifo / max(self.records.every, cost)
+
+
+# finite sums and streams
+
+
+class Policy:
+    """Runs on a finite sum. All components remain available, and all records have the same objective.
+
+    Attributes
+    ----------
+    comparable : bool
+        Whether the objectives of all records are over the same components.
+    """
+
+    comparable = True
+
+    def has_diverged(self, oracle, run, x):
+        """Whether the objective has increased significantly. It is called at each record."""
+        return False
+
+    def longest(self, first_length):
+        """The limit of eps * residual beyond which a residual is an overflow, from the first that is not 0."""
+        return first_length
+
+    def restarts(self, solver, oracle, run, reason):
+        """Whether a run that has stopped restarts. If so, its state is reset."""
+        return False
+
+    def keep(self, loop):
+        """Store the state of a run that continues in the problem, from time to time."""
+
+    def leave(self, oracle, run):
+        """Store the state of a run that has ended in the problem."""
+
+
+class StreamPolicy(Policy):
+    """Runs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
+
+    If a run becomes worse than its start, it restarts with shorter steps. The problem has a state from which the run
+    can continue after an error or an interrupt, and the rows since then.
+    """
+
+    comparable = False
+
+    def __init__(self):
+        self.kept = -math.inf  # IFO at the last state that was stored
+
+    def has_diverged(self, oracle, run, x):
+        """Compare x with the start on the same rows, and store the best x so far."""
+        fun = run.records[-1][2]
+        gain = oracle.problem.objective(run.start) - fun
+        if gain > run.best_gain:
+            run.best_x, run.best_fun, run.best_gain = x, fun, gain
+        return gain < 0 and oracle.source.uphill(x, run.start)
+
+    def longest(self, first_length):
+        """Infinity, because a stream may start at the minimum of its first rows."""
+        return math.inf
+
+    def restarts(self, solver, oracle, run, reason):
+        """Restart from the best point with shorter steps, unless the user has set the learning rate."""
+        automatic = solver.auto("learning_rate", oracle.problem, None) is None
+        failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
+        if not (failed and automatic and run.times < RESTARTS):
+            return False
+        run.times, run.t_before = run.times + 1, run.t
+        run.state = MethodState(run.best_x)
+        run.last_checked, run.first_length, run.milestones = -1, 0.0, (None, None)
+        return True
+
+    def keep(self, loop):
+        """Store the state by IFO, because rows are kept as long as the state."""
+        oracle = loop.oracle
+        if oracle.ifo - self.kept >= KEEP_EVERY:
+            oracle.problem.state = loop.snapshot()
+            oracle.hold()
+            self.kept = oracle.ifo
+
+    def leave(self, oracle, run):
+        """Store the last state, even if an exception has ended the run."""
+        run.oracle = oracle.snapshot(last=True)
+        oracle.problem.state = run
+
+
+def _shortened(rule, times):
+    """The `StepRule` after ``times`` restarts with shorter steps."""
+    factor, rate = SHORTER**times, rule.learning_rate
+    return replace(rule, learning_rate=Shortened(rate, factor) if callable(rate) else rate * factor)
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """A schedule multiplied by a factor."""
+
+    schedule: float | Callable
+    factor: float
+
+    def __call__(self, t):
+        return self.factor * at(self.schedule, t)
+
+
+# the result
+
+
+def _result(solver, oracle, loop):
+    run, reason = loop.run, loop.reason
+    run.oracle = oracle.snapshot(last=True)
+    oracle.hold()
+    records, t = list(run.records), run.t  # the last record belongs to this stop, not to the state
+    run.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
+    if run.overflowed:
+        x, fun = run.best_x, run.best_fun
+        records = [r for r in records if math.isfinite(r[2])]
+    else:
+        if reason == StopReason.CONVERGED:
+            x = run.stopping.answer
+        else:
+            x = solver.finish(oracle, run.state) if run.state.t else run.state.x
+        is_recorded = x is run.state.x and records[-1][0] == t
+        fun = records[-1][2] if is_recorded else oracle.reported(x)
+    if not records or records[-1] != (t, oracle.ifo, fun):
+        records.append((t, oracle.ifo, fun))
+    iterations, ifo, curve = zip(*records, strict=True)
+    return SolverResult(
+        x=x,
+        fun=fun,
+        loss_curve=np.array(curve),
+        ifo=np.array(ifo),
+        n_evaluations=dict(oracle.n_evaluations),
+        **outcome(t, reason),
+        residual=loop.rule.residual(),
+        n_guarded=oracle.n_guarded,
+        state=run,
+        record_iterations=np.array(iterations),
+    )

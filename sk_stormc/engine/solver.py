@@ -1,0 +1,295 @@
+"""The base class of the methods, with the part that users call and the part that authors write."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from sk_stormc.core.declared import refuse_former
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.source import source_of
+from sk_stormc.engine.loop import run
+from sk_stormc.engine.results import Record, RunState, SolverResult
+from sk_stormc.engine.tools import Tools, check_prox
+from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.threads import in_one_thread
+from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
+from sk_stormc.utils.validation import (
+    check_batch_size,
+    check_callable,
+    check_choice,
+    check_int,
+    check_number,
+    check_parameters,
+    check_schedule,
+    plain,
+)
+
+__all__ = ["CompositionalSolver"]
+
+PASSES = 100  # the default budget if neither max_iter nor max_ifo is given
+
+
+def check_learning_rate(name, value):
+    """Raise a ValueError unless the value is a number > 0, "auto", or a schedule, whose first value may be 0."""
+    check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
+
+
+class CompositionalSolver(Tools, BaseEstimator, ABC):
+    """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
+
+    These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
+    stores them. It inherits their checks, and their descriptions unless its docstring has its own.
+
+    Parameters
+    ----------
+    learning_rate : float, callable or "auto", default="auto"
+        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
+        curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
+    batch_size : int, None, tuple of three or "auto", default="auto"
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
+        number. "auto" means all components if there are at most 1024, and otherwise 16. A constant Jacobian is then
+        computed exactly, once.
+    max_iter, max_ifo : int or None, default=None
+        Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
+        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the probe are made in any case. A warning
+        says what they take if they leave no iteration.
+    tol : float, default=1e-4
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
+        full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
+        pass. 0 disables this test.
+
+    Attributes
+    ----------
+    checks : dict
+        Class attribute. For each parameter, a function of its name and value that raises a ValueError if the value is
+        invalid. The checks of the base classes are made too.
+    instead : str
+        The alternative that warnings recommend. Empty if there is none.
+
+    Examples
+    --------
+    Gradient descent, which uses all components at each step:
+
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.engine import ALL, CompositionalSolver, MethodState, start
+    >>> class GradientDescent(CompositionalSolver):
+    ...     def init_state(self, oracle, x):
+    ...         return MethodState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7))
+    ...     def step(self, oracle, s):
+    ...         s.x = self.move(oracle, s, start(oracle, s.x, ALL).F)
+    ...         return s
+    ...     def cost(self, oracle, s):
+    ...         return oracle.cost(ALL)
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> returns = make_gaussian_returns(500, 3, mean=0.1, condition_number=2, random_state=0)
+    >>> problem = PortfolioProblem(returns)
+    >>> minimize(problem, GradientDescent(), random_state=0).stop_reason
+    'converged'
+    """
+
+    checks = {
+        "learning_rate": check_learning_rate,
+        "batch_size": check_batch_size,
+        "max_iter": partial(check_int, low=1, words=(None,)),
+        "max_ifo": partial(check_int, low=1, words=(None,)),
+        "tol": partial(check_number, low=0),
+    }
+    instead = "solver='storm-c'"
+
+    learning_rate: float | Schedule | Auto
+    batch_size: Size
+    precision: float | Schedule | Auto | None
+    # defaults for methods without the parameter
+    max_iter: int | None = None
+    max_ifo: int | None = None
+    tol: float = 1e-4
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit_parameters(cls)
+
+    # what an author must write
+
+    @abstractmethod
+    def init_state(self, oracle, x):
+        """Compute the state at x_0. Its draws are counted.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        MethodState
+        """
+
+    def step(self, oracle, s):
+        """Make one iteration of the method's algorithm box, which is one update of ``s.x``.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+            The state, changed by assigning new values to its fields. Arrays must not be changed in place.
+        """
+        raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
+
+    # what an author may override
+
+    def cost(self, oracle, s):
+        """IFO of the next `step`."""
+        return oracle.cost(s.batch_size)
+
+    def finish(self, oracle, s):
+        """The point that the run returns, from the last state."""
+        return s.x
+
+    def run_metric(self, oracle, s):
+        """The metric of a run's steps: the problem's.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState or None
+            None at the start of a run, and the state of a run that is resumed.
+
+        Returns
+        -------
+        Metric
+        """
+        return oracle.metric
+
+    def default_budget(self, oracle, s):
+        """The limits of a run for which neither max_iter nor max_ifo is set.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+
+        Returns
+        -------
+        max_iter, max_passes : float
+        """
+        return math.inf, PASSES
+
+    def needed_to_stream(self):
+        """The parameters to set so that the method can run on a stream, where not all components are available.
+
+        Returns
+        -------
+        str
+            Empty if nothing needs to be set.
+        """
+        return ""
+
+    def accept(self, problem):
+        """Raise a ValueError if the method cannot run on the problem."""
+        if not isinstance(problem, CompositionalProblem):
+            raise ValueError(
+                "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
+                f"FiniteSumComposition(...), got {type(problem).__name__}"
+            )
+        refuse_former(problem)
+        if not source_of(problem).finite and self.needed_to_stream():
+            raise ValueError(
+                f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
+            )
+        check_int(f"{type(problem).__name__}.n_variables", problem.n_variables, low=1)
+        check_choice(
+            f"{type(problem).__name__}.jacobian_kind", problem.jacobian_kind, ("sampled", "constant", "operator")
+        )
+        check_penalty(problem.penalty, problem.n_variables)
+        metric = problem.metric
+        check_prox(problem.penalty, metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
+
+    def iterate(self, oracle, s, loop):
+        """Iterate until the loop has a reason to stop."""
+        loop.after_iteration()
+        while loop.reason is None:
+            self.step(oracle, s)
+            s.t += 1
+            loop.after_iteration()
+
+    # what users call
+
+    def solve(
+        self,
+        problem: CompositionalProblem,
+        x0: ArrayLike | None = None,
+        *,
+        random_state: RandomState = None,
+        state: RunState | None = None,
+        record_every: int | None = None,
+        on_record: Callable[[Record], object] | None = None,
+        verbose: int = 0,
+        first_residual: float | None = None,
+    ) -> SolverResult:
+        """Minimise a problem.
+
+        Parameters
+        ----------
+        problem : CompositionalProblem
+        x0 : array-like of shape (n_variables,), default=None
+            Starting point, which is projected on the domain of the problem's penalty. None means that of the problem.
+        random_state : int, RandomState instance or None, default=None
+            Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
+        state : RunState, default=None
+            The ``state`` of an earlier result, from which the run continues. Only max_iter, max_ifo, tol and verbose
+            may differ from those of that run. x0 and random_state may be left out.
+        record_every : int, default=None
+            Number of oracle calls (IFO) between two records. None means one pass, or the problem's own default.
+        on_record : callable, default=None
+            Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run
+            stops when it returns a true value.
+        verbose : {0, 1}, default=0
+            If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol,
+            and seconds.
+        first_residual : float, default=None
+            The value to which tol is relative. None means |x~ - x| / eta at x0. If x0 is already near the optimum,
+            pass the ``first_residual`` of an earlier run's state.
+
+        Returns
+        -------
+        SolverResult
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or x0 or the state does not fit the problem, or if a parameter, x0 or
+            random_state differs from that of the run to continue.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
+            the start or than a recorded point, if the default budget ended before tol was met, if max_ifo does not pay
+            for an iteration, if x0 is so far away that tol was met above the problem's own starting point, or if g(x)
+            is below the problem's ``inner_floor``.
+        """
+        solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
+        for name, value in self.get_params(deep=False).items():
+            setattr(solver, name, plain(value))
+        solver.validate()
+        check_int("record_every", record_every, low=1, words=(None,))
+        check_choice("verbose", verbose, (0, 1, False, True))
+        check_callable("on_record", on_record, words=(None,))
+        solver.accept(problem)
+        record_every = plain(record_every)
+        with in_one_thread():
+            return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
+
+    def validate(self):
+        """Raise a ValueError that names the first parameter that is out of its range."""
+        check_parameters(self)

@@ -1,0 +1,238 @@
+"""Linear constraints of a portfolio: a matrix with limits, or texts such as "tech + energy == 2 * bonds"."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from scipy import sparse
+
+from sk_stormc.portfolio.labels import aligned, default_of, refuse_no_match
+from sk_stormc.utils.frames import has_row_labels, is_series
+from sk_stormc.utils.validation import as_numbers, short
+
+__all__ = ["Linear", "linear_of", "rows_of"]
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<compare><=|>=|==|=) | (?P<sign>[+-]) | (?P<times>\*)
+    | '(?P<single>[^']*)' | "(?P<double>[^"]*)"
+    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(?=$|[-+*<>=])
+    | (?P<name>[^-+*<>='"]+))\s*""",
+    re.VERBOSE,
+)
+_RULE = (
+    "expected sums of names, with numbers before them, compared by <=, >= or ==, such as 'equity <= 0.6', "
+    "'0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
+)
+
+
+def rows_of(text, known, n_assets):
+    """The rows (row, lower, upper) of a constraint in text form: two or more sums, compared by <=, >= or ==.
+
+    A term of a sum is a number, a name, or a number times a name. ``known`` has the coefficients of each name: a
+    group's name stands for a sum of assets.
+
+    >>> import numpy as np
+    >>> from sk_stormc.portfolio.linear_constraints import rows_of
+    >>> rows_of("tech <= 2 * bonds + 0.1", {"tech": np.array([1.0, 1, 0]), "bonds": np.array([0.0, 0, 1])}, 3)
+    [(array([ 1.,  1., -2.]), -inf, 0.1)]
+    """
+    tokens = _tokens(text)
+    places = [k for k, (kind, _) in enumerate(tokens) if kind == "compare"]
+    if not places:
+        raise _wrong(text, "no comparison")
+    starts, ends = [-1, *places], [*places, len(tokens)]
+    sides = [tokens[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
+    if not all(any(kind == "name" for kind, _ in pair) for pair in map(list.__add__, sides[:-1], sides[1:])):
+        raise _wrong(text, "a comparison without a name")
+    sums = [_sum(text, side, known, n_assets) for side in sides]
+    found = []
+    for (left, constant), (right, other), place in zip(sums[:-1], sums[1:], places, strict=True):
+        row, limit, sign = left - right, other - constant, tokens[place][1]
+        found.append((row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit))
+    return found
+
+
+def _tokens(text):
+    found, at = [], 0
+    while at < len(text.rstrip()):
+        match = _TOKEN.match(text, at)
+        if match is None or match.end() == at:
+            raise _wrong(text, repr(text[at:]))
+        kind = match.lastgroup
+        value = match.group(kind).strip()
+        found.append(("name" if kind in ("single", "double") else kind, value))
+        at = match.end()
+    return found
+
+
+def _sum(text, tokens, known, n_assets):
+    """The coefficients and the constant of one side of a comparison."""
+    row, constant, k = np.zeros(n_assets), 0.0, 0
+    if not tokens:
+        raise _wrong(text, "nothing beside a comparison")
+    while k < len(tokens):
+        factor, name = 1.0, None
+        if tokens[k][0] == "sign":
+            factor, k = -1.0 if tokens[k][1] == "-" else 1.0, k + 1
+        elif k:
+            raise _wrong(text, f"{tokens[k][1]!r} without a sign before it")
+        parts = [tokens[k] if k < len(tokens) else ("end", "")]
+        if k + 2 < len(tokens) and tokens[k + 1][0] == "times":
+            parts.append(tokens[k + 2])
+        for kind, value in parts:
+            if kind == "number":
+                factor *= float(value)
+            elif kind == "name" and name is None:
+                name = value
+            else:
+                raise _wrong(text, repr(value) if value else "the end after a sign")
+        k += 2 * len(parts) - 1
+        if name is None:
+            constant += factor
+        elif name not in known:
+            shown = ", ".join(map(repr, list(known)[:12])) + (" and others" if len(known) > 12 else "")
+            raise ValueError(
+                f"linear_constraints must be about assets and groups, got {name!r} in {text!r}: known are {shown}"
+            )
+        else:
+            row = row + factor * known[name]
+    return row, constant
+
+
+def _wrong(text, found):
+    return ValueError(f"linear_constraints: {_RULE}, got {found} in {text!r}")
+
+
+EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a list of these, or (A, lower, upper)"
+
+
+@dataclass
+class Linear:
+    """Linear constraints lower <= A @ w <= upper, with names for error messages; a limit may be infinite."""
+
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    names: list
+
+
+def linear_of(value, groups, columns, n_assets):
+    """The constraints for the parameters ``linear_constraints`` and ``groups``, or None."""
+    labels = list(range(n_assets)) if columns is None else columns
+    sums = _groups(groups, labels)
+    if value is None or isinstance(value, Linear):
+        return value
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, (list, tuple, np.ndarray)) and len(value) and all(isinstance(text, str) for text in value):
+        return _of_texts(value, sums, labels)
+    if not isinstance(value, (list, tuple)) or len(value) != 3 or isinstance(value[0], str):
+        raise ValueError(f"{EXPECTED}, got {short(value)}")
+    A, lower, upper = value
+    return _of_matrix(A, lower, upper, columns, n_assets)
+
+
+def _of_texts(texts, groups, labels):
+    known = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
+    both = [name for name in groups if name in known]
+    if both:
+        raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
+    found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
+    empty = [name for row, low, high, name in found if not row.any() and not low <= 0 <= high]
+    if empty:
+        raise ValueError(f"linear_constraints cannot be met: X has none of the assets that {empty[0]!r} is about")
+    found = [(row, *rest) for row, *rest in found if row.any()]
+    if not found:
+        return None
+    A, lower, upper, names = zip(*found, strict=True)
+    return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
+
+
+def _of_matrix(A, lower, upper, columns, n_assets):
+    names = None
+    if has_row_labels(A):
+        names = [str(name) for name in A.index]
+        rows = ((f"row {name!r} of linear_constraints", row) for name, row in A.iterrows())
+        A = np.array([aligned(name, row, columns, n_assets) for name, row in rows])
+    A = as_numbers("linear_constraints", A.toarray() if sparse.issparse(A) else A)
+    A = A[None] if A.ndim == 1 else A
+    if A.ndim != 2 or A.shape[1] != n_assets:
+        raise ValueError(f"A of linear_constraints must be of shape (n_constraints, {n_assets}), got {A.shape}")
+    if not np.isfinite(A).all():
+        raise ValueError(f"A of linear_constraints must be finite, got {short(A[~np.isfinite(A)])}")
+    names = [f"row {k} of linear_constraints" for k in range(len(A))] if names is None else names
+    lower, upper = (_limit(side, limit, len(A)) for side, limit in (("lower", lower), ("upper", upper)))
+    wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
+    if wrong.size:
+        k = wrong[0]
+        raise ValueError(
+            f"lower of linear_constraints must not exceed upper, got {lower[k]:g} and {upper[k]:g} for {names[k]}"
+        )
+    return Linear(A, lower, upper, names)
+
+
+def _limit(side, value, n):
+    """One limit for each row. A number applies to all rows, and None means no limit."""
+    if value is None:
+        return np.full(n, -np.inf if side == "lower" else np.inf)
+    limit = as_numbers(f"{side} of linear_constraints", value)
+    if limit.shape not in ((), (n,)):
+        raise ValueError(f"{side} of linear_constraints must be a number or of shape ({n},), got {limit.shape}")
+    if np.isnan(limit).any():
+        raise ValueError(f"{side} of linear_constraints must not be NaN, got {short(value)}")
+    return np.broadcast_to(limit, n).astype(float)
+
+
+def _groups(groups, labels):
+    """The indicator vector of each group: 1 for the assets that belong to it, which may be none of those in X."""
+    rows = {}
+    for kind in _kinds(groups, labels):
+        new = {}
+        for j, name in kind:
+            if name is None or (isinstance(name, Real) and np.isnan(name)):
+                continue  # the asset belongs to no group of this kind
+            if not isinstance(name, (str, Integral)):
+                raise ValueError(f"groups must have texts or integers for names, got {short(name)}")
+            members = new.setdefault(str(name), np.zeros(len(labels)))
+            if j is not None:
+                members[j] = 1.0
+        twice = [name for name in new if name in rows]
+        if twice:
+            raise ValueError(f"groups must have different names in different rows, got {twice[0]!r} in two of them")
+        rows |= new
+    return rows
+
+
+def _kinds(groups, labels):
+    """For each kind of group, pairs of an asset's number (None for assets that X does not have) and its group."""
+    if groups is None:
+        return []
+    if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
+        known = {str(label) for label in labels}
+        turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
+        table = groups.T if turned else groups
+        kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
+        return [row for kind in kinds for row in _kinds(kind, labels)]
+    if is_series(groups):
+        groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
+    if isinstance(groups, Mapping):
+        known, default = set(labels), default_of(groups)
+        refuse_no_match("groups", list(groups), known)
+        others = [groups[label] for label in groups if label not in known]
+        names = [groups[label] if label in groups else default and default() for label in labels] + others
+        several = [list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names]
+        numbers = [*range(len(labels)), *[None] * len(others)]
+        return [
+            [(j, n[k]) for j, n in zip(numbers, several, strict=True) if k < len(n)]
+            for k in range(max(map(len, several)))
+        ]
+    table = np.asarray(groups, dtype=object)
+    table = table[None] if table.ndim == 1 else table
+    if isinstance(groups, str) or table.ndim != 2 or table.shape[1] != len(labels):
+        raise ValueError(
+            f"groups must have a name for each of the {len(labels)} assets: a mapping or Series by asset, a frame, or "
+            f"an array of shape (n_assets,) or (n_kinds, n_assets), got {short(groups)}"
+        )
+    return [list(enumerate(row)) for row in table]

@@ -1,0 +1,373 @@
+"""Risks that are minimised over an auxiliary variable, the level, and the conditional value at risk (CVaR)."""
+
+import copy
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from sk_stormc.core.metrics import Metric
+from sk_stormc.core.penalties import Box, as_penalty, check_penalty
+from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
+from sk_stormc.portfolio.second_order.limits import linear_minimum
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import check_choice, check_metric, check_number
+
+__all__ = ["CVaRPortfolioProblem", "LevelProblem", "TailRiskProblem"]
+
+
+class LevelProblem(PortfolioProblem):
+    """Minimise -mean <r_i, w> + lambda risk(w) where risk(w) = min_s risk(w, s).
+
+    The variables are x = (w, s): the weights, and the level s as the last variable. Such a risk is positively
+    homogeneous and has the dual representation risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the
+    minimum (see `bounds`), and so an upper bound of the gap. By default a batch has all periods.
+
+    Parameters
+    ----------
+    risk_measure : str, default=None
+        None means the measure of the class, which is the only allowed value.
+    risk_aversion : float, default=1.0
+        lambda, which has no unit here. ``numpy.inf`` drops the mean return, so only the risk is minimised.
+    penalty : object of `sk_stormc.penalties`, default=None
+        Penalty of the weights w.
+    metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
+        Scale of the steps, as for `PortfolioProblem`. The last entry is that of the level.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
+    """
+
+    # both widths are in standard deviations of the portfolio's return
+    first_width = 1.0  # of the first stage of a fit
+    own_width = 0.01  # default of a problem that is not part of a fit
+    one_outer = False  # whether f is a single function, not a mean over periods
+
+    def __init__(
+        self,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
+        *,
+        risk_measure: str | None = None,
+        width: float | None = None,
+        **options: Any,
+    ) -> None:
+        if width is not None:
+            check_number("width", width, low=0, inclusive=False)
+        risk_measure = self.own_measure if risk_measure is None else risk_measure
+        check_choice("risk_measure", risk_measure, (self.own_measure,))
+        super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
+        self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
+        self.of_weights = self.penalty
+        check_penalty(self.of_weights, self.n_assets)
+        every = int(16 * (2 * self.n_inner + self.n_outer))
+        self.advice = replace(self.advice, batch_size=None, record_every=every)
+        self.n_outer = 1 if self.one_outer else self.n_outer
+        self._set_width(self.own_width * self.deviation(self._equal_weights()) if width is None else float(width))
+
+    def _set_width(self, width):
+        self.width = width
+        self.penalty = with_level(self.of_weights, self.n_assets, self.lowest_level())
+
+    def with_width(self, width):
+        """The same problem with another width."""
+        problem = copy.copy(self)
+        problem._set_width(width)
+        return problem
+
+    def lowest_level(self):
+        """A lower bound of the level s."""
+        return -np.inf
+
+    def initial_point(self, rng):
+        """Equal weights, projected on the constraint, and their best level."""
+        return self.start_at(self._equal_weights())
+
+    def description(self):
+        """Sizes, risk measure, risk aversion, width and the parameters of the risk measure."""
+        more = "".join(f", {name}={value:g}" for name, value in self.parameters().items())
+        return f"{super().description()}{more}, width={self.width:g}"
+
+    def unbounded_below(self):
+        """None, for unknown: it depends on the constraint."""
+        return None
+
+    # the weights
+
+    def weights_of(self, x):
+        """w, without the level."""
+        return x[:-1]
+
+    def start_at(self, weights):
+        """The point (w, s) with the best level s for w."""
+        weights = np.asarray(weights, self.returns.dtype)
+        return np.append(weights, self.best_level(self._losses(weights))).astype(self.returns.dtype)
+
+    def value_at(self, weights):
+        """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without smoothing."""
+        value = self._risk_weight * self.risk(self._losses(weights)) - self._return_weight * float(self._mean @ weights)
+        return value if self.of_weights is None else value + self.of_weights.value(weights)
+
+    def reported(self, x):
+        """The exact objective of the weights in x."""
+        return self.value_at(self.weights_of(x))
+
+    def deviation(self, weights):
+        """The standard deviation of the portfolio's return. For a constant return, its size, or 1 if it is 0."""
+        return typical_size(self._losses(weights), self.weights)
+
+    def empty(self):
+        """The objective of the empty portfolio and its x, or infinity and None if it is not feasible."""
+        w = np.zeros(self.n_assets, self.returns.dtype)
+        if self.of_weights is not None and self.of_weights.project(w).any():
+            return np.inf, None
+        return self.value_at(w), np.append(w, w.dtype.type(max(self.lowest_level(), 0.0)))
+
+    def typical_risk(self):
+        """The risk of equal weights about their mean, times lambda: the scale of objectives that are near 0."""
+        losses = self._losses(self._equal_weights())
+        return self._risk_weight * (self.risk(losses) - self._mean_of(losses))
+
+    def bounds(self, x):
+        """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
+
+        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Weights without a bound are
+        limited to twice the largest weight of x around x.
+        """
+        w = x[:-1].astype(float)
+        q = self.reweighting(self._losses(w)).astype(self.returns.dtype)
+        tilted_mean = combine(q, self.returns).astype(float)
+        c = -self._return_weight * self._mean - self._risk_weight * tilted_mean
+        return self.value_at(w), linear_minimum(self.of_weights, c, w)
+
+    def _smoothed(self, z):
+        """The smoothed maximum of z and 0."""
+        return self.width * np.logaddexp(0.0, z / self.width)
+
+    def _weighted_blocks(self):
+        """Blocks of the returns, with the weights of their periods."""
+        for start, rows in blocks(self.returns):
+            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
+
+    def _period_weights(self):
+        return 1 / self.n_inner if self.weights is None else self.weights
+
+    def _losses(self, weights):
+        return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
+
+    def _mean_of(self, values):
+        return float(values.mean() if self.weights is None else self.weights @ values)
+
+    def _equal_weights(self):
+        """Equal weights of sum 1, projected on the constraint. If this gives 0, they get alternating signs."""
+        equal = np.full(self.n_assets, 1 / self.n_assets)
+        for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
+            w = w if self.of_weights is None else self.of_weights.project(w)
+            if w.any():
+                break
+        return w
+
+    def _check_metric(self, metric):
+        if metric is None or isinstance(metric, (str, Metric)):
+            return super()._check_metric(metric)
+        return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
+
+    def _inverse_variance(self):
+        """Inverse variances of the assets, and 1 for the level, which acts as an asset that always returns -1."""
+        return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
+
+    # the mean return as u, and f over periods
+
+    def inner(self, x, batch):
+        """u = <mean r, w>, of shape (1,)."""
+        return batch.dot(x[:-1])
+
+    def jacobian(self, x, batch):
+        """(mean r, 0), of shape (1, n_assets + 1)."""
+        return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
+
+    def outer_batch(self, draws, weights=None):
+        """The rows, and the weight of each."""
+        if draws is None:
+            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
+        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
+
+    # the risk, from the losses of all periods in float64
+
+    @abstractmethod
+    def risk(self, losses):
+        """The exact risk min_s risk(s), without smoothing."""
+
+    @abstractmethod
+    def best_level(self, losses):
+        """The s that minimises the smoothed risk."""
+
+    @abstractmethod
+    def reweighting(self, losses):
+        """Dual weights q of shape (n_periods,).
+
+        For any losses sum_i q_i losses_i is at most their risk. For these losses it is near their risk.
+        """
+
+
+class OnWeights:
+    """A penalty on the weights of (w, s), and a lower bound of s."""
+
+    def __init__(self, penalty, n_assets, lowest):
+        self.penalty, self.n_assets, self.lowest = penalty, n_assets, lowest
+
+    def __repr__(self):
+        return f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, lowest={self.lowest:g})"
+
+    def __str__(self):
+        return f"{self.penalty} on the weights of a tail risk"
+
+    def check(self, n_variables):
+        """Raise a ValueError if the penalty does not fit the number of variables."""
+        as_penalty(self.penalty).check(n_variables - 1)
+
+    def value(self, x):
+        """R(w)."""
+        return self.penalty.value(x[: self.n_assets])
+
+    def prox(self, x, step):
+        """The proximal point of w, and s, clipped at its lower bound."""
+        step = step if np.ndim(step) == 0 else step[: self.n_assets]
+        return self._join(self.penalty.prox(x[: self.n_assets], step), x)
+
+    def project(self, x):
+        """The nearest feasible w, and s, clipped at its lower bound."""
+        return self._join(self.penalty.project(x[: self.n_assets]), x)
+
+    def _join(self, w, x):
+        return np.append(w, np.maximum(x[self.n_assets :], self.lowest)).astype(w.dtype, copy=False)
+
+
+def with_level(penalty, n_assets, lowest):
+    """The penalty on (w, s) for a penalty on w. Bounds stay a `Box`, because more solvers support it."""
+    if penalty is None and lowest == -np.inf:
+        return None
+    if penalty is None:
+        return Box(np.append(np.full(n_assets, -np.inf), lowest), np.inf)
+    if type(penalty) is Box and penalty.budget is None and not penalty.alpha:
+        low, high = (np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high))
+        return Box(np.append(low, lowest), np.append(high, np.inf))
+    return OnWeights(penalty, n_assets, lowest)
+
+
+class TailRiskProblem(LevelProblem):
+    """Minimise -mean <r_i, w> + lambda risk(w), where the risk depends on the worst losses.
+
+    Parameters
+    ----------
+    confidence : float, default=0.95
+        The risk measures the worst fraction 1 - confidence of the losses.
+    """
+
+    def __init__(
+        self,
+        returns: ArrayLike,
+        risk_aversion: float = 1.0,
+        *,
+        risk_measure: str | None = None,
+        confidence: float = 0.95,
+        width: float | None = None,
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+    ) -> None:
+        check_parameters(confidence=confidence)
+        self.confidence = float(confidence)
+        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
+        super().__init__(returns, risk_aversion, risk_measure=risk_measure, width=width, **options)
+
+
+class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
+    r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
+
+    .. math::
+
+        \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
+
+    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. Minimised
+    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The
+    maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
+
+    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an object of this class.
+
+    Parameters
+    ----------
+    confidence : float, default=0.95
+        CVaR is the mean of the worst fraction 1 - confidence of the losses.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
+
+    References
+    ----------
+    Rockafellar & Uryasev, "Optimization of conditional value-at-risk", 2000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="cvar", confidence=0.5)
+    >>> problem.value_at(np.array([1.0]))  # a mean return of .5, and the mean of losses of 3 and 1
+    1.5
+    """
+
+    first_width = 0.4
+
+    # f and its gradient
+
+    def outer_gradient(self, x, u, batch):
+        """With q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence): f_x = lambda (-sum q_i r_i, 1 - sum q_i)."""
+        rows, weight = batch
+        q = self._risk_weight * self._tail(-rows.dot(x[:-1]).astype(float), float(x[-1])) * weight
+        f_x = np.append(-combine(q.astype(x.dtype), rows), self._risk_weight - q.sum())
+        return f_x.astype(x.dtype, copy=False), np.full(1, -self._return_weight, x.dtype)
+
+    def outer(self, x, u):
+        """-u + lambda (s + mean h log(1 + exp(z_i / h)) / (1 - confidence)), z_i = -<r_i, w> - s."""
+        total, s = 0.0, float(x[-1])
+        for rows, weight in self._weighted_blocks():
+            z = -(rows @ x[:-1]).astype(float) - s
+            total += (weight * self._smoothed(z)).sum()
+        return float(-self._return_weight * u[0] + self._risk_weight * (s + total / (1 - self.confidence)))
+
+    def _tail(self, losses, s):
+        """The weight of each loss, from 0 to 1 / (1 - confidence): the smoothed indicator of the tail."""
+        return expit((losses - s) / self.width) / (1 - self.confidence)
+
+    # the risk
+
+    def risk(self, losses):
+        """CVaR without smoothing: the quantile s plus the scaled mean of the losses in excess of s."""
+        order = np.argsort(losses)
+        weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
+        worse = np.cumsum(weights[::-1])[::-1]  # the weight from each loss on
+        k = min(np.searchsorted(-worse, -(1 - self.confidence) * (1 - 1e-12), side="right"), len(losses)) - 1
+        s = losses[order[max(k, 0)]]
+        return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
+
+    def best_level(self, losses):
+        """The s that minimises the smoothed objective: there the q_i sum to 1."""
+        low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
+        excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
+        if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
+            return low
+        if excess[1] >= 0:  # rounding
+            return high
+        tiny = 1e-13 * max(abs(low), abs(high))
+        return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)
+
+    def reweighting(self, losses):
+        """q_i at the best level."""
+        q = self._tail(losses, self.best_level(losses)) * self._period_weights()
+        return q / q.sum()

@@ -1,0 +1,415 @@
+"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables.
+
+Inequalities and hinges are parts of one interface: each has slacks and multipliers, and takes part in a Newton step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+
+__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+
+SHORTER = 0.95  # fraction of the step to the boundary
+ITERATIONS = 100
+EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
+STUCK = 1e-10  # step length below which the iterations stop
+PATIENCE = 15  # iterations without a smaller error after which they stop, because only rounding errors are left
+SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
+LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is kept as a sparse one
+
+
+@dataclass
+class Program:
+    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e."""
+
+    smooth: Callable  # value, gradient and Hessian of a convex function; the value is infinite outside its domain
+    hinges: list
+    low: np.ndarray
+    high: np.ndarray
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    E: np.ndarray  # with independent rows
+    e: np.ndarray
+    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the limit 0
+
+
+@dataclass
+class Solution:
+    """The best iterate of the interior-point method."""
+
+    x: np.ndarray
+    slope: list  # for each `Hinges` the derivative of its terms with respect to a
+    of_A: np.ndarray  # multipliers of A x, positive at an upper limit
+    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that are at one of their limits
+    at_bound: np.ndarray
+    at_kink: list  # for each `Hinges` a mask of those with a = 0
+    of_E: np.ndarray  # multipliers of E x = e
+    n_iter: int = 0
+    done: bool = False  # whether residuals and complementarity have met the tolerance
+
+
+@dataclass
+class Hinges:
+    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
+
+    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of the one that it depends on
+    shift: np.ndarray
+    cost: np.ndarray
+    quadratic: np.ndarray
+
+    def at(self, x):
+        """The arguments a of the hinges at x."""
+        return self.along(x) + self.shift
+
+    def along(self, dx):
+        """The change of a along dx."""
+        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
+
+    def transposed(self, v, n):
+        """rows.T @ v, of shape (n,)."""
+        if self.rows.ndim == 1:
+            return np.bincount(self.rows, v, n)
+        return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
+
+    def bound(self, slope, n):
+        """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
+        over = np.maximum(slope - self.cost, 0)
+        slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
+        over = np.where(self.quadratic > 0, over, 0)
+        constant = slope @ self.shift - (over**2 / np.maximum(4 * self.quadratic, 1e-300)).sum()
+        return constant, self.transposed(slope, n)
+
+    def add_square(self, H, weight):
+        """Add rows.T @ diag(weight) @ rows to H."""
+        if self.rows.ndim == 1:
+            H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
+        else:
+            scaled, m = np.sqrt(weight)[:, None] * self.rows, self.rows.shape[1]
+            H[:m, :m] += scaled.T @ scaled
+
+
+class Side:
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper limits of x or of A x."""
+
+    def __init__(self, name, of, rows, sign, bound, x, slope):
+        self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
+        room = bound - sign * self._product(x)
+        self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
+        self.dual = slope / np.maximum(self.slack, 1.0)  # far bounds must not matter at first
+
+    def _product(self, x):
+        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
+
+    def _transposed(self, v, n):
+        v = self.sign * v
+        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+
+    def _residual(self, x):
+        return self.sign * self._product(x) + self.slack - self.bound
+
+    def gradient(self, n):
+        """The gradient of the multipliers' term of the Lagrangian."""
+        return self._transposed(self.dual, n)
+
+    def complementarity(self):
+        """The sum of products of slacks and multipliers."""
+        return float(self.slack @ self.dual)
+
+    def infeasibility(self, x):
+        """The largest residual of the equations that define the slacks."""
+        return np.abs(self._residual(x)).max(initial=0.0)
+
+    def add(self, K):
+        """Add the part of the Newton matrix."""
+        weight = self.dual / self.slack
+        if self.rows.ndim == 1:
+            K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
+        elif sparse.issparse(self.rows):
+            K += (self.rows.T @ sparse.diags_array(weight) @ self.rows).toarray()
+        else:
+            K += self.rows.T @ (weight[:, None] * self.rows)
+
+    def right(self, x, target, before):
+        """The part of the Newton step's right-hand side, and the terms that `step` needs."""
+        cross = 0.0 if before is None else before[0] * before[1]
+        comp, miss = self.slack * self.dual - target + cross, self._residual(x)
+        return self._transposed((comp - self.dual * miss) / self.slack, len(x)), (comp, miss)
+
+    def step(self, dx, rest):
+        """The step of slacks and multipliers that belongs to the step of x."""
+        comp, miss = rest
+        ds = -miss - self.sign * self._product(dx)
+        return ds, -(comp + self.dual * ds) / self.slack
+
+    def longest(self, step):
+        """The longest primal and dual step lengths that keep slacks and multipliers positive."""
+        return longest_step(self.slack, step[0]), longest_step(self.dual, step[1])
+
+    def after(self, step, a_p, a_d):
+        """The complementarity after a step."""
+        return float((self.slack + a_p * step[0]) @ (self.dual + a_d * step[1]))
+
+    def move(self, step, a_p, a_d):
+        """Make a step."""
+        self.slack, self.dual = self.slack + a_p * step[0], self.dual + a_d * step[1]
+
+
+def sides_of(program, x, slope):
+    """The inequalities of a program, without those whose limit is infinite."""
+    sides, A = [], program.A
+    if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
+        A = sparse.csr_array(A)
+    for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
+        limit = getattr(program, name)
+        some = np.flatnonzero(np.isfinite(limit))
+        if some.size:
+            rows = some if name in ("low", "high") else A[some]
+            sides.append(Side(name, some, rows, sign, sign * limit[some], x, slope))
+    return sides
+
+
+def multipliers(program, sides):
+    """Multipliers of A x, and masks of the rows and variables that are at a limit (slack below multiplier)."""
+    of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
+    at_bound = np.zeros(len(program.low), dtype=bool)
+    for side in sides:
+        if side.name in ("low", "high"):
+            at_bound[side.of] |= side.slack < side.dual
+        else:
+            of_A[side.of] += side.sign * side.dual
+            at_limit[side.of] |= side.slack < side.dual
+    return of_A, at_limit, at_bound
+
+
+class HingeState:
+    """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated from the Newton step.
+
+    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The methods are those of `Side`.
+    """
+
+    def __init__(self, hinge, x):
+        a = hinge.at(x)
+        room = max(float(np.abs(a).mean()), 0.1)
+        self.hinge, self.z = hinge, np.maximum(a, 0) + room
+        self.s = self.z - a
+        self.up = self.down = 0.5 * self._slope() + 1e-300
+
+    def _slope(self):
+        return self.hinge.cost + 2 * self.hinge.quadratic * self.z
+
+    def gradient(self, n):
+        return self.hinge.transposed(self.up, n)
+
+    def complementarity(self):
+        return float(self.s @ self.up + self.z @ self.down)
+
+    def infeasibility(self, x):
+        return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
+
+    def dual_residual(self):
+        slope = self._slope()
+        return float(np.abs(slope - self.up - self.down).max(initial=0.0) / max(slope.max(initial=0.0), 1e-300))
+
+    def at_kink(self):
+        return self.z + self.s < np.minimum(self.up, self.down)
+
+    def _weights(self):
+        return self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
+
+    def add(self, K):
+        d1, d2 = self._weights()
+        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
+
+    def right(self, x, target, before):
+        d1, d2 = self._weights()
+        cross_s = 0.0 if before is None else before[1] * before[2]
+        cross_z = 0.0 if before is None else before[0] * before[3]
+        comp_s = self.s * self.up - target + cross_s
+        comp_z = self.z * self.down - target + cross_z
+        miss = self.z - self.hinge.at(x) - self.s  # s = z - a must hold after the step: ds = dz - da + miss
+        of_z = self._slope() - self.up - self.down
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
+        # dup = -(comp_s + up (dz - da + miss)) / s
+        const_up = -(comp_s + self.up * miss) / self.s
+        const_down = -comp_z / self.z
+        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
+        c = -of_z + const_up + const_down
+        # dup = const_up - d1 dz + d1 da
+        r = const_up - d1 * c / (d1 + d2)
+        return self.hinge.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
+
+    def step(self, dx, rest):
+        d1, d2, c, const_up, const_down, miss = rest
+        da = self.hinge.along(dx)
+        dz = (c + d1 * da) / (d1 + d2)
+        dup = const_up - d1 * dz + d1 * da
+        ddown = const_down - self.down / self.z * dz
+        return dz, dz - da + miss, dup, ddown
+
+    def longest(self, step):
+        dz, ds, dup, ddown = step
+        return (
+            min(longest_step(self.z, dz), longest_step(self.s, ds)),
+            min(longest_step(self.up, dup), longest_step(self.down, ddown)),
+        )
+
+    def after(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        return float((self.s + a_p * ds) @ (self.up + a_d * dup) + (self.z + a_p * dz) @ (self.down + a_d * ddown))
+
+    def move(self, step, a_p, a_d):
+        dz, ds, dup, ddown = step
+        self.z, self.s = self.z + a_p * dz, self.s + a_p * ds
+        self.up, self.down = self.up + a_d * dup, self.down + a_d * ddown
+
+
+def longest_step(value, change):
+    """The longest step along a change that keeps values positive."""
+    falling = change < 0
+    with np.errstate(over="ignore"):  # the ratio overflows for a tiny change
+        return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
+
+
+def interior_point(program, x, most=ITERATIONS, watch=None):
+    """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
+
+    This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
+    feasible start is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
+    closed form.
+    """
+    n, E = len(x), program.E
+    f, g, H0 = program.smooth(x)
+    sides = sides_of(program, x, 0.1 + np.abs(g).max())
+    nu = np.zeros(len(E))
+    hinges = [HingeState(h, x) for h in program.hinges]
+    parts = [*sides, *hinges]
+    total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
+    best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
+    for k in range(1, most + 1):
+        of_x = g + E.T @ nu
+        for part in parts:
+            of_x = of_x + part.gradient(n)
+        off = E @ x - program.e
+        gap = sum(part.complementarity() for part in parts)
+        mu = gap / total if total else 0.0
+        unit = 1.0 + abs(f)
+        infeasible = max([np.abs(off).max(initial=0.0), *(part.infeasibility(x) for part in parts)])
+        size = 1.0 + np.abs(x).max(initial=0.0)
+        error = max(
+            gap / unit,
+            np.abs(of_x).max() / (1.0 + np.abs(g).max()),
+            float(np.abs(of_x) @ np.abs(x)) / unit,
+            infeasible / size,
+            max((h.dual_residual() for h in hinges), default=0.0),
+        )
+        if best is None or error < best[0]:
+            since = k
+            slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
+            best = error, Solution(x, slopes, *multipliers(program, sides), kinks, nu)
+        if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
+            done = error <= EXACT
+            break
+        K = H0.copy()
+        for part in parts:
+            part.add(K)
+        solve = _factor(K, E)
+        # predictor
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, 0.0, [None] * len(parts))
+        a_p, a_d = _lengths(parts, steps)
+        after = sum(part.after(step, a_p, a_d) for part, step in zip(parts, steps, strict=True))
+        sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, steps)
+        a_p, a_d = _lengths(parts, steps)
+        a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
+        curved = a_p
+        while curved > STUCK:
+            f_new, g_new, H_new = program.smooth(x + curved * dx)
+            if np.isfinite(f_new) and np.isfinite(g_new).all():
+                linear = g + curved * (H0 @ dx)
+                miss = np.abs(g_new - linear).max()
+                straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
+                # without inequalities the value must decrease (Armijo's condition)
+                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ dx), 0.0) + EXACT * 1e-4 * unit
+                if straight and lower:
+                    break
+            curved *= 0.5
+        else:
+            break
+        # centre more if the step was shortened because of the smooth part's curvature
+        least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
+        a_d = a_d if curved == a_p else min(a_d, curved)
+        a_p = curved
+        if max(a_p, a_d) < STUCK:
+            break
+        x = x + a_p * dx
+        f, g, H0 = f_new, g_new, H_new
+        if watch is not None:
+            watch(x)
+        nu = nu + a_d * dnu
+        for part, step in zip(parts, steps, strict=True):
+            part.move(step, a_p, a_d)
+    best[1].n_iter, best[1].done = k, done
+    return best[1]
+
+
+def _direction(parts, solve, of_x, off, x, target, before):
+    """Newton's step towards the complementarity ``target``, with Mehrotra's correction from the step ``before``."""
+    right, rests = -of_x, []
+    for part, step in zip(parts, before, strict=True):
+        of_part, rest = part.right(x, target, step)
+        right = right + of_part
+        rests.append(rest)
+    dx, dnu = solve(right, -off)
+    return dx, dnu, [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)]
+
+
+def _lengths(parts, steps):
+    """The longest primal and dual step lengths that keep all slacks and multipliers positive."""
+    a_p = a_d = 1.0 / SHORTER
+    for part, step in zip(parts, steps, strict=True):
+        primal, dual = part.longest(step)
+        a_p, a_d = min(a_p, primal), min(a_d, dual)
+    return a_p, a_d
+
+
+def _factor(K, E):
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K positive definite if it is not."""
+    # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged and K better conditioned
+    weight = float(np.mean(np.diag(K))) or 1.0
+    K = K + np.finfo(float).eps * weight * np.eye(len(K))
+    K = K + weight * E.T @ E
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(K), 1e-16 * np.diag(K).max()))
+    scaled = K * scale[:, None] * scale
+    ridge = 1e-14
+    while True:
+        try:
+            factor = cho_factor(scaled + ridge * np.eye(len(K)), lower=True, check_finite=False)
+            break
+        except np.linalg.LinAlgError:
+            ridge *= 100
+
+    def apply(v):
+        s = scale if v.ndim == 1 else scale[:, None]
+        first = s * cho_solve(factor, s * v, check_finite=False)
+        # one step of iterative refinement, because of the ridge and of rounding
+        return first + s * cho_solve(factor, s * (v - K @ first), check_finite=False)
+
+    if not len(E):
+        return lambda a, b: (apply(a), np.zeros(0))
+    KE = apply(E.T)
+    values, vectors = np.linalg.eigh(E @ KE)
+    kept = values > 1e-13 * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+
+    def solve(a, b):
+        a = a + weight * E.T @ b
+        first = apply(a)
+        dnu = vectors @ ((E @ first - b) @ vectors / values)
+        return first - KE @ dnu, dnu
+
+    return solve

@@ -1,0 +1,204 @@
+"""Linear programs of the second-order method: presolve, minima of linear functions, and drawdowns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import qr
+from scipy.optimize import linprog
+
+from sk_stormc.portfolio.second_order.interior_point import Solution
+
+__all__ = ["Drawdowns", "lowest", "one_sided", "solve_linear_program", "with_room"]
+
+ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality counts as tight
+ROUNDS = 20  # of the presolve
+TIGHT = 1e-9  # multiplier above which an inequality of the presolve is tight
+NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable counts as at it
+
+
+def one_sided(A, lower, upper):
+    """lower <= A x <= upper as rows @ x <= limit: rows, limits, and for each its index in A and its sign."""
+    up, down = np.flatnonzero(np.isfinite(upper)), np.flatnonzero(np.isfinite(lower))
+    rows = sparse.csr_array(A)
+    index, sign = np.r_[up, down], np.r_[np.ones(len(up)), -np.ones(len(down))]
+    return sparse.vstack([rows[up], -rows[down]], format="csr"), np.r_[upper[up], -lower[down]], index, sign
+
+
+def with_room(low, high, A, lower, upper, E, e, size):
+    """The feasible set with the inequalities that no point meets strictly as equations; and a point inside.
+
+    A linear program maximises the smallest slack. If it is 0, the inequalities with a nonzero multiplier are tight in
+    the whole set. Interior-point methods need a set without such inequalities.
+    """
+    m, centre = len(low), np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(len(low))
+    rows_of_all = sparse.vstack([sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr")
+    lower, upper, e = np.r_[low, lower] / size, np.r_[high, upper] / size, e / size
+    for _ in range(ROUNDS):
+        rows, limit, index, sign = one_sided(rows_of_all, lower, upper)
+        if not len(limit):
+            break
+        norm = np.sqrt(rows.power(2).sum(axis=1))
+        program = linprog(
+            np.r_[np.zeros(m), -1.0],
+            sparse.hstack([rows, norm[:, None]], format="csr"),
+            limit,
+            sparse.csr_array(np.pad(E, ((0, 0), (0, 1)))) if len(E) else None,
+            e if len(E) else None,
+            bounds=[(None, None)] * m + [(None, 1.0)],
+            method="highs",
+        )
+        if program.status != 0:
+            break
+        centre = program.x[:-1] * size
+        if program.x[-1] > ROOM:
+            break
+        tight = np.abs(program.ineqlin.marginals) > TIGHT
+        gone = index[tight]
+        E, e = np.concatenate([E, rows_of_all[gone].toarray()]), np.r_[e, (sign * limit)[tight]]
+        lower[gone], upper[gone] = -np.inf, np.inf
+        E, e = independent(E, e)
+    E, e = independent(E, e)
+    lower, upper = lower * size, upper * size
+    return (lower[:m], upper[:m], A, lower[m:], upper[m:], E, e * size), centre
+
+
+def independent(E, e):
+    """The equations E x = e without linearly dependent rows."""
+    if not len(E):
+        return E, e
+    R, order = qr(E.T, mode="r", pivoting=True)
+    rank = int((np.abs(np.diag(R)) > 1e-9 * np.abs(R).max(initial=0.0)).sum())
+    kept = np.sort(order[:rank])
+    return E[kept], e[kept]
+
+
+def lowest(limits, c, low, high, weight=1.0):
+    """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds."""
+    if len(limits.A) or limits.max_turnover is not None:
+        s = _by_linear_program(limits, c, low, high, weight)
+    else:
+        s = _by_sorting(limits, c, low, high, weight)
+    return s, float(c @ s + weight * sum(cost @ np.abs(s - at) for _, cost, at in limits.costs()))
+
+
+def _by_sorting(limits, c, low, high, weight):
+    """Cut each coordinate at its bounds and kinks, and take the pieces in the order of their slopes."""
+    kinks = [np.clip(at, low, high) for _, _, at in limits.costs()]
+    points = np.sort(np.array([low, *kinks, high]), axis=0)
+    length, middle = np.diff(points, axis=0), (points[1:] + points[:-1]) / 2
+    slope = c + weight * sum(cost * np.sign(middle - at) for _, cost, at in limits.costs())
+    slope = np.broadcast_to(slope, length.shape)
+    if limits.budget is None:
+        return low + np.where(slope < 0, length, 0.0).sum(axis=0)
+    order = np.argsort(slope, axis=None, kind="stable")
+    order = order[(np.broadcast_to(limits.counted, length.shape) > 0).ravel()[order]]
+    length, taken = length.ravel()[order], np.zeros(length.size)
+    left = limits.budget - low[limits.counted > 0].sum()
+    taken[order] = np.clip(left - np.r_[0.0, np.cumsum(length)[:-1]], 0.0, length)
+    return low + taken.reshape(slope.shape).sum(axis=0)
+
+
+def _by_linear_program(limits, c, low, high, weight):
+    """By HiGHS, with a further variable |s - at| for each cost."""
+    z_low, z_high, A, lower, upper, E, e = limits.parts[0]
+    terms, n, m = limits.costs(), limits.n, len(z_low)
+    one = sparse.eye_array(m, format="csr")
+    rows, limit, _, _ = one_sided(A, lower, upper)
+    blocks, limit = [[rows, *[None] * len(terms)]], [limit]
+    for k, (some, _, at) in enumerate(terms):
+        distance = -sparse.eye_array(len(some))
+        for sign in (1.0, -1.0):
+            blocks.append([sign * one[some], *[distance if j == k else None for j in range(len(terms))]])
+            limit.append(sign * at[some])
+    count = sum(len(some) for some, _, _ in terms)
+    bounds = np.c_[np.r_[low, z_low[n:], np.zeros(count)], np.r_[high, z_high[n:], np.full(count, np.inf)]]
+    program = linprog(
+        np.r_[c, np.zeros(m - n), *(weight * cost[some] for some, cost, _ in terms)],
+        sparse.block_array(blocks, format="csr"),
+        np.concatenate(limit),
+        sparse.csr_array(np.pad(E, ((0, 0), (0, count)))) if len(E) else None,
+        e if len(E) else None,
+        bounds=bounds,
+        method="highs",
+    )
+    return program.x[:n] if program.x is not None else np.full(n, np.nan)
+
+
+@dataclass
+class Drawdowns:
+    """A term of a `Program`: risk_weight times the mean of the deepest ``tail`` of the drawdowns of the path Q v.
+
+    The term is the maximum of slope @ (-Q v) over the dual feasible slopes, which `allowed` leaves unchanged.
+    """
+
+    Q: np.ndarray
+    p: np.ndarray  # weights of the periods, of sum 1
+    risk_weight: float
+    tail: float
+
+    def allowed(self, slope):
+        """The slope, scaled down if rounding has made it dual infeasible. It then gives a lower bound of the term.
+
+        With multipliers m_t >= 0 of D_t >= D_{t-1} - y_t, the dual weight of D_t is m_t - m_{t+1}. It is at most
+        risk_weight p_t / tail, and the sum of the dual weights is at most the risk_weight.
+        """
+        slope = np.maximum(slope, 0.0)
+        of_drawdown = np.maximum(slope - np.append(slope[1:], 0.0), 0.0)
+        most = np.maximum(self.risk_weight * self.p / self.tail, 1e-300)
+        return slope / max(1.0, of_drawdown.sum() / self.risk_weight, float((of_drawdown / most).max()))
+
+    def bound(self, slope, n):
+        """A linear lower bound of the term: its constant, and its coefficients of shape (n,)."""
+        return 0.0, np.pad(-(self.allowed(slope) @ self.Q), (0, n - self.Q.shape[1]))
+
+
+def solve_linear_program(program):
+    """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, by HiGHS.
+
+    The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
+    """
+    path, *kinks = program.hinges
+    n, (T, d) = len(program.low), path.Q.shape
+    step = sparse.eye_array(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
+    of_A, limit_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
+    none = [None] * len(kinks)
+    blocks = [
+        [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, *none],
+        [None, sparse.eye_array(T), sparse.csr_array(-np.ones((T, 1))), -sparse.eye_array(T), *none],
+        [of_A, None, None, None, *none],
+    ]
+    limit = [np.zeros(T), np.zeros(T), limit_of_A]
+    for k, kink in enumerate(kinks):
+        m = len(kink.rows)
+        rows = sparse.csr_array((np.ones(m), (np.arange(m), kink.rows)), shape=(m, n))
+        of_kinks = [-sparse.eye_array(m) if j == k else None for j in range(len(kinks))]
+        blocks.append([rows, None, None, None, *of_kinks])
+        limit.append(-kink.shift)
+    _, slope, _ = program.smooth(np.zeros(n))
+    of_excess = path.risk_weight * path.p / path.tail
+    cost = np.concatenate([slope, np.zeros(T), [path.risk_weight], of_excess, *(kink.cost for kink in kinks)])
+    others = len(cost) - n
+    lp = linprog(
+        cost,
+        sparse.block_array(blocks, format="csr"),
+        np.concatenate(limit),
+        sparse.csr_array(np.pad(program.E, ((0, 0), (0, others)))) if len(program.E) else None,
+        program.e if len(program.E) else None,
+        bounds=np.c_[np.r_[program.low, np.zeros(others)], np.r_[program.high, np.full(others, np.inf)]],
+        method="highs",
+    )
+    if lp.x is None:
+        return None
+    x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in limit])[:-1])
+    return Solution(
+        x,
+        slope=[parts[0], *(np.maximum(part, 0.0) for part in parts[3:])],
+        of_A=np.bincount(index, sign * parts[2], len(program.A)),
+        at_limit=np.zeros(len(program.A), dtype=bool),
+        at_bound=(np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR),
+        at_kink=[np.zeros(T, bool), *(np.abs(kink.at(x)) <= NEAR for kink in kinks)],
+        of_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
+        n_iter=int(lp.nit),
+        done=True,
+    )

@@ -1,0 +1,166 @@
+"""The second-order method ``solver="newton"``: for few assets whose returns are in memory.
+
+The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
+of all returns therefore changes the linear term only. Returns and weights are scaled, so that the numbers of the
+program are of size one for any unit of the returns.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.second_order.interior_point import interior_point
+from sk_stormc.portfolio.second_order.limits import Limited, Limits, Turnover
+from sk_stormc.portfolio.second_order.linear_programs import solve_linear_program
+from sk_stormc.portfolio.second_order.program import (
+    FORMULATIONS,
+    Scaled,
+    is_allowed,
+    largest_loss,
+    nothing_lost,
+    shrunk,
+)
+
+__all__ = ["NewtonFit", "can_solve", "feasible", "nearly", "solve_portfolio", "solve_scaled"]
+
+LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
+MEMORY = 2**26  # largest number of returns, half a gigabyte
+COST = 2**36  # largest number of products of a Hessian, some seconds
+MET = 1e-15  # rounding of a sum of weights, relative to their size
+GROWTH = 4.0  # of the exponent of entropic risk from one solution to the next
+FAR = 1e8  # weights, relative to a typical one, that count as infinite
+
+
+@dataclass
+class NewtonFit:
+    """A solution of the second-order method."""
+
+    weights: np.ndarray
+    value: float  # the objective at the weights
+    gap: float  # an upper bound of the objective minus its minimum
+    n_iter: int
+    unit: float = 0.0  # a typical size of the objective, for which rounding is negligible
+
+
+def can_solve(returns, penalty):
+    """Whether Hessians are affordable, the returns are in memory, and the penalty is one of this package."""
+    supported = penalty is None or isinstance(penalty, (L1, Box, Simplex, Turnover, Limited))
+    n_assets = returns.shape[1]
+    affordable = n_assets <= LARGEST and returns.size <= MEMORY and returns.size * n_assets <= COST
+    return supported and type(returns) is np.ndarray and affordable
+
+
+def solve_portfolio(problem, penalty, start, watch=None):
+    """Minimise a portfolio's objective. ``watch`` is called with the weights after each iteration."""
+    limits = Limits.of(penalty, problem.returns.shape[1])
+    only = limits.only_point()
+    if only is not None:
+        only = nearly(penalty, only)
+        return NewtonFit(only.astype(start.dtype), problem.value_at(only), 0.0, 0)
+    scaled = Scaled.of(problem, limits)
+
+    def see(x):
+        watch(x[: limits.n] * scaled.size)
+
+    program, solution, formulation = solve_scaled(problem, scaled, start, problem.value_at, watch and see)
+    if solution is None:
+        return NewtonFit(start, problem.value_at(start), np.inf, 0, scaled.unit_of_value)
+    inside = solution.x[: limits.n] * scaled.size
+    at_bounds, n_more = _at_bounds(problem, scaled, program, solution, formulation)
+    n_iter = solution.n_iter + n_more
+    # the start is kept where nothing is better but for rounding: what it has at 0 stays there
+    candidates = [start, *(feasible(penalty, w, start) for w in (at_bounds, inside))]
+    values = [problem.value_at(w) for w in candidates]
+    least = min((value for value in values if np.isfinite(value)), default=np.nan)
+    best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
+    w, value = np.asarray(candidates[best], float), values[best]
+    if np.abs(w).max() > FAR * scaled.size and np.isinf(limits.implied()).any():  # it falls for ever
+        return NewtonFit(start, values[0], np.inf, n_iter, scaled.unit_of_value)
+    return NewtonFit(w, value, scaled.gap(program, solution, w, value), n_iter, scaled.unit_of_value)
+
+
+def feasible(penalty, w, start):
+    """The last feasible portfolio on the way from the start to w."""
+    return penalty.toward(w, start) if isinstance(penalty, Limited) else nearly(penalty, w)
+
+
+def _at_bounds(problem, scaled, program, solution, formulation):
+    """The weights with what is at a bound or a kink put there and the others solved for again; and the iterations."""
+    limits, size = scaled.limits, scaled.size
+    w = solution.x[: limits.n] * size
+    held = limits.held(solution, size, len(program.hinges))
+    if problem.ordered or not np.isfinite(held).any():  # a linear program ends at a corner
+        return w, 0
+    w = np.where(np.isfinite(held), held, w)
+    if not np.isnan(held).any():
+        return w, 0
+    some = np.full(limits.n, limits.limited) | (held != 0)  # those at 0 are left out where that is possible
+    rest = scaled if some.all() else scaled.among(some)
+    rest = replace(rest, limits=rest.limits.with_held(held[some]))
+    again = interior_point(*rest.program(w[some], formulation))
+    w[some] = np.where(np.isfinite(held[some]), held[some], again.x[: some.sum()] * size)
+    return w, again.n_iter
+
+
+def solve_scaled(problem, scaled, start, value_at, watch=None):
+    """The program of a problem, its solution, and the formulation of the risk that was used."""
+    formulation = FORMULATIONS[problem.risk_measure]
+    if problem.ordered:
+        program, _ = scaled.program(start, formulation)
+        solution = solve_linear_program(program)
+        if watch is not None and solution is not None:
+            watch(solution.x)
+        return program, solution, formulation
+    if problem.risk_measure == "evar" and not _needs_temperature(scaled.p, len(start), problem.allowed):
+        program, x = scaled.program(start, largest_loss)
+        solution = interior_point(program, x, watch=watch)
+        if is_allowed(solution.of_A[: len(scaled.p)], scaled.p, problem.allowed):
+            return program, solution, largest_loss
+    program, x = scaled.program(start, formulation)
+    solution = interior_point(program, x, watch=watch)
+    if not solution.done and problem.risk_measure == "entropic":
+        solution = _by_continuation(scaled, start, formulation, solution, watch)
+    if solution.done or problem.parameters().get("order", 1) == 1:
+        return program, solution, formulation
+    other, x = scaled.program(start, nothing_lost)  # a root is not smooth where the risk is 0
+    again = interior_point(other, x, watch=watch)
+    again.slope[0], again.n_iter = shrunk(again.slope[0], scaled), again.n_iter + solution.n_iter
+
+    def gap(program, solution):
+        w = solution.x[: len(start)] * scaled.size
+        return scaled.gap(program, solution, w, value_at(w))
+
+    if gap(other, again) < gap(program, solution):
+        return other, again, nothing_lost
+    return program, solution, formulation
+
+
+def _by_continuation(scaled, start, formulation, solution, watch):
+    """The solution for a large exponent, from those for smaller ones: at first few periods would make up the risk."""
+    n_iter, (_, x) = solution.n_iter, scaled.program(start, formulation)
+    for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
+        program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, formulation)
+        solution = interior_point(program, x, watch=watch)
+        x, n_iter = solution.x, n_iter + solution.n_iter
+    return replace(solution, n_iter=n_iter)
+
+
+def _needs_temperature(p, n_assets, allowed):
+    """Whether the minimiser of the largest loss is certainly not that of EVaR.
+
+    A vertex of the dual puts weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+    """
+    most = min(n_assets + 1, len(p))
+    return float(np.log(np.partition(p, -most)[-most:].sum())) < -allowed
+
+
+def nearly(penalty, w):
+    """The weights with bounds and budget met exactly. Those that meet them up to rounding keep their last bits."""
+    if isinstance(penalty, Limited):
+        return penalty.nearly(w)
+    if penalty is None:
+        return w
+    box = penalty.box if isinstance(penalty, Turnover) else penalty.as_box()
+    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(abs(box.budget), np.abs(w).sum())
+    return w if met and (w >= box.low).all() and (w <= box.high).all() else penalty.project(w)

@@ -1,0 +1,241 @@
+"""The portfolio of the largest ratio of mean return to risk, by the transformation of Charnes and Cooper (1962).
+
+The ratio does not change if all weights are multiplied by a number k > 0. So one minimises the risk of v = k w subject
+to a mean return of 1, less costs. The constraints on w become constraints on v and the additional variable k: w <= high
+becomes v <= high k. Transaction costs and the turnover limit are those of |v - previous k|.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sk_stormc.portfolio.risk.mean_risk import MEASURES, with_aversion
+from sk_stormc.portfolio.second_order.limits import AROUND, Limits, bounds_around
+from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
+from sk_stormc.portfolio.second_order.newton import NewtonFit, feasible, solve_scaled
+from sk_stormc.portfolio.second_order.program import Scaled
+
+__all__ = ["Ratio", "ratio_at"]
+
+TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
+FAR = 1e4  # weights that replace missing bounds where the largest mean return is looked for
+LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
+ROUNDS = 20  # of the bound's search, which usually needs three
+SOLVES = 4  # of the interior-point method, which usually is needed once
+RISKLESS = 1e-11  # squared risk, relative to that of the start, that is rounding
+EXACT = 1e-9  # what the bound may be off by, relative to the risk
+BETTER = 1e-7  # relative gain of a vertex that has it solve again
+NEAR = 1e-3  # distance of its next start from the vertex
+
+
+def ratio_at(problem, weights):
+    """The ratio of given weights, on the returns of a problem. Variance and semivariance enter by their square root."""
+    risk = with_aversion(problem, np.inf).value_at(weights)
+    return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
+
+
+def net_return(w, mean, limits):
+    """The mean return after costs."""
+    return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in limits.costs()))
+
+
+class Cone(Limits):
+    """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
+
+    The rest are |v - previous k| where turnover is limited, and one variable |v - at k| for each cost or norm. They are
+    relaxed to upper bounds of these absolute values, which leaves the optimum unchanged.
+    """
+
+    @classmethod
+    def of(cls, limits, mean):
+        """The cone of some limits, with a point of it in its interior."""
+        n, none, zero = limits.n, np.zeros((0, limits.n)), np.zeros(limits.n)
+        parts, centre = limits.parts
+        if centre is None:
+            parts, centre = with_room(*parts, limits.size() or 1.0)
+        inside = _between(limits, mean, centre[:n])
+        low, high = np.where(parts[0][:n] == 0, 0.0, -np.inf), np.where(parts[1][:n] == 0, 0.0, np.inf)
+        cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
+        cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, limits
+        cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in limits.costs()) + 1
+        return cone
+
+    def size(self):
+        """The largest entry of v inside."""
+        return float(np.abs(self.inside).max()) / net_return(self.inside, self.mean, self.of_weights)
+
+    def lifted(self, v, size):
+        """The point (v, rest, k) inside, in units of ``size``."""
+        n, w = self.n, self.inside
+        rest = [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
+        if len(self.given[0]) > n:
+            rest.insert(0, np.abs(w - self.of_weights.previous))
+        return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
+
+    def constraints(self, size, n_levels):
+        """The parts of a `Program` in (v, levels, rest, k) / size."""
+        low, high, A, lower, upper, E, e = self.given
+        n, m, costs = self.n, len(low), self.of_weights.costs()
+        count = sum(len(some) for some, _, _ in costs)
+        one, rows, lowest, highest = np.eye(m), [], [], []
+
+        def add(of_z, of_k, lower, upper, of_costs=None):
+            """Rows of coefficients of z = (v, trades), of k and of the variables of costs."""
+            of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
+            rows.append(np.column_stack([of_z, of_costs, of_k]))
+            lowest.append(np.full(len(of_z), lower))
+            highest.append(np.full(len(of_z), upper))
+
+        for of_z, bound, sign in ((one, low, 1.0), (one, high, -1.0), (A, lower, 1.0), (A, upper, -1.0)):
+            some = np.isfinite(bound) & ((bound != 0) | (of_z is A))  # bounds of 0 stay bounds
+            add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
+        paid, at_cost = np.zeros(count), 0
+        for some, cost, at in costs:
+            place = np.eye(count)[at_cost : at_cost + len(some)]
+            for sign in (1.0, -1.0):
+                add(sign * one[some], -sign * at[some], -np.inf, 0.0, -place)
+            paid[at_cost : at_cost + len(some)] = cost[some]
+            at_cost += len(some)
+        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size
+        A = np.insert(np.concatenate(rows), [n] * n_levels, 0.0, axis=1)
+        E = np.concatenate([np.column_stack([E, np.zeros((len(E), count)), -e]), of_return])
+        E, e = np.insert(E, [n] * n_levels, 0.0, axis=1), np.r_[np.zeros(len(E) - 1), 1.0]
+        positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
+        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
+        low, high = np.insert(np.r_[low, positive], n, -free), np.insert(np.r_[high, positive + np.inf], n, free)
+        return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
+
+
+def _between(limits, mean, centre):
+    """Feasible weights with at least half of the largest mean return after costs, as far inside as that allows."""
+    far = FAR * (limits.size() or 1.0)
+    most, value = lowest(limits, -mean, *bounds_around(limits, centre, far))
+    if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
+        raise ValueError(
+            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
+            "has it"
+        )
+    least, best = (net_return(w, mean, limits) for w in (centre, most))
+    part = 0.0 if least >= 0.5 * best else (0.5 * best - least) / (best - least)
+    return centre + part * (most - centre)
+
+
+class Ratio:
+    """The problem of the largest ratio. Its objective is minus the ratio."""
+
+    def __init__(self, problem, penalty):
+        if problem.risk_measure == "entropic":
+            raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
+        self.problem, self.penalty, self.risk = problem, penalty, with_aversion(problem, np.inf)
+        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as none
+        self.limits = Limits.of(penalty, problem.returns.shape[1])
+        self.power = MEASURES[problem.risk_measure].power
+        self.cone = Cone.of(self.limits, problem._mean)
+        self.start = self.feasible(self.cone.inside)
+
+    def value_at(self, weights):
+        """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
+        risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
+        return -self._net_return(weights) / risk if risk > self.floor else np.inf
+
+    def _net_return(self, weights):
+        return net_return(weights, self.problem._mean, self.limits)
+
+    def feasible(self, weights):
+        """The last feasible portfolio on the way from the inside of the set to some weights."""
+        return feasible(self.penalty, np.asarray(weights, float), self.cone.inside)
+
+    def spread(self, weights):
+        """The scale of the gap: the ratio."""
+        return abs(self.value_at(weights))
+
+    def gap_at(self, weights):
+        """Infinity: nothing is known of weights at which a fit was ended early."""
+        return np.inf
+
+    def minimise(self, watch):
+        """Find the largest ratio."""
+        w = self.start
+        for _ in range(SOLVES):
+            w = min(w, self._solve(watch), key=self.value_at)
+            w, best, better = self._bounded(w)
+            value = self.value_at(w)
+            if not better:
+                break
+            # a vertex is better, so that v is of another size there: begin near it
+            self.cone.inside = w + NEAR * (self.cone.inside - w)
+        if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
+            raise _no_maximum("a portfolio has no risk")
+        return NewtonFit(w, value, best + value, 0, abs(value))
+
+    def _solve(self, watch):
+        """The weights that the interior-point method finds. Keeps its multipliers."""
+        n, limits = self.limits.n, self.limits
+        start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
+        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
+        times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
+        self.scaled = replace(
+            scaled,
+            risk_weight=scaled.risk_weight * times,
+            expected_return=scaled.expected_return * times,
+            unit_of_value=scaled.unit_of_value / times,
+        )
+
+        def see(x):
+            watch(x[:n] / max(x[-1], 1e-300))
+
+        self.program, self.solution, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, see)
+        if self.solution is None:
+            return self.start
+        x = self.solution.x
+        w = self.feasible(x[:n] / max(x[-1], 1e-300))
+        if self._net_return(w) > 0 and self.value_at(w) == np.inf:
+            raise _no_maximum("a portfolio has no risk")
+        if np.isinf(limits.implied()).any() and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
+            raise _no_maximum("ever larger weights are better")
+        return w
+
+    def _bounded(self, w):
+        """The weights or a better vertex, an upper bound of the ratio, and whether a vertex was better.
+
+        The multipliers give coefficients c with c @ w <= risk(w). So the ratio is at most the largest quotient of mean
+        return to c @ w, which Dinkelbach's iterations find by linear programs.
+        """
+        if self.solution is None:
+            return w, np.inf, False
+        scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
+        constant, c = scaled.risk_bound(self.program, self.solution)
+        c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
+        n_levels = len(x) - self.cone.n_variables
+        # multipliers are exact up to the tolerance: a level may be so much better at other weights
+        rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
+        rounding += EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
+        c = c[:n]
+        self.squared = -constant  # relative to that of the start
+        if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
+            c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
+        if not 0 < ratio < np.inf:
+            raise _no_maximum("a portfolio has no risk")
+        low, high = bounds_around(self.limits, w, AROUND * np.abs(w).max())
+        nu, best, left = 1 / ratio, w, 0.0
+        for _ in range(ROUNDS):
+            s, left = lowest(self.limits, c - nu * mean, low, high, nu)
+            left -= rounding
+            if not np.isfinite(s).all():
+                return w, np.inf, False
+            s = self.feasible(s)
+            earned, value = self._net_return(s), self.value_at(s)
+            if earned > 0 and value == np.inf:
+                raise _no_maximum("a portfolio has no risk")
+            best = s if earned > 0 and value < self.value_at(best) else best
+            if left >= -EXACT * float(c @ w) or not 0 < float(c @ s) < nu * earned:
+                break
+            nu = float(c @ s) / earned
+        better = self.value_at(best) < -ratio * (1 + BETTER)
+        if earned > 0 and float(c @ s) <= 0:
+            return best, np.inf, better
+        return best, (1 + max(-left, 0.0) * ratio / self._net_return(w)) / nu, better
+
+
+def _no_maximum(why):
+    return ValueError(f"objective='ratio' has no maximum: {why}. Add bounds, or drop assets that are riskless")

@@ -1,0 +1,148 @@
+"""Validation of action labels, and the action probabilities of a policy in the successor states."""
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from sk_stormc.utils.validation import is_word, short
+from sk_stormc.utils.warnings import warn
+
+NUMBERS = int, float, np.number, np.bool_
+SUM = 1e-6  # tolerance of the sum of probabilities
+UNKNOWN = 0.01  # fraction of successors with an action that the log lacks, above which there is a warning
+
+
+def check_actions(action, n):
+    """The n checked action labels. None means the same action for all rows, with a warning."""
+    if action is None:
+        warn("action was not given: all rows are taken to have the same action, 0.")
+        return np.zeros(n, dtype=int)
+    given = np.asarray(action)
+    if given.shape != (n,):
+        raise ValueError(
+            f"action must be one label for each of the {n} rows, got shape {given.shape}. If each action is a vector, "
+            "number the finitely many actions and give these numbers."
+        )
+    if given.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in given):
+        given = given.astype(str)
+    if given.dtype.kind == "O":
+        try:
+            given = np.array(given.tolist(), dtype=float)
+        except (TypeError, ValueError):
+            odd = next((k for k, v in enumerate(given) if not isinstance(v, (str, np.str_, *NUMBERS))), None)
+            where = short(action) if odd is None else f"{short(given[odd])} in row {odd}"
+            raise ValueError(f"action must be all integers or all strings, got {where}") from None
+    if given.dtype.kind not in "iubfU":
+        raise ValueError(f"action must be integers or strings, got {given.dtype} values such as {given[0]!r}")
+    if given.dtype.kind == "f":
+        wrong = ~np.isfinite(given)
+        if wrong.any():
+            raise ValueError(f"action must be finite, got {given[wrong][0]} in row {np.argmax(wrong)}")
+        wrong = given != np.rint(given)
+        if wrong.any():
+            raise ValueError(
+                f"action must be labels of a finite choice, got {given[wrong][0]} in row {np.argmax(wrong)}: give the "
+                "numbers of the bins of a continuous action"
+            )
+        given = given.astype(np.int64)
+    return given
+
+
+def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
+    """The index of each label among the sorted actions."""
+    at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
+    wrong = actions[at] != labels
+    if wrong.any():
+        k = np.argmax(wrong)
+        label = labels[k].item()
+        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row {k}{hint}")
+    return at
+
+
+def check_policy(policy, name="policy"):
+    """Raise a ValueError unless the policy is a callable, an array that `policy_chances` takes, or "greedy"."""
+    first = "'greedy', " if name == "policy" else ""
+    if callable(policy) or (first and is_word(policy, "greedy")):
+        return
+    given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
+    if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
+        raise ValueError(
+            f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "
+            f"their probabilities (n_states, n_actions), got {short(policy)}"
+        )
+
+
+def policy_chances(policy, source, follows, rows, actions, name="policy"):
+    """The probability of each action in some states under a policy, of shape (n_states, n_actions).
+
+    The states are ``follows``, as numbers, and some rows of ``source``, which a callable policy gets. ``actions`` are
+    sorted.
+    """
+    if callable(policy):
+        choice = np.asarray(policy(_safe_indexing(source, rows)))
+        if choice.ndim == 0 or len(choice) != len(rows):
+            raise ValueError(
+                f"{name} must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
+                f"{choice.shape}"
+            )
+    else:
+        choice = np.asarray(policy)
+        choice = choice[_numbers_of_states(follows, len(choice), name)]
+    return as_chances(choice, len(rows), actions, name)
+
+
+def as_chances(choice, n, actions, name="policy"):
+    """The checked probabilities of n states, from probabilities or from one action for each."""
+    if choice.ndim == 1:
+        labels = check_actions(choice, n) if n else choice
+        return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
+    if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
+        raise ValueError(
+            f"{name} must give probabilities of the actions {short(actions)}, got {choice.dtype} of shape "
+            f"{choice.shape}"
+        )
+    return check_probabilities(name, choice)
+
+
+def check_probabilities(name, given, where="row"):
+    """Rows of probabilities, divided by their sums. Raise a ValueError that names the first row that is wrong."""
+    with np.errstate(invalid="ignore"):
+        total = given.sum(axis=1)
+    wrong = ~((given >= 0) & np.isfinite(given)).all(axis=1) | ~(abs(total - 1) <= SUM)
+    if wrong.any():
+        k = np.argmax(wrong)
+        raise ValueError(
+            f"{name} must have probabilities >= 0 that sum to 1, got {short(given[k])} with the sum {total[k]:.6g} in "
+            f"{where} {k}"
+        )
+    return given / total[:, None]
+
+
+def chosen(numbers, n_actions):
+    """One-hot probabilities of shape (n, n_actions): 1 for the action with the given index."""
+    return (numbers[:, None] == np.arange(n_actions)).astype(float)
+
+
+def _numbers_of_states(states, n, name):
+    """The numbers of states that are one column of integers, or n indicators (one-hot)."""
+    if states.shape[1] == 1:
+        numbers = states[:, 0]
+    elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():
+        numbers = states.argmax(axis=1)
+    else:
+        raise ValueError(
+            f"{name} is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
+            f"got {states.shape[1]} columns that are neither. Use a function of states instead."
+        )
+    wrong = ~np.isin(numbers, np.arange(n))
+    if wrong.any():
+        raise ValueError(f"{name} must have a row for each state, got {n} rows and state {numbers[wrong][0]:g}")
+    return numbers.astype(int)
+
+
+def warn_of_unknown(share):
+    """Warn if a policy takes actions that the log lacks in a notable share of the successors."""
+    if share > UNKNOWN:
+        warn(
+            f"in {share:.0%} of the successors the policy takes an action that the log never has there: the states "
+            "have features that no row with this action has. The coefficients of such features are set to 0."
+        )
