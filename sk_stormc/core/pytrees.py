@@ -59,8 +59,9 @@ def tracing(name, **arguments):
 
 def check_returned(name, value, single=False):
     """Raise a ValueError unless a function returned real numbers: a pytree of them, or a ``single`` one."""
-    leaves = import_jax().tree.leaves(value)
-    kinds = {(leaf if hasattr(leaf, "dtype") else np.asarray(leaf)).dtype.kind for leaf in leaves}
+    jax = import_jax()
+    leaves = jax.tree.leaves(value)
+    kinds = {(leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype.kind for leaf in leaves}
     size = sum(np.size(leaf) for leaf in leaves)
     if not (size and kinds <= set("fiub")) or (single and size != 1):
         expected = "a number for each row" if single else "a number, an array or a pytree of them for each row"
