@@ -26,6 +26,7 @@ CompositionalPortfolio(risk_aversion="much")
 BellmanValueEstimator(gamma="high")
 """
 
+
 @pytest.mark.slow
 def test_a_user_s_script_is_checked(tmp_path):
     pytest.importorskip("mypy")

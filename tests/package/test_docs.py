@@ -1,4 +1,4 @@
-"""Every Python block of the README and the docs is run, page by page, and so are the examples."""
+"""Every Python block of the README and of the documentation runs, and so do the examples."""
 
 import re
 import runpy
@@ -10,13 +10,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 OPTIONAL = ("gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
 
 
-def skip_without_what_it_imports(text):
+def skip_without_imports_of(text):
     for name in OPTIONAL:
         if re.search(rf"^ *(import|from) {re.escape(name)}\b", text, re.MULTILINE):
             pytest.importorskip(name, exc_type=ImportError)
@@ -36,7 +37,7 @@ def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = types.ModuleType("page")  # whose classes can be pickled
     monkeypatch.setitem(sys.modules, "page", module)
-    skip_without_what_it_imports(page.read_text(encoding="utf-8"))
+    skip_without_imports_of(page.read_text(encoding="utf-8"))
     for skipped, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if not skipped:
             exec(compile(block, str(page), "exec"), vars(module))
@@ -57,7 +58,8 @@ README = [block for _, block in BLOCK.findall(PAGES[0].read_text(encoding="utf-8
 
 
 @pytest.mark.parametrize("number", range(len(README)))
-def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_needs(number, monkeypatch):
+def test_block_of_the_readme(number, monkeypatch):
+    """A block runs alone, and with the required packages only."""
     monkeypatch.setattr(sys, "meta_path", [Hide(), *sys.meta_path])
     for name in list(sys.modules):
         if name.split(".")[0] in HIDDEN:
@@ -65,20 +67,20 @@ def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_
     exec(compile(README[number], "README.md", "exec"), {"__name__": "block"})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_links(page):
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        path = (page.parent / target).resolve()
-        made = ROOT / "docs" / "auto_examples"  # of the examples, by the site
-        if path.is_relative_to(made):
-            source = (ROOT / "examples" / path.relative_to(made)).with_suffix(".py")
-            path = source.with_name("README.rst") if source.stem == "index" else source
-        assert path.exists(), f"{page.name}: {target}"
+def test_links():
+    for page in LINKING:
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            path = (page.parent / target).resolve()
+            generated = ROOT / "docs" / "auto_examples"  # from the examples, when the site is built
+            if path.is_relative_to(generated):
+                source = (ROOT / "examples" / path.relative_to(generated)).with_suffix(".py")
+                path = source.with_name("README.rst") if source.stem == "index" else source
+            assert path.exists(), f"{page.name}: {target}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*/plot_*.py")), ids=lambda path: path.stem)
 def test_example(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    skip_without_what_it_imports(example.read_text(encoding="utf-8"))
+    skip_without_imports_of(example.read_text(encoding="utf-8"))
     runpy.run_path(str(example), run_name="__main__")
