@@ -1,4 +1,4 @@
-"""Tests of values that carry their own unit, against arithmetic with fractions, which have no range."""
+"""Arrays with a common exponent against arithmetic with fractions, which have no range."""
 
 import copy
 import pickle
@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sk_stormc.core.unit import FAR, InUnit, in_one_unit
+from sk_stormc.core.unit import FAR, STEP, InUnit, in_one_unit
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -50,7 +50,7 @@ def close(found, exact, eps):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (200, 100), (5000, 4970), (-64, 3000), (9999, -9999)])
+@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (64, 32), (200, 100), (-64, 3000), (9999, -9999)])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_are_rounded_once(name, powers, dtype):
     rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
@@ -87,19 +87,6 @@ def test_comparisons(name, powers):
         found = of(x, y)
         assert type(found) is np.ndarray and found.dtype == bool
         assert found.tolist() == [of(p, q) for p, q in exact]
-
-
-@pytest.mark.parametrize("power", [0, 64, -3200])
-def test_the_bits_are_those_of_floats(power):
-    """An estimate of step 8 and the guard, with values of one unit: as arrays have it."""
-    rng = np.random.default_rng(3)
-    old, before, after = rng.uniform(0.5, 2, (3, 7))
-    u, g_old, g_new = (InUnit(array, power) for array in (old, before, after))
-    found = (1 - 0.3) * (u - g_old) + g_new
-    np.testing.assert_array_equal(found.array, (1 - 0.3) * (old - before) + after)
-    kept = np.maximum(found, np.maximum(0.8 * u, 0.0))
-    np.testing.assert_array_equal(kept.array, np.maximum(found.array, np.maximum(0.8 * old, 0.0)))
-    assert found.power == kept.power == power
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -142,13 +129,6 @@ def test_python_numbers_keep_float32():
     for found in (u + 1.0, 1 - u, 0.8 * u, u / 3, np.maximum(u, 0.5), np.maximum(u, 0.0), 2.0 / u, abs(-u)):
         assert found.dtype == np.float32
     assert (u + np.ones(2)).dtype == np.float64  # as of arrays
-
-
-def test_values_beyond_float32_meet_its_values():
-    u = InUnit(np.array([1.0], np.float32), 64)
-    for number in (2.0**300, 2.0**-300):
-        assert fractions(u + number)[0] in (Fraction(2) ** 300, Fraction(2) ** 64)
-    assert (u < 2.0**300).all() and (u > 2.0**-300).all()
 
 
 # what an array has
@@ -222,25 +202,30 @@ def test_what_is_not_defined_is_refused(call, name):
         call(InUnit(np.array([1.0, 2.0]), 0))
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_copies(again):
+def test_copies():
     value = InUnit(np.array([1.0, 2.0], np.float32), 640)
-    other = again(value)
-    assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
+    for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
     assert eval(repr(value), {"InUnit": InUnit, "array": np.array, "float32": np.float32}).power == 640
+    assert not np.shares_memory(value.astype(np.float32).array, value.array)
+    assert np.shares_memory(value.astype(np.float32, copy=False).array, value.array)
 
 
-def test_nothing_is_written_into():
-    rng = np.random.default_rng(5)
-    a, b = number(rng, 0), number(rng, 500)
-    kept = a.array.copy(), b.array.copy()
-    for of in OPERATIONS.values():
-        of(a, b), of(b, 2.0)
-    total = a
-    total += b
-    assert total is not a
-    for value, array in zip((a, b), kept, strict=True):
-        np.testing.assert_array_equal(value.array, array)
+def test_units_one_step_apart():
+    one, same = InUnit(np.array([1.0, 3.0]), STEP), InUnit(np.array([1.0, 3.0]) * 2.0**STEP, 0)
+    for a, b in ((one, same), (same, one)):
+        np.testing.assert_array_equal((a + b).plain(), 2 * same.array)
+        np.testing.assert_array_equal((a - b).plain(), 0.0)
+        assert (a == b).all()
+    np.testing.assert_array_equal((-one).plain(), -one.plain())
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_squares_of_a_product_stay_within_float32(sign):
+    product = InUnit(np.array([2.0 ** (40 * sign)], np.float32)) * 2.0 ** (35 * sign)
+    assert 0 < product.array**2 < np.inf
+
+
 
 
 # exponentials
