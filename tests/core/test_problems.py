@@ -4,9 +4,10 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from helpers import Stacked
 
 from sk_stormc.penalties import L1
-from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
+from sk_stormc.problems import PortfolioProblem, check_problem
 
 MEASURES = ("variance", "semivariance", "entropic")
 
@@ -18,35 +19,6 @@ def make_returns(n=200, d=5, unit=1.0, dtype=float, seed=0, mean=0.05):
 def close(a, b, rel):
     """Within rel of the largest entry of b."""
     np.testing.assert_allclose(a, b, rtol=0, atol=rel * np.abs(b).max())
-
-
-class Stacked(CompositionalProblem):
-    """The portfolio as the paper has it: g_j(x) = (x, <r_j, x>), f_i(y) a function of y = g(x) alone."""
-
-    def __init__(self, returns, risk_aversion=1.0):
-        self.returns, self.risk_aversion = returns, risk_aversion
-        self.n_inner, self.n_variables = returns.shape
-        self.n_outer = self.n_inner
-
-    def inner_batch(self, draws):
-        return self.returns if draws is None else self.returns[draws]
-
-    outer_batch = inner_batch
-
-    def inner(self, x, batch):
-        return np.append(x, batch.mean(0) @ x)
-
-    def jacobian(self, x, batch):
-        return np.vstack([np.eye(x.size), batch.mean(0)])
-
-    def outer_gradient(self, x, u, batch):
-        d = batch @ u[:-1] - u[-1]
-        slope = 2 * self.risk_aversion * d
-        return None, np.append((slope - 1) @ batch, -slope.sum()) / len(batch)
-
-    def outer(self, x, u):
-        y = self.returns @ u[:-1]
-        return float(np.mean(self.risk_aversion * (y - u[-1]) ** 2 - y))
 
 
 @pytest.mark.parametrize("lam", [0.3, 5.0])
