@@ -59,36 +59,6 @@ class Neighbours(CompositionalProblem):
         return float(x @ x + np.log(u - 1).sum())
 
 
-class Sparse(CompositionalProblem):
-    """A linear model whose components each hold one column, so that most draws miss most entries."""
-
-    def __init__(self, n=40):
-        self.A = np.random.default_rng(0).normal(size=(n, n))
-        self.n_inner = self.n_variables = n
-        self.n_outer = n
-
-    def inner_batch(self, draws):
-        return np.arange(self.n_inner) if draws is None else draws
-
-    outer_batch = inner_batch
-
-    def jacobian(self, x, batch):
-        J = np.zeros_like(self.A)
-        np.add.at(J.T, batch, self.n_inner / len(batch) * self.A.T[batch])
-        return J
-
-    def inner(self, x, batch):
-        return self.jacobian(x, batch) @ x - 1
-
-    def outer_gradient(self, x, u, batch):
-        f_u = np.zeros_like(u)
-        np.add.at(f_u, batch, 2 * self.n_inner / len(batch) * u[batch])
-        return None, f_u
-
-    def outer(self, x, u):
-        return float(u @ u)
-
-
 @pytest.mark.parametrize("unit, dtype", few_of([(1e-4, np.float64), (1e4, np.float32)], 0))
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
@@ -116,9 +86,6 @@ def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract(measure):
         (lambda: PortfolioProblem(make_returns(), penalty=L1(0.3)), 200),
         (Neighbours, 300),
         (lambda: Neighbours(scale=4.0), 300),  # u nearly at its floor
-        (Sparse, 300),
-        (lambda: Sparse(90), 30),  # most entries are in none of the draws
-        (lambda: Sparse(130), 30),  # compared along random directions
     ],
 )
 def test_other_problems_keep_the_contract(kind, n_draws):
@@ -331,20 +298,6 @@ def test_check_sees_the_smallest_unit():
     slip.metric = PortfolioProblem(R, metric="variance").metric
     with pytest.raises(ValueError, match="Broken.outer_gradient: f_x and central differences"):
         check_problem(slip, n_draws=50)
-
-
-def test_check_finds_jacobians_that_cannot_be_combined():
-    """The exponent of a Jacobian is unique, but no state could track it."""
-
-    class Logarithmic(Stacked):
-        def jacobian(self, x, batch):
-            return np.log(batch.mean(0) + 10)
-
-        def vjp(self, J, v):
-            return v[:-1] + v[-1] * (np.exp(J) - 10)
-
-    with pytest.raises(ValueError, match="Logarithmic.vjp: vjp of a combination of Jacobians"):
-        check_problem(Logarithmic(make_returns()))
 
 
 def test_check_finds_a_wrong_operator():

@@ -6,7 +6,6 @@ A new solver needs a name in SOLVERS. A new problem needs a line in EXAMPLES.
 import copy
 import importlib
 import inspect
-import pickle
 import pkgutil
 
 import numpy as np
@@ -213,13 +212,6 @@ def test_pair(name, label, solver, batch_size, max_iter):
         special = problem.jacobian_kind == "operator" or problem.advice.normalization is not None
         expected = label in MAY_BE_REFUSED or (solver in PLAIN_STEPS and special)
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_state_is_free_of_the_data(name):
-    big = PortfolioProblem(make_gaussian_returns(20_000, 6, random_state=0))
-    state = minimize(big, name, random_state=0, max_iter=5).state
-    assert len(pickle.dumps(state)) < big.returns.nbytes / 4
 
 
 @pytest.mark.parametrize("name", SOLVERS)

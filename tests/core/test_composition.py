@@ -9,8 +9,8 @@ from helpers import few_of
 
 from sk_stormc import minimize
 from sk_stormc.penalties import L1
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, check_problem
-from sk_stormc.solvers import SOLVERS, get_solver
+from sk_stormc.problems import FiniteSumComposition, check_problem
+from sk_stormc.solvers import get_solver
 
 N, D, L = 60, 3, 2
 rng = np.random.default_rng(0)
@@ -85,31 +85,6 @@ def test_sampled_vjp_goes_to_the_minimum(solver):
     assert result.fun - best < 1e-4 * (result.loss_curve[0] - best)
 
 
-def test_same_way_as_the_subclass():
-    """A portfolio written as callables draws and computes as `PortfolioProblem` with its Jacobian sampled."""
-    R = np.random.default_rng(1).normal(0.1, 1.0, size=(2000, 4))
-    subclass = PortfolioProblem(R)
-    subclass.jacobian_kind = "sampled"
-
-    def slopes(x, u, i):
-        d = R[i] @ x - u
-        return (2 * d - 1) @ R[i] / len(i), -2 * d.mean(keepdims=True)
-
-    problem = FiniteSumComposition(
-        lambda x, j: R[j].mean(0, keepdims=True) @ x,
-        lambda x, j: R[j].mean(0, keepdims=True),
-        slopes,
-        lambda x, u: np.mean((R @ x - u) ** 2 - R @ x),
-        2000,
-        2000,
-        4,
-    )
-    for solver in set(SOLVERS) - {"storm-c-paper"}:  # whose constants are those of the class
-        ours, theirs = (minimize(p, solver, random_state=0, max_iter=60, tol=0) for p in (problem, subclass))
-        np.testing.assert_allclose(ours.x, theirs.x, rtol=1e-8)
-        np.testing.assert_array_equal(ours.ifo, theirs.ifo)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_pickle(way):
     problem = compose(x0=X0, penalty=L1(0.01), **WAYS[way])
@@ -123,21 +98,6 @@ def test_a_state_holds_no_list_of_all_components():
         inner_vjp=lambda x, j, v: 2 * x * v
     )  # fmt: skip
     assert len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
-
-
-def test_values_of_callables_are_converted():
-    def lists(function):
-        return lambda *args: function(*args).astype(np.float32).tolist()
-
-    def pair(x, u, i):
-        f_x, f_u = outer_gradient(x, u, i)
-        return f_x.tolist(), f_u.tolist()
-
-    loose = compose(inner=lists(inner), inner_jacobian=lists(inner_jacobian), outer_gradient=pair, x0=[0, 1, 2])
-    result = minimize(loose, random_state=0, max_iter=20)
-    assert result.x.dtype == np.float64
-    start = np.array([0.0, 1.0, 2.0])
-    np.testing.assert_allclose(result.fun, minimize(compose(x0=start), random_state=0, max_iter=20).fun, rtol=1e-5)
 
 
 def test_single_precision_start():

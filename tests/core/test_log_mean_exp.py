@@ -106,17 +106,6 @@ def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
     assert np.abs(e).max() >= size
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_weights_are_repeated_rows(dtype):
-    R, counts = portfolio(1e3, dtype=dtype).returns, np.random.default_rng(2).integers(0, 5, size=200)
-    problem = PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=counts)
-    repeated = PortfolioProblem(np.repeat(R, counts, axis=0), 1e3, risk_measure="entropic")
-    x, eps = np.full(4, 0.25, dtype), float(np.finfo(dtype).eps)
-    assert problem.objective(x) == pytest.approx(repeated.objective(x), rel=10 * eps)
-    np.testing.assert_allclose(problem.gradient(x), repeated.gradient(x), atol=1e4 * eps)
-    assert log_u(problem, x) == pytest.approx(log_u(repeated, x), rel=10 * eps)
-
-
 @pytest.mark.parametrize("dtype, reach", [(np.float64, 250), (np.float32, 30)])
 @pytest.mark.parametrize("size", [0.1, 1e3, 1e5])
 def test_phi_and_its_gradient_do_not_depend_on_the_unit_of_u(size, dtype, reach):
@@ -166,14 +155,6 @@ def test_a_row_without_weight_does_not_set_the_unit():
     assert log_u(problem, x) == pytest.approx(problem.log_mean(x), rel=1e-14)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_a_wild_step_stays_finite(sign, dtype):
-    problem = portfolio(1e3, unit=1e4, dtype=dtype)
-    value, F = evaluated(problem, np.full(4, sign * 1e3, dtype))
-    assert np.isfinite(value) and np.isfinite(F).all() and F.any()
-
-
 # the contract
 
 
@@ -201,14 +182,6 @@ def test_check_problem_finds_a_unit_that_is_forgotten():
     forgetful = LooksAtTheArray(problem.A, problem.b, 2.0)
     with pytest.raises(ValueError, match="LooksAtTheArray.outer: its value with u in two units"):
         check_problem(forgetful, np.array([0.3, -0.2, 0.1]), n_draws=200)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
-def test_check_problem_where_exponents_are_large(unit, dtype):
-    problem, x = portfolio(800.0, unit, dtype, weighted=True, metric="variance"), np.full(4, 0.25, dtype)
-    assert abs(problem.inner(x, problem.inner_batch(None)).power) > 700
-    check_problem(problem, x, n_draws=200)
 
 
 def test_class_of_the_risk_measure():

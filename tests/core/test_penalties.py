@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from sk_stormc.penalties import L1, Box, Simplex, check_penalty
 
@@ -111,28 +110,6 @@ def test_float32_stays_float32(case):
     np.testing.assert_allclose(case.penalty.prox(x, steps), wide, rtol=0, atol=1e-5 * scale * ratio)
 
 
-def test_against_numerical_minimisation():
-    x, step = np.array([0.9, -0.3, 0.4, 0.1]), np.array([0.5, 1.0, 2.0, 0.1])
-    for penalty, low, high, budget, alpha in (
-        (Box(-0.2, 0.5, budget=0.3, alpha=0.1), -0.2, 0.5, 0.3, 0.1),
-        (Box(0.0, INF, budget=2.0, alpha=0.3), 0.0, INF, 2.0, 0.3),
-        (Simplex(0.7), 0.0, INF, 0.7, 0.0),
-    ):
-        case = Case(penalty, x, step, low, high, budget, alpha)
-        # |z| as the sum of its positive and negative part
-        result = minimize(
-            lambda p, case=case: ((p[:4] - p[4:] - x) ** 2 / step).sum() / 2 + case.alpha * p.sum(),
-            np.full(8, 0.1),
-            bounds=[(0, max(high, 0))] * 4 + [(0, max(-low, 0))] * 4,
-            constraints={"type": "eq", "fun": lambda p, b=budget: (p[:4] - p[4:]).sum() - b},
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
-        z = penalty.prox(x, step)
-        np.testing.assert_allclose(z, result.x[:4] - result.x[4:], atol=2e-6)
-        assert case.value(z) <= case.value(result.x[:4] - result.x[4:]) + 1e-9
-
-
 # exact values
 
 
@@ -170,19 +147,6 @@ def test_ties():
         np.testing.assert_allclose(Box(0, 1, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
         np.testing.assert_allclose(Box(-INF, INF, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
         np.testing.assert_allclose(Box(0, 1, budget=1, alpha=2.0).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-
-
-def test_budget_at_the_sum_of_the_bounds():
-    x = np.array([3.0, -1.0, 0.2, 0.2])
-    low, high = np.array([0.0, 0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.2, 0.9])
-    for alpha in (0.0, 0.7):
-        for bound in (low, high):
-            box = Box(low, high, budget=float(bound.sum()), alpha=alpha)
-            box.check(4)
-            np.testing.assert_allclose(box.prox(x, 0.3), bound, atol=1e-15)
-            np.testing.assert_allclose(box.project(bound), bound, atol=1e-15)
-    fixed = Box(low, low, budget=float(low.sum()))
-    np.testing.assert_allclose(fixed.prox(x, 0.3), low, atol=1e-15)
 
 
 def test_many_variables():
@@ -315,14 +279,6 @@ class Minimal:
         return x
 
 
-@pytest.mark.parametrize("penalty", ["l1", 0.1, Simplex, np.ones(3), object(), lambda x: x])
-def test_what_is_no_penalty_is_named(penalty):
-    with pytest.raises(ValueError, match=r"^penalty must be None or have value, prox and project, as L1") as error:
-        check_penalty(penalty, 3)
-    text = str(error.value)
-    assert "Box" in text and "Simplex" in text and "got " in text and len(text) < 300
-
-
 def test_what_is_a_penalty():
     for penalty in (None, L1(0.1), Box(0, 1), Box([0, 0, 0], 1), Simplex(), Minimal()):
         check_penalty(penalty, 3)
@@ -330,5 +286,6 @@ def test_what_is_a_penalty():
         check_penalty(Box([0, 0], 1), 3)
     with pytest.raises(ValueError, match="budget=5.0 is unreachable"):
         check_penalty(Box(0, 1, budget=5), 3)
-    with pytest.raises(ValueError, match=r"^Mine.penalty: must be None or have"):
-        check_penalty("l1", 3, "Mine.penalty:")
+    for penalty in ("l1", Simplex, object(), lambda x: x):
+        with pytest.raises(ValueError, match=r"^Mine.penalty: must be None or have .*L1.*Box.*Simplex.*got "):
+            check_penalty(penalty, 3, "Mine.penalty:")

@@ -106,16 +106,6 @@ def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
     assert fractions(square)[0] == Fraction(2) ** (32 * (FAR + 10))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_an_average_forgets_a_unit_that_was_far_larger(dtype):
-    """From 2^4000, which no float has, to 3: as with numbers of any size."""
-    u, value = InUnit(np.ones(2, dtype), 4000), np.full(2, 3, dtype)
-    for _ in range(4200):
-        u = 0.5 * u + 0.5 * value
-    assert u.dtype == dtype
-    np.testing.assert_allclose(u.plain(), 3, rtol=1e-6)
-
-
 def test_zero_has_no_size():
     zero, small = InUnit(np.zeros(3), 5000), InUnit(np.array([1.0, 2.0, 3.0]), -3000)
     for found in (zero + small, small + zero, small - zero, np.maximum(zero, small), small + 0.0, small + np.zeros(3)):
@@ -226,8 +216,6 @@ def test_squares_of_a_product_stay_within_float32(sign):
     assert 0 < product.array**2 < np.inf
 
 
-
-
 # exponentials
 
 
@@ -240,25 +228,11 @@ def test_exponentials_of_any_size(top):
     np.testing.assert_allclose(np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13)
 
 
-def test_exponentials_of_moderate_exponents_are_plain():
-    e = np.linspace(-5, 5, 11)
-    found = InUnit.exp(e)
-    assert found.power == 0
-    np.testing.assert_allclose(found.plain(), np.exp(e), rtol=1e-15)
-
-
 def test_exponents_of_which_nothing_is_left_but_their_size():
     for top in (1e17, -1e17, 1e300, -1e300):
         found = InUnit.exp(np.array([top, 2 * top if top < 0 else 0.5 * top]))
         assert np.isfinite(found.array).all() and found.array[0] > 0 and found.array[1] == 0
         assert np.log(found[0]) == pytest.approx(top, rel=1e-15)
-
-
-def test_exponents_that_are_not_finite():
-    with np.errstate(all="ignore"):
-        assert np.isinf(InUnit.exp(np.array([1.0, np.inf])).array[1])
-        assert np.isnan(InUnit.exp(np.array([1.0, np.nan])).array[1])
-        assert not InUnit.exp(np.full(2, -np.inf)).array.any()
 
 
 # several values
@@ -274,9 +248,3 @@ def test_arrays_in_one_unit_combine_as_the_values_do():
     assert close(found, exact, 1e-14)
     far, _ = in_one_unit([InUnit(np.ones(2), 5000), InUnit(np.ones(2), -5000), InUnit(np.zeros(2), 9000)])
     np.testing.assert_array_equal(far, [[1, 1], [0, 0], [0, 0]])
-
-
-def test_arrays_stay_what_they_are():
-    arrays = [np.arange(3.0), np.ones(3)]
-    found, back = in_one_unit(arrays)
-    assert found is arrays and back(arrays[0]) is arrays[0]

@@ -97,13 +97,6 @@ def test_parse_missing_codes_untitled_tables_and_other_text():
     assert (first.title, first.names, second.title, second.values.tolist()) == ("Some", ["A", "B"], "", [[2.0]])
 
 
-def test_parse_monthly_and_annual_dates():
-    text = "  Monthly\n,A\n192607, 1.00\n192608, 2.00\n\n  Number of Firms -- Annual\n,A\n  1927, 32\n"
-    monthly, annual = parse_french_csv(text)[1]
-    assert monthly.dates.dtype == "datetime64[M]" and monthly.dates.astype(str).tolist() == ["1926-07", "1926-08"]
-    assert annual.dates.dtype == "datetime64[Y]" and annual.values == [[32.0]]
-
-
 @pytest.mark.parametrize(
     "row, message",
     [
@@ -294,17 +287,3 @@ def test_gaussian_returns_depend_on_the_seed():
     returns = make_gaussian_returns(random_state=3)
     assert returns.shape == (2000, 200) and abs(returns.mean() - 4.0) < 0.05
     np.testing.assert_array_equal(returns, make_gaussian_returns(random_state=np.random.RandomState(3)))
-
-
-@pytest.mark.parametrize(
-    "kwargs, message",
-    [
-        ({"n_periods": 0}, "n_periods must be an integer >= 1, got 0"),
-        ({"condition_number": 0.0}, "condition_number must be a finite number > 0, got 0.0"),
-        ({"n_assets": 3, "mean": [1.0, 2.0]}, r"mean must be a scalar or of shape \(3,\), got shape \(2,\)"),
-        ({"n_assets": 3, "mean": np.ones((1, 3))}, r"mean must be .* got shape \(1, 3\)"),
-    ],
-)
-def test_gaussian_returns_errors(kwargs, message):
-    with pytest.raises(ValueError, match=message):
-        make_gaussian_returns(**kwargs)

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, SARAHCompositional, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import Box, Simplex
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
+from sk_stormc.penalties import Simplex
+from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SCGD, SOLVERS
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -115,28 +115,10 @@ def test_bounded_objective(solver, case):
         assert only_budgets_are_told(*fit(solver, BOUNDED[case], **params))
 
 
-@pytest.mark.parametrize("solver", slow_but(STOCHASTIC, "storm-c", "scgd"))
-def test_steps_far_too_short_are_not_called_unbounded(solver):
-    for case in ("small", "two nearly identical assets"):
-        assert only_budgets_are_told(*fit(SOLVERS[solver](1e-9, max_iter=300), BOUNDED[case]))
-
-
 def test_rounding_on_the_simplex_is_not_called_unbounded():
     solver = SARAHCompositional(learning_rate=0.3, batch_size=8)
     R = make_gaussian_returns(3000, 10, mean=0.1, random_state=0)
     assert only_budgets_are_told(*fit(solver, R, constraint="long_only", max_iter=200))
-
-
-@pytest.mark.parametrize("bounded", [True, False])
-def test_infimum_that_is_not_attained(bounded):
-    slope = (lambda u: -np.exp(-u)) if bounded else (lambda u: -np.ones(1))
-    value = (lambda u: np.exp(-u[0])) if bounded else (lambda u: -u[0])
-    problem = FiniteSumComposition(
-        lambda x, j: x.copy(), lambda x, j: np.eye(1), lambda x, u, i: slope(u), lambda x, u: value(u), 1, 1, 1
-    )
-    result, messages = warned(minimize, problem, random_state=0, max_iter=20, tol=0)
-    assert result.stop_reason == "max_iter" and result.fun < result.loss_curve[0]
-    assert ["unbounded" in message for message in messages] == [True] * (not bounded)
 
 
 # steps that are too long or too short
@@ -216,24 +198,6 @@ def test_converged_run_is_not_charged_again():
     again = minimize(problem, "asc-pg", state=done.state)
     assert done.stop_reason == again.stop_reason == "converged"
     assert (again.ifo == done.ifo).all() and (again.x == done.x).all()
-
-
-def test_lbfgs_resumes_in_the_same_units():
-    problem = PortfolioProblem(100 * heavy_tails(), 0.05, risk_measure="entropic")
-    result = minimize(problem, "lbfgs")
-    part, _ = warned(minimize, problem, "lbfgs", max_ifo=int(0.6 * result.ifo[-1]))
-    assert (minimize(problem, "lbfgs", state=part.state).x == result.x).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_last_point_above_a_recorded_one(solver):
-    penalty = Box(0.0, 0.5, budget=None if solver == "lbfgs" else 1.0)
-    problem = PortfolioProblem(heavy_tails(), 3.0, risk_measure="entropic", penalty=penalty)
-    result, messages = warned(minimize, problem, solver, random_state=0)
-    best, start = result.loss_curve.min(), result.loss_curve[0]
-    assert messages or result.fun <= best + 1e-3 * (start - best)
-    assert solver not in ("storm-c", "sketchy-storm") or result.fun <= best + 1e-9 * abs(best)
 
 
 def test_nearly_identical_assets():

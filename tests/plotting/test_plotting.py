@@ -1,10 +1,7 @@
 """Displays of runs, maps and frontiers, and the line of progress."""
 
-import builtins
 import io
-import sys
 
-import matplotlib
 import numpy as np
 import pytest
 from matplotlib import image
@@ -83,20 +80,6 @@ def test_a_gap_of_zero_is_below_the_picture(gap):
     figure = plot_curves(panels("storm-c", ys=(gap,)), ["gap"])
     assert figure.axes[0].get_lines()[0].get_ydata()[-1] < figure.axes[0].get_ylim()[0]
     assert drawn(figure).std() > 0
-
-
-def test_the_start_is_at_the_left_edge():
-    figure = plot_curves(panels("scgd"), ["gap"])
-    ax = figure.axes[0]
-    assert ax.get_xlim()[0] == 0
-    assert list(ax.get_xticks()) == [0, 100, 300, 1000]
-
-
-def test_the_backend_and_pyplot_are_left_alone():
-    backend, figures = matplotlib.get_backend(), list(matplotlib._pylab_helpers.Gcf.figs)
-    plot_curves(panels("scgd"), ["gap"])
-    assert matplotlib.get_backend() == backend
-    assert list(matplotlib._pylab_helpers.Gcf.figs) == figures
 
 
 # --- ticks ---------------------------------------------------------------------------------------------
@@ -196,14 +179,6 @@ def test_from_estimator():
 def test_errors_of_the_convergence_display(results, call, message):
     with pytest.raises(ValueError, match=message):
         call(results)
-
-
-def test_new_axes_are_of_pyplots_as_with_scikit_learns_displays(results):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    plt.switch_backend("agg")
-    display = ConvergenceDisplay.from_results(dict.fromkeys("abcdefg", results["lbfgs"]))
-    assert plt.fignum_exists(display.figure_.number) and len(display.legend_.get_texts()) == 7
-    plt.close(display.figure_)
 
 
 # --- EmbeddingDisplay ----------------------------------------------------------------------------------
@@ -340,14 +315,6 @@ def test_the_default_values_follow_the_unit_of_the_returns():
     np.testing.assert_allclose(*weights, atol=2e-3)
 
 
-def test_a_frontier_without_bounds_stays_near_the_assets():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    plt.switch_backend("agg")
-    display = FrontierDisplay.from_estimator(CompositionalPortfolio(random_state=0), RETURNS)
-    assert display.risk.max() > 10 * display.ax_.get_xlim()[1] > 10 * RETURNS.std(axis=0).max()
-    plt.close(display.figure_)
-
-
 def test_fits_that_do_not_converge_are_said_once():
     portfolio = CompositionalPortfolio(constraint="long_only", max_iter=2, random_state=0)
     with pytest.warns(ConvergenceWarning) as caught:
@@ -378,46 +345,9 @@ def test_errors_of_the_frontier_display(call, message):
 # --- the progress line --------------------------------------------------------------------------------
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def without_rich(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("rich"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-
-
 def test_progress_in_a_log_has_a_line_for_each_text(capsys, monkeypatch):
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with progress_line() as show:
         for text, fraction in (("a", 0.0), ("a", 0.2), ("b", 0.5)):
             show(text, fraction)
     assert capsys.readouterr().err == "  0 %  a\n 50 %  b\n"
-
-
-def test_progress_on_a_terminal_without_rich(monkeypatch):
-    without_rich(monkeypatch)
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    with progress_line() as show:
-        show("something long", 0.0)
-        show("short", 0.25)
-        show("short", 0.5)
-    lines = terminal.getvalue().split("\r")
-    assert [line.rstrip() for line in lines] == [
-        "",
-        "  0 %  something long",
-        " 25 %  short",
-        " 50 %  short",
-        "",
-        "",
-    ]
-    assert len(lines[2]) == len(lines[1])  # covers what was there
