@@ -28,7 +28,7 @@ def changed(which, entry, factor):
 
 
 def centred_variance(seed, slip):
-    """Means without a mean: F is its own rounding at x0 = 0, and u at all x."""
+    """Returns without a mean: F is its own rounding at x0 = 0, and u at all x."""
     return variance(seed, slip, centre=True)
 
 
@@ -51,10 +51,10 @@ def variance(seed, slip, centre=False):
     )
 
 
-def squares(seed, slip, shift=1.0):
+def squares(seed, slip):
     """u = mean a_j x^2, whose Jacobian is 0 at x0 = 0."""
     rng = np.random.default_rng(seed)
-    A, B, C = rng.uniform(0.5, 2, (N, D)), shift * rng.normal(size=(N, D)), 1e-3 * rng.normal(size=(N, D))
+    A, B, C = rng.uniform(0.5, 2, (N, D)), rng.normal(size=(N, D)), 1e-3 * rng.normal(size=(N, D))
     return FiniteSumComposition(
         lambda x, j: A[j].mean(0) * x**2,
         lambda x, j: np.diag(2 * A[j].mean(0) * x),
@@ -82,43 +82,7 @@ def optimum(seed, slip):
     )
 
 
-def logarithm(seed, slip):
-    """KL-robust losses: u far from 0, f a logarithm."""
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(N, D))
-    y = np.sign(A.sum(1) + rng.normal(size=N))
-
-    def e(x, j):
-        return np.exp(2 * np.logaddexp(0, -y[j] * (A[j] @ x)))
-
-    return FiniteSumComposition(
-        lambda x, j: e(x, j).mean(keepdims=True),
-        lambda x, j: ((e(x, j) * -2 * y[j] / (1 + np.exp(y[j] * (A[j] @ x)))) @ A[j] / len(j))[None],
-        lambda x, u, i: slip(0.02 * x + 1e-3, 0.5 / u),
-        lambda x, u: 0.5 * np.log(u[0]) + 0.01 * x @ x + 1e-3 * x.sum(),
-        N,
-        1,
-        D,
-        inner_floor=1e-300,
-    )
-
-
-def many(seed, slip):
-    """More entries than are looked at one by one."""
-    rng = np.random.default_rng(seed)
-    A, B = rng.normal(size=(N, 120)), rng.normal(size=(N, 120))
-    return FiniteSumComposition(
-        lambda x, j: np.tanh(x) + A[j].mean(0) * x,
-        lambda x, j: np.diag(1 - np.tanh(x) ** 2 + A[j].mean(0)),
-        lambda x, u, i: slip(A[i].mean(0), u - B[i].mean(0)),
-        lambda x, u: (u - 2 * B.mean(0)) @ u / 2 + A.mean(0) @ x,
-        N,
-        N,
-        120,
-    )
-
-
-KINDS = (centred_variance, variance, squares, optimum, logarithm, many)
+KINDS = (centred_variance, variance, squares, optimum)
 SLIPS = {
     "f_u's sign": ("f_u", lambda f_x, f_u: (f_x, -f_u)),
     "f_u is half": ("f_u", lambda f_x, f_u: (f_x, f_u / 2)),
@@ -131,11 +95,8 @@ SLIPS = {
 }
 
 
-SOME = [pytest.param(kind, marks=[pytest.mark.slow] if kind is many else []) for kind in KINDS]
-
-
 @pytest.mark.parametrize("slip", SLIPS)
-@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize("kind", KINDS)
 def test_wrong_gradients_are_found(kind, slip):
     entry, change = SLIPS[slip]
     for seed in range(2):
@@ -145,7 +106,7 @@ def test_wrong_gradients_are_found(kind, slip):
         assert f"for {entry}" in str(error.value)
 
 
-@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize("kind", KINDS)
 def test_right_gradients_pass(kind):
     for seed in range(4):
         check_problem(kind(seed, as_it_is), random_state=seed, n_draws=100)

@@ -237,20 +237,6 @@ def test_unreadable_file_is_named(content, tmp_path, no_network):
         fetch_french_portfolios(data_home=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text, reason",
-    [
-        (HEADER + ",A,B\n20000103,1.0,2.0\n", "no daily table of 25 portfolios"),
-        (HEADER + ",A,B\n20000103,1.0\n", "not in the library's format"),
-    ],
-)
-def test_file_without_the_table_is_named(text, reason, tmp_path, no_network):
-    (tmp_path / ZIP).write_bytes(zip_bytes(text))
-    with pytest.raises(ValueError, match=reason) as caught:
-        fetch_french_portfolios(data_home=tmp_path)
-    assert str(tmp_path / ZIP) in str(caught.value)
-
-
 def test_fetch_refuses_before_any_work(tmp_path, no_network):
     folder = tmp_path / "folder"
     with pytest.raises(ValueError, match="region='Mars' is unknown.*Europe.*Developed.*US"):

@@ -17,13 +17,12 @@ from sklearn.model_selection import GridSearchCV
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import MarkovRewardProcess, make_gaussian_returns
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import (
     EntropicPortfolioProblem,
     PortfolioProblem,
     ProjectedBellmanProblem,
     SNEProblem,
-    StreamingProblem,
 )
 from sk_stormc.schedules import constant, decay_to
 from sk_stormc.solvers import SOLVERS, get_solver
@@ -181,21 +180,6 @@ def test_unit_of_points(data):
     assert scaled.kl_divergence_ == pytest.approx(expected.kl_divergence_, rel=0.05, abs=1e-3)
 
 
-@few
-@given(seeds, st.integers(5, 40), st.integers(1, 20), st.sampled_from(MEASURES), st.sampled_from(["storm-c", "lstd"]))
-def test_rows_without_weight_do_not_count(seed, n, k, measure, solver):
-    order = np.random.default_rng(seed).permutation(n + k)
-    weights = np.r_[np.full(n, 2.0), np.zeros(k)][order]
-    R, kept = np.vstack([normal(seed, n, 3), 1e3 * normal(seed + 1, k, 3)])[order], weights > 0
-    portfolio = CompositionalPortfolio(risk_measure=measure, constraint=(-1, 1), tol=1e-6, random_state=0)
-    expected = clone(portfolio).fit(R[kept]).weights_
-    np.testing.assert_allclose(portfolio.fit(R, sample_weight=weights).weights_, expected, rtol=0, atol=1e-5)
-    y, next_R, value = R.sum(axis=1), 0.5 * R[:, ::-1], BellmanValueEstimator(0.8, solver, objective="projected")
-    weighted = quietly(clone(value).fit, R, y, next_X=next_R, sample_weight=weights).predict(R[kept])
-    without = quietly(value.fit, R[kept], y[kept], next_X=next_R[kept]).predict(R[kept])
-    np.testing.assert_allclose(weighted, without, rtol=0, atol=1e-3 * np.abs(without).max())
-
-
 # few components
 
 
@@ -229,13 +213,6 @@ def test_fewer_components_than_a_batch(solver, kind, n, d):
     same_bits(result.x, again.x)
     state = minimize(problem, solver, random_state=0, max_iter=2).state
     same_bits(minimize(problem, solver, state=state, max_iter=4).x, result.x)
-
-
-@pytest.mark.parametrize("solver", [name for name, kind in SOLVERS.items() if not kind().needed_to_stream()])
-def test_a_stream_of_single_rows(solver):
-    stream = StreamingProblem([row[None] for row in normal(0, 40, 2)], PortfolioProblem, window=3)
-    result = minimize(stream, solver, random_state=0, batch_size=1)
-    assert result.stop_reason == "exhausted" and np.isfinite(result.x).all()
 
 
 # threads
@@ -324,25 +301,6 @@ def test_numpy_numbers_as_parameters_of_solvers(solver, kinds):
         for make in (constant, lambda rate: decay_to(0.5 * rate, rate, 100)):
             rates = make(np.float64(0.0625)), make(0.0625)
             same_runs(*(minimize(SINGLE, solver, random_state=0, learning_rate=r, max_iter=30) for r in rates))
-
-
-@pytest.mark.parametrize("kinds", SCALARS.values(), ids=SCALARS)
-def test_numpy_numbers_as_parameters_of_problems(kinds):
-    R = SINGLE.returns[:200]
-    for measure in MEASURES:
-        pair = [PortfolioProblem(R, of(0.5), risk_measure=measure) for of in (kinds[1], float)]
-        same_runs(*(minimize(problem, random_state=0) for problem in pair))
-    for kind, params in (
-        (L1, {"alpha": 0.125}),
-        (Box, {"low": -0.25, "high": 0.5, "budget": 1.0, "alpha": 0.125}),
-        (Simplex, {"total": 1.0}),
-    ):
-        pair = kind(**{name: as_numpy(value, kinds) for name, value in params.items()}), kind(**params)
-        assert repr(pair[0]) == repr(pair[1])
-        same_runs(*(minimize(PortfolioProblem(R, penalty=penalty), random_state=0) for penalty in pair))
-    pair = [composition(*regression(1500), dtype=np.float32, inner_floor=of(-1.0)) for of in (kinds[1], float)]
-    pair[0].n_inner = pair[0].n_outer = kinds[0](1500)
-    same_runs(*(minimize(problem, random_state=0, max_iter=40) for problem in pair))
 
 
 @pytest.mark.parametrize("kinds", SCALARS.values(), ids=SCALARS)

@@ -11,7 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import CompositionalPortfolio, SARAHCompositional, SNEEmbedding, minimize
+from sk_stormc import CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem
@@ -233,11 +233,6 @@ def test_windows_of_days_converge():
         assert np.abs(exact.weights_ - portfolio.weights_).max() < 0.02
 
 
-def test_early_stage_of_a_map_does_not_warn():
-    points = np.random.default_rng(0).normal(size=(150, 4))
-    assert not warned(SNEEmbedding(kernel="student-t", perplexity=10, random_state=0).fit, points)[1]
-
-
 # entropic risk with exponents beyond the range of floats
 
 
@@ -266,18 +261,3 @@ def test_entropic_risk_in_any_unit(unit, dtype, lam):
     part = 1e-2 if messages else 1e-3
     assert portfolio.loss_curve_[-1] - best <= part * (portfolio.loss_curve_[0] - best)
     assert (portfolio.stop_reason_ == "converged") != bool(messages) and (lam * unit >= 50 or not messages)
-
-
-@pytest.mark.parametrize("solver", slow_but(["storm-c", "sarah-c", "scgd", "civr"], "storm-c", "civr"))
-def test_entropic_stream_with_large_exponents(solver):
-    rng = np.random.default_rng(0)
-    R = np.c_[rng.normal(-900.0, 1.0, 6000), rng.normal(-899.0, 1.0, 6000), rng.normal(-900.0, 0.5, 6000)]
-    method = SOLVERS[solver]()
-    if method.needed_to_stream():
-        method.set_params(checkpoint_batch_size=64)
-    portfolio = CompositionalPortfolio(method, risk_measure="entropic", constraint="long_only", random_state=0)
-    for chunk in np.array_split(R, 12):
-        portfolio.partial_fit(chunk)
-    problem = PortfolioProblem(R, risk_measure="entropic")
-    assert portfolio.stop_reason_ == "exhausted"
-    assert problem.objective(portfolio.weights_) < problem.objective(np.full(3, 1 / 3))

@@ -94,15 +94,6 @@ def test_axes_have_ticks_with_different_labels(low, high):
         assert 3 <= len(ticks) <= 9 and len(set(axis.get_major_formatter().format_ticks(ticks))) == len(ticks)
 
 
-def test_curves_that_coincide_have_markers_on_other_records():
-    x = np.arange(30)
-    runs = {name: [(x, 1 / (1 + x))] for name in ("storm-c", "sarah-c", "civr")}
-    lines = ConvergenceDisplay(runs).plot(Figure().add_subplot()).lines_
-    where = [set(line.get_markevery()) for line in lines]
-    assert all(where) and not (where[0] & where[1] or where[0] & where[2] or where[1] & where[2])
-    assert len({line.get_marker() for line in lines}) == 3
-
-
 # --- ConvergenceDisplay --------------------------------------------------------------------------------
 
 PROBLEM = PortfolioProblem(make_gaussian_returns(1200, 4, mean=0.2, random_state=0))
@@ -320,26 +311,6 @@ def test_fits_that_do_not_converge_are_said_once():
     with pytest.warns(ConvergenceWarning) as caught:
         FrontierDisplay.from_estimator(portfolio, RETURNS, risk_aversions=[0.1, 1.0], ax=new_axes())
     assert len(caught) == 1 and "2 of the 2 portfolios of the frontier have not converged" in str(caught[0].message)
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: FrontierDisplay.from_estimator(SNEEmbedding(), RETURNS), "must be a CompositionalPortfolio"),
-        (
-            lambda: FrontierDisplay.from_estimator(CompositionalPortfolio(), RETURNS, risk_aversions=[1, 0]),
-            "risk_aversions must be a vector of finite numbers > 0",
-        ),
-        (lambda: FrontierDisplay([1, 2], [1]).plot(), "risk and mean must be finite vectors of one length"),
-        (
-            lambda: FrontierDisplay([1], [1], asset_risk=[1], asset_mean=[1], asset_names="ab").plot(),
-            "asset_names must be 1 names, got 2",
-        ),
-    ],
-)
-def test_errors_of_the_frontier_display(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 # --- the progress line --------------------------------------------------------------------------------
