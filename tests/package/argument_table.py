@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 import sk_stormc as sk
@@ -107,6 +108,11 @@ def run(solver):
 def run_problem(problem, **solver):
     """A function that runs a problem with its arguments."""
     return lambda **arguments: sk.minimize(problem(**arguments), max_iter=2, random_state=0, **solver)
+
+
+def run_differentiable(**arguments):
+    pytest.importorskip("jax", reason="needs JAX")
+    return run_problem(problems.DifferentiableComposition)(**arguments)
 
 
 def run_stream(batches, problem, window=4, **arguments):
@@ -309,6 +315,13 @@ PROBLEMS = {
         run_problem(problems.FiniteSumComposition), COMPOSITION,
         {"n_variables": "None", "x0": "None", "inner_floor": f"bool,{ANY_NUMBER}", "inner_jacobian": "None,class"}
         | dict.fromkeys(("inner", "outer_gradient", "outer", "inner_vjp"), "class"),
+    ),
+    "DifferentiableComposition": Case(
+        run_differentiable,
+        {"inner": lambda x, row: row @ x, "outer": lambda x, u, row: x @ x + u * row[0], "inner_data": RETURNS,
+         "outer_data": RETURNS, "x0": np.zeros(3)},
+        {"inner": "class", "outer": "class", "inner_data": "None,3-d", "outer_data": "None,3-d",
+         "x0": "negative,fraction,bool,3-d,dict", "inner_floor": f"bool,{ANY_NUMBER}"},
     ),
     "StreamingProblem": Case(
         run_stream, {"batches": [RETURNS], "problem": problems.PortfolioProblem, "window": 4},

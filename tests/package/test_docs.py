@@ -14,7 +14,7 @@ LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-OPTIONAL = ("gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
+OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
 
 
 def skip_without_imports_of(text):
@@ -64,6 +64,8 @@ def test_block_of_the_readme(number, monkeypatch):
     for name in list(sys.modules):
         if name.split(".")[0] in HIDDEN:
             monkeypatch.delitem(sys.modules, name)
+    if "import jax" in README[number]:
+        pytest.importorskip("jax", reason="needs JAX")
     exec(compile(README[number], "README.md", "exec"), {"__name__": "block"})
 
 

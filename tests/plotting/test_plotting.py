@@ -1,4 +1,4 @@
-"""Displays of runs, maps and frontiers, and the line of progress."""
+"""Displays of runs, maps and frontiers."""
 
 import io
 
@@ -12,8 +12,6 @@ from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, plot_curves
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce import progress
-from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import SOLVERS
 
 IFO = [0, 100, 1000]
@@ -311,14 +309,3 @@ def test_fits_that_do_not_converge_are_said_once():
     with pytest.warns(ConvergenceWarning) as caught:
         FrontierDisplay.from_estimator(portfolio, RETURNS, risk_aversions=[0.1, 1.0], ax=new_axes())
     assert len(caught) == 1 and "2 of the 2 portfolios of the frontier have not converged" in str(caught[0].message)
-
-
-# --- the progress line --------------------------------------------------------------------------------
-
-
-def test_progress_in_a_log_has_a_line_for_each_text(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    with progress_line() as show:
-        for text, fraction in (("a", 0.0), ("a", 0.2), ("b", 0.5)):
-            show(text, fraction)
-    assert capsys.readouterr().err == "  0 %  a\n 50 %  b\n"
