@@ -59,7 +59,7 @@ DATA = [  # of fit, partial_fit and score
     ({"episode": put(EPISODE, 7, np.nan)}, "label in each row, got nan in row 7"),
     ({"episode": np.array([None] * N)}, "label in each row, got None in row 0"),
     ({"episode": np.array([[1]] * N + [1], dtype=object)[:N]}, "labels such as numbers or strings, got"),
-    ({"episode": np.zeros(N)}, "terminal must be the last row of an episode, got row 3 behind row 2"),
+    ({"episode": np.zeros(N)}, "terminal must be the last row of an episode, got row 3 after row 2"),
     ({"next_X": None, "time": STEP // 2, "episode": EPISODE}, "distinct values within an episode, got 0 twice in 0"),
     ({"importance_ratio": -np.ones(N)}, "importance_ratio must be finite and >= 0, got -1.0 in row 0"),
     ({"sample_weight": put(ROWS, 1, -1)}, "sample_weight must be .*got -1.0 in row 1"),
