@@ -49,9 +49,6 @@ def fit(estimator, log, **more):
     return estimator.fit(eye[s], R[s, a], action=a, next_X=eye[t], sample_weight=weights, **more)
 
 
-# a given policy
-
-
 def given_policies(n, m):
     rng = np.random.default_rng(5)
     chances, does = rng.dirichlet(np.ones(m), n), rng.integers(m, size=n)
@@ -96,9 +93,6 @@ def test_solvers_agree_with_lstdq_in_plain_numpy(alpha):
         q = ActionValueEstimator(policy, 0.8, solver, alpha=alpha, tol=1e-10, max_iter=20_000, random_state=0)
         q.fit(X, y, action=a, next_X=next_X, terminal=terminal, sample_weight=weights)
         np.testing.assert_allclose(np.c_[q.coef_, q.intercept_], expected, atol=1e-5)
-
-
-# the best policy
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -148,9 +142,6 @@ def test_ties_are_kept():
         warnings.simplefilter("error")
         q = fit(ActionValueEstimator(gamma=0.999, **TABULAR), (P, R, s, a, t, weights))
     assert q.n_iter_ == 2
-
-
-# as scikit-learn has it
 
 
 def cart(n=400, seed=0):
@@ -217,9 +208,6 @@ def test_a_fit_without_actions_says_so():
     value = BellmanValueEstimator(0.5, "lstd", objective="projected")
     value.fit(**{name: part for name, part in log.items() if name != "action"})
     np.testing.assert_allclose(q.predict(log["X"])[:, 0], value.predict(log["X"]), rtol=1e-9)
-
-
-# streams
 
 
 STATES = 6

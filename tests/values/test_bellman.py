@@ -15,9 +15,6 @@ from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem, check_pr
 KINDS = ("dense", "garnet")
 
 
-# the contract
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sampling", ["successor", "column"])
 @pytest.mark.parametrize("params", [{}, {"sample_weight": np.arange(20) % 3, "alpha": 0.1, "metric": None}])
@@ -97,9 +94,6 @@ def test_singular_features_have_a_metric():
     assert np.abs(result.x).max() < 100
 
 
-# solvers with their defaults
-
-
 @pytest.mark.parametrize(
     ("n", "gamma", "kind", "n_features"),
     [(400, 0.99, "garnet", None), (50, 0.95, "garnet", 40), (400, 0.9, "dense", 40)],
@@ -142,9 +136,6 @@ def test_expected_smoothness_is_that_of_all_batches(metric, B):
         second = second + (1 if B is None else weights[batch].prod()) * H_B.T @ M @ H_B
     expected = eigh(second, problem.hessian(), eigvals_only=True)[-1]
     assert problem.expected_smoothness((B, 0, None), metric) == pytest.approx(expected)
-
-
-# models
 
 
 def test_published_numbers():

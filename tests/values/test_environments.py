@@ -179,9 +179,6 @@ def test_without_gymnasium(monkeypatch):
             work()
 
 
-# vectors of environments
-
-
 class Counter(gymnasium.Env):
     """Counts from 100 * its own number; an episode ends after ``length`` steps, or is cut off after ``limit``."""
 
@@ -249,9 +246,6 @@ def test_an_array_as_policy_acts_in_all_environments():
     np.testing.assert_array_equal(log.probability, np.where(log.action == 4, 0.8, 0.2))
 
 
-# models
-
-
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])
 @pytest.mark.parametrize("kind", ["uniform", "actions", "probabilities"])
 def test_models(name, kind):
@@ -305,9 +299,6 @@ def test_rewards_are_means_over_actions():
     model = MarkovRewardProcess.from_gymnasium(Published(P), [[0.75, 0.25]] + [[0.0, 1.0]] * 4, 0.5)
     assert model.rewards[0, 1] == -0.25
     np.testing.assert_allclose(model.exact_value(), [-0.25 + 0.5 * 3.5, 3.5, 3.0, 2.0, 0.0])
-
-
-# what does not fit
 
 
 LAKE, POLE, PENDULUM = {"env": "FrozenLake-v1"}, {"env": "CartPole-v1"}, {"env": "Pendulum-v1"}

@@ -7,25 +7,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
-from value_logs import messages, some
+from value_logs import messages, some, walk_on_states
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
 N, STATES = 5, np.eye(5)
-
-
-def walk(n_episodes=60, seed=0):
-    """A walk to either side of five states, whose right end is worth 1: columns and actions."""
-    rng, rows = np.random.default_rng(seed), []
-    for episode in range(n_episodes):
-        s = rng.integers(N)
-        while 0 <= s < N:
-            action = rng.integers(2)
-            to = s + 2 * action - 1
-            rows.append((s, np.clip(to, 0, N - 1), float(to == N), not 0 <= to < N, episode, action))
-            s = to
-    s, to, y, terminal, episode, action = (np.array(column) for column in zip(*rows, strict=True))
-    return {"X": STATES[s], "y": y, "next_X": STATES[to], "terminal": terminal, "episode": episode}, action
 
 
 def value(**params):
@@ -43,11 +29,8 @@ def drives(n=600, length=50, seed=0):
     return {"X": X, "y": X[:, 0] ** 2 + 0.1 * rng.normal(size=n), "next_X": next_X}
 
 
-# importance ratios
-
-
 def test_ratios_that_are_swapped_or_miss_actions_warn():
-    parts, action = walk(200)
+    parts, action = walk_on_states(200)
     right = np.where(action == 0, 0.9, 0.1) / 0.5
     for ratio in (right, np.where(action == 0, 0.7, 0.3) / 0.5):
         assert not messages(value().fit, **parts, importance_ratio=ratio)
@@ -60,11 +43,8 @@ def test_ratios_that_are_swapped_or_miss_actions_warn():
         value().fit(**parts, importance_ratio=np.where(np.arange(len(action)) == 3, 1e200, 1.0))
 
 
-# ends and successors
-
-
 def test_a_chunk_without_terminal_after_one_with_it_warns():
-    parts, _ = walk()
+    parts, _ = walk_on_states(60)
     stream = value().partial_fit(**some(parts, slice(100)))
     with pytest.warns(UserWarning, match="terminal was given before, and is None here"):
         stream.partial_fit(**some(parts, slice(100, None), "terminal"))
@@ -72,7 +52,7 @@ def test_a_chunk_without_terminal_after_one_with_it_warns():
 
 
 def test_successors_of_which_nothing_is_known_warn():
-    parts, _ = walk()
+    parts, _ = walk_on_states(60)
     seen, ends = parts["X"][:, 2] == 0, parts["terminal"] | (parts["next_X"][:, 2] > 0)
     with pytest.warns(UserWarning, match="of the successors have a feature that no row of X has"):
         value().fit(**some(parts, seen))
@@ -81,7 +61,7 @@ def test_successors_of_which_nothing_is_known_warn():
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-3])
 def test_a_log_that_does_not_tell_actions_apart_warns(alpha):
-    parts, action = walk(200)
+    parts, action = walk_on_states(200)
     ones = np.ones(len(action))
     greedy = ActionValueEstimator(gamma=0.9, fit_intercept=False, alpha=alpha)
     endless, text = some(parts, slice(None), "y", "episode", "terminal"), "does not tell which action is better: all "
@@ -97,9 +77,6 @@ def test_a_log_that_does_not_tell_actions_apart_warns(alpha):
     assert not messages(greedy.fit, **parts | {"y": ones}, action=action)  # the longer an episode, the better
     assert not messages(greedy.fit, **some(parts, slice(None), "terminal"), action=action)
     assert not messages(greedy.set_params(policy=[1] * N).fit, **endless, y=ones, action=action)
-
-
-# X and next_X of different scales
 
 
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((-2, 2))])
@@ -189,9 +166,6 @@ def test_numbers_of_states_warn():
     for other in (states + 0.5, states % 2, rows, np.hstack([states, states**2])):
         assert not messages(plain.fit, other[:-1], y, next_X=other[1:])
     assert not messages(clone(plain).set_params(features=OneHotEncoder()).fit, states[:-1], y, next_X=states[1:])
-
-
-# values that do not exist
 
 
 def growing(growth, seed=0, n=600):

@@ -29,9 +29,6 @@ def numpys(Z, next_Z, y, gamma, weights=None):
     return Z @ np.linalg.lstsq(weighted.T @ (Z - gamma * next_Z), weighted.T @ y, rcond=None)[0]
 
 
-# the solution
-
-
 @pytest.mark.parametrize("gamma", [0.0, 0.9, 0.999])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_is_numpys(gamma, weighted):
@@ -153,9 +150,6 @@ def test_alpha_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
         values.append(clone(value).set_params(solver="storm-c", tol=1e-9).fit(**parts))
     for value in values:
         np.testing.assert_allclose(coefficients(value), expected, atol=1e-6)
-
-
-# streams
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from helpers import slow_but
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from value_logs import draw as draw_from
 
 from sk_stormc import ActionValueEstimator, estimated_ratios, off_policy_value
 
@@ -18,20 +19,8 @@ METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 
 
 def draw(m, seed, target=(0.6, 0.4), cut=None):
-    """m episodes of a policy that takes both actions alike, perhaps cut off after some steps."""
-    rng, rows = np.random.default_rng(seed), []
-    for episode in range(m):
-        s, t = rng.integers(N), 0
-        while s is not None:
-            a = int(rng.random() < 0.5)
-            after = int(np.searchsorted(np.cumsum(CHANCES[s, a]), rng.random()))
-            rows.append((s, after % N, after == N, REWARDS[s, a] + 0.2 * rng.normal(), episode, 2 * target[a], t, a))
-            s, t = (after, t + 1) if after < N and t + 1 != cut else (None, 0)
-    s, after, ends, y, episode, ratio, t, a = (np.array(part) for part in zip(*rows, strict=True))
-    return {
-        "y": y, "importance_ratio": ratio, "episode": episode, "time": t, "X": np.eye(N)[s], "action": a,
-        "next_X": np.eye(N)[after], "terminal": ends.astype(bool), "target": np.tile(target, (N, 1)),
-    }  # fmt: skip
+    """m episodes, and the target as an array of states."""
+    return draw_from(m, seed, CHANCES, REWARDS, target, 0.2, cut) | {"target": np.tile(target, (N, 1))}
 
 
 def permuted(parts, order):
@@ -165,9 +154,6 @@ def test_few_episodes_of_the_policy_itself_warn():
         assert off_policy_value(**parts).effective_size == 1.0
 
 
-# doubly robust
-
-
 @pytest.mark.parametrize("method", ["dr", "wdr"])
 def test_a_right_model_makes_up_for_wrong_ratios(method):
     errors = []
@@ -234,9 +220,6 @@ def test_a_model_is_not_fitted_on_the_episodes_that_it_corrects():
     parts |= {"X": rng.normal(size=(n, 50)), "terminal": np.ones(n, bool), "action": np.arange(n) % 2}
     parts["target"] = np.full((n, 2), 0.5)
     assert value_of(parts, "dr").std_error > 0.5 * parts["y"].std() / np.sqrt(n)
-
-
-# ratios from a classifier
 
 
 WEIGHTS = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])  # of three actions, behind a softmax on two features

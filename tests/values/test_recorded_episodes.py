@@ -98,9 +98,6 @@ def test_observations_of_several_parts(kind):
     assert transitions_from_episodes(**given, one_hot=False).X.shape == (3, 3)
 
 
-# flat arrays
-
-
 def recorded(seed=0, limit=6, n_episodes=30):
     """Episodes of a walk that ends beyond 2, or is cut off after some steps; each with one more observation."""
     rng, episodes = np.random.default_rng(seed), []

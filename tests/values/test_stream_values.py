@@ -129,9 +129,6 @@ def test_weights_go_with_the_row_that_waits_for_its_successor():
         assert (timed.coef_ == explicit.coef_).all() and timed.intercept_ == explicit.intercept_
 
 
-# threads
-
-
 def blas():
     """The largest number of threads of a BLAS library."""
     return max(library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import few_of
 from sklearn.preprocessing import OneHotEncoder
-from value_logs import coefficients, fed, some, with_ones
+from value_logs import coefficients, fed, some, walk_on_states, with_ones
 from value_logs import episodes as log_of
 
 from sk_stormc import BellmanValueEstimator
@@ -120,23 +120,12 @@ def test_rows_in_no_order_warn(method):
             lstd().fit(**shuffled | {"terminal": np.zeros(600, bool)}, episode=episode)
 
 
-# importance ratios
-
-
-def off_policy(n_episodes=20, seed=0):
-    """A walk on seven states in two groups, that went right half of the time, under a policy that does so at .9."""
-    rng, rows = np.random.default_rng(seed), []
-    for _ in range(n_episodes):
-        s = rng.integers(7)
-        while 0 <= s < 7:
-            right = rng.random() < 0.5
-            after = s + (1 if right else -1)
-            rows.append((s, after, 1.8 if right else 0.2))
-            s = after
-    s, after, ratio = (np.array(part) for part in zip(*rows, strict=True))
+def off_policy():
+    """A walk on seven states that goes right half of the time, and the ratios of a policy that does so at .9."""
+    parts, action = walk_on_states(20, 7)
     states = np.c_[np.arange(7) < 4, np.arange(7)].astype(float)
-    return {"X": states[s.astype(int)], "y": (after == 7).astype(float), "importance_ratio": ratio,
-            "next_X": states[np.clip(after, 0, 6).astype(int)], "terminal": (after < 0) | (after == 7)}  # fmt: skip
+    parts |= {"X": parts["X"] @ states, "next_X": parts["next_X"] @ states}
+    return some(parts, slice(None), "episode") | {"importance_ratio": np.where(action == 1, 1.8, 0.2)}
 
 
 @pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 0, 2))

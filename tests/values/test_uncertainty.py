@@ -8,6 +8,7 @@ import pytest
 from helpers import slow_but
 from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
+from value_logs import draw as draw_from
 from value_logs import fed, some
 
 from sk_stormc import BellmanValueEstimator
@@ -20,19 +21,9 @@ FEATURES = np.column_stack([np.ones(N), np.arange(N), np.arange(N) % 2])
 
 
 def draw(m, seed):
-    """m episodes of a policy with two actions: (columns, states)."""
-    rng, rows = np.random.default_rng(seed), []
-    for episode in range(m):
-        s = rng.integers(N)
-        while s is not None:
-            a = int(rng.random() < 0.5)
-            after = int(np.searchsorted(np.cumsum(CHANCES[s, a]), rng.random()))
-            rows.append((s, after % N, after == N, REWARDS[s, a] + 0.3 * rng.normal(), episode, 2 * TARGET[a]))
-            s = after if after < N else None
-    s, after, ends, y, episode, ratio = (np.array(part) for part in zip(*rows, strict=True))
-    return {
-        "X": np.eye(N)[s], "y": y, "next_X": np.eye(N)[after], "terminal": ends.astype(bool), "episode": episode
-    }, ratio  # fmt: skip
+    """m episodes of a policy with two actions: columns, and the ratios of the target."""
+    parts = draw_from(m, seed, CHANCES, REWARDS, TARGET, 0.3)
+    return some(parts, slice(None), "importance_ratio", "time", "action"), parts["importance_ratio"]
 
 
 def exact(policy):
