@@ -109,13 +109,6 @@ def test_defaults(n, gamma, kind, n_features):
     assert result.stop_reason == "converged" and -1e-9 < gap[-1] <= 1e-4
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", "vrsc-pg", "lbfgs"])
-def test_solvers_agree(solver):
-    problem = make_bellman_problem(60, 10, 0.95, "garnet", random_state=0).problem()
-    result = minimize(problem, solver, tol=1e-7, random_state=0)
-    assert result.fun == pytest.approx(problem.objective(problem.minimizer()), rel=1e-9)
-
-
 @pytest.mark.parametrize("metric", ["auto", None, np.array([0.5, 2.0])], ids=["inverse Hessian", "none", "diagonal"])
 @pytest.mark.parametrize("B", [1, 2, None])
 def test_expected_smoothness_is_that_of_all_batches(metric, B):

@@ -44,14 +44,6 @@ def test_chunks_of_any_size_have_the_values_of_a_fit(size, trace_decay):
     np.testing.assert_allclose(coefficients(found), coefficients(expected), rtol=1e-8)
 
 
-def test_the_order_is_that_of_time():
-    log = some(walk(), slice(400), "next_X", "terminal") | {"time": np.arange(400)}
-    expected = lstd().fit(**log)
-    np.testing.assert_allclose(fed(lstd(), 37, **log).coef_, expected.coef_, rtol=1e-8)
-    shuffled = some(log, np.random.default_rng(0).permutation(400))
-    np.testing.assert_allclose(lstd().fit(**shuffled).coef_, expected.coef_, rtol=1e-8)
-
-
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])
 def test_rows_of_episodes_that_alternate_fade_as_they_come(solver):
     """Two walks at once, with labels: the weights are those of the order of the rows, not of the episodes."""

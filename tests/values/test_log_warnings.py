@@ -1,13 +1,12 @@
 """Logs that are valid and look like a mistake: fits warn of what would give a wrong answer in silence."""
 
-import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
-from value_logs import messages, some, walk_on_states
+from value_logs import messages, some, walk, walk_on_states
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
@@ -16,17 +15,6 @@ N, STATES = 5, np.eye(5)
 
 def value(**params):
     return BellmanValueEstimator(0.9, fit_intercept=False, **params)
-
-
-def drives(n=600, length=50, seed=0):
-    """A car on a line: position and speed, episodes of 50 steps that are cut off, none of them ended."""
-    rng = np.random.default_rng(seed)
-    X, next_X = np.zeros((2, n, 2))
-    for k in range(n):
-        X[k] = next_X[k - 1] if k % length else rng.normal(size=2)
-        speed = 0.9 * X[k, 1] + 0.3 * rng.normal()
-        next_X[k] = 0.95 * X[k, 0] + 0.1 * speed, speed
-    return {"X": X, "y": X[:, 0] ** 2 + 0.1 * rng.normal(size=n), "next_X": next_X}
 
 
 def test_ratios_that_are_swapped_or_miss_actions_warn():
@@ -81,28 +69,16 @@ def test_a_log_that_does_not_tell_actions_apart_warns(alpha):
 
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((-2, 2))])
 def test_a_pipeline_that_leaves_next_X_warns(scaler):
-    parts = drives()
-    pipeline = make_pipeline(scaler, value())
-    told = {"bellmanvalueestimator__next_X": parts["next_X"]}
+    parts = some(walk(d=2), slice(None), "terminal")
+    pipeline = make_pipeline(scaler, value(objective="projected"))
     with pytest.warns(UserWarning, match="next_X and X have different scales: in column 0"):
-        pipeline.fit(parts["X"], parts["y"], **told)
-    terminal = np.arange(600) % 50 == 49
+        pipeline.fit(parts["X"], parts["y"], bellmanvalueestimator__next_X=parts["next_X"])
+    stream = value()
     with pytest.warns(UserWarning, match="next_X and X have different scales"):
-        scaled = pipeline[0].transform(parts["X"])
-        pipeline[-1].partial_fit(scaled, parts["y"], next_X=parts["next_X"], terminal=terminal)
-
-
-def test_rows_that_are_scaled_alike_do_not_warn():
-    parts, rng = drives(), np.random.default_rng(3)
-    indicators, order = np.eye(7)[np.append(rng.integers(7, size=600), 0)], rng.permutation(600)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        value().fit(**parts)
-        value(features=StandardScaler()).fit(**parts)
-        value().fit(**some(parts, order))
-        value().fit(indicators[:-1], parts["y"], next_X=indicators[1:])
-        value().fit(indicators[order], parts["y"], next_X=indicators[order + 1])
-        value(alpha=1e-6).fit(**some(parts, slice(1)))
+        stream.partial_fit(**parts | {"X": scaler.transform(parts["X"])})
+    scaled = parts | {name: scaler.transform(parts[name]) for name in ("X", "next_X")}
+    for log in (parts, scaled, some(parts, np.random.default_rng(3).permutation(600)), some(parts, slice(1))):
+        assert not messages(value(alpha=1e-6).fit, **log)
 
 
 def cells(limit, n_cells=200, n=2100, seed=0):

@@ -11,7 +11,8 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import ThreadpoolController, threadpool_limits
-from value_logs import fed, with_ones
+from value_logs import fed, some, with_ones
+from value_logs import walk as ar_walk
 
 from sk_stormc import BellmanValueEstimator
 from sk_stormc.solvers import STORMCompositional
@@ -117,6 +118,13 @@ def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     assert off(found, expected) < 0.01 < 0.1 < off(found, lstd(**parts, gamma=0.9))
     plain, ones = stream(500), stream(500, sample_weight=np.ones(6000))
     assert (plain.coef_ == ones.coef_).all() and (plain.loss_curve_ == ones.loss_curve_).all()
+
+
+def test_the_last_row_of_a_batch_counts():
+    parts = ar_walk(512 + 4 * 32)  # rows that fill the last batch
+    value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
+    value.partial_fit(**parts, sample_weight=np.append(np.ones(512 + 4 * 32 - 1), 1e4))
+    assert abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5  # 3 without this row
 
 
 def test_weights_go_with_the_row_that_waits_for_its_successor():
