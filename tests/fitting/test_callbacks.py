@@ -20,7 +20,6 @@ from sklearn.model_selection import GridSearchCV
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.fitting import compat as _compat
 
 callback = pytest.importorskip("sklearn.callback", reason="callbacks need scikit-learn 1.9")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -199,11 +198,3 @@ def test_without_the_experimental_module_fits_go_on_and_say_so_once():
     done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("converged ['callbacks are off: ")
     assert done.stdout.count("callbacks are off") == 1
-
-
-def test_a_module_that_has_changed_turns_callbacks_off(monkeypatch):
-    model = CompositionalPortfolio(random_state=0).set_callbacks(TimeLimit(0))
-    _compat.say_that_they_are_off.cache_clear()
-    monkeypatch.delattr("sklearn.callback._callback_context.CallbackContext.subcontext")
-    with pytest.warns(UserWarning, match="callbacks are off"):
-        assert model.fit(RETURNS).stop_reason_ == "converged"

@@ -1,8 +1,6 @@
-"""A method that tosses a coin, as docs/write_a_solver.md says: full gradients at random, minibatches between."""
+"""PAGE for compositions, a method with full gradients at random iterations (docs/write_a_solver.md)."""
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from sk_stormc.checks import check_solver
 from sk_stormc.datasets import make_gaussian_returns
@@ -12,16 +10,16 @@ from sk_stormc.solvers import minimize
 
 
 @dataclass
-class CoinState(MethodState):
-    """u, J and F at x, and what the coin has said of the coming step."""
+class PageState(MethodState):
+    """u, J and F at x, and whether the next step uses all data."""
 
     now: Estimate = None
     batch_size: tuple = None
     refresh: bool = False
 
 
-class Coin(CompositionalSolver):
-    """PAGE for compositions: SARAH's differences, and with probability p all data."""
+class PAGE(CompositionalSolver):
+    """Differences as in SARAH, and all data with probability p."""
 
     p = 0.05
 
@@ -35,7 +33,7 @@ class Coin(CompositionalSolver):
     def init_state(self, oracle, x):
         size = self.sizes("batch_size", oracle, rule=16)
         rule = self.step_rule(oracle, x, size, 0.5)
-        return CoinState(x, rule=rule, now=start(oracle, x, oracle.all_like(size)), batch_size=size)
+        return PageState(x, rule=rule, now=start(oracle, x, oracle.all_like(size)), batch_size=size)
 
     def size(self, oracle, s):
         return oracle.all_like(s.batch_size) if s.refresh else s.batch_size
@@ -52,22 +50,15 @@ class Coin(CompositionalSolver):
 PROBLEM = PortfolioProblem(make_gaussian_returns(2000, 5, mean=0.3, random_state=0))
 
 
-def test_it_keeps_the_contract():
-    check_solver(Coin())
+def test_contract():
+    check_solver(PAGE())
 
 
-def test_it_converges_where_the_gradient_says_so():
-    result = minimize(PROBLEM, Coin(tol=1e-3), random_state=0)
-    assert result.success
-    x0 = PROBLEM.initial_point(np.random.default_rng(0))
-    assert np.linalg.norm(PROBLEM.gradient(result.x)) <= 1e-3 * np.linalg.norm(PROBLEM.gradient(x0))
-
-
-def test_what_the_coin_says_is_part_of_the_run():
-    whole = minimize(PROBLEM, Coin(), random_state=0, max_iter=200, tol=0)
-    part = minimize(PROBLEM, Coin(), random_state=0, max_iter=77, tol=0)
-    resumed = minimize(PROBLEM, Coin(), state=part.state, max_iter=200, tol=0)
+def test_a_resumed_run_refreshes_as_the_whole_one():
+    whole = minimize(PROBLEM, PAGE(), random_state=0, max_iter=200, tol=0)
+    part = minimize(PROBLEM, PAGE(), random_state=0, max_iter=77, tol=0)
+    resumed = minimize(PROBLEM, PAGE(), state=part.state, max_iter=200, tol=0)
     assert (resumed.x == whole.x).all() and resumed.ifo[-1] == whole.ifo[-1]
     full = 2 * PROBLEM.n_inner  # J is taken once
-    tosses = (whole.ifo[-1] - 200 * 2 * 16) / (full - 32)
-    assert 2 < tosses < 20
+    refreshes = (whole.ifo[-1] - 200 * 2 * 16) / (full - 32)
+    assert 2 < refreshes < 20
