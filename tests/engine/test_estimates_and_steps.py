@@ -168,14 +168,6 @@ def test_advance_is_steps_8_to_10(momentum, size):
     assert oracle.n_evaluations == {kind: (3 if a == 1 else 6) * s for kind, s, a in kinds}
 
 
-def test_operator_jacobian_is_taken_on_the_inner_batch():
-    problem, (x, other) = curved("operator"), points(2)
-    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
-    new = advance(oracle, exact(problem, other), x, (0.5, 0.5, 0.5), (6, 4, 8))
-    np.testing.assert_allclose(new.J, problem.jacobian(x, twin.draw("inner", 6).data), rtol=1e-14)
-    assert oracle.ifo == oracle.cost((6, 4, 8)) == 6 + 6 + 8
-
-
 def test_operator_jacobians_of_one_batch_correct_f():
     """Step 10 with Jacobians of two batches would accumulate their differences."""
     problem, (x, other), size = curved("operator"), points(2), (6, 6, 8)
@@ -301,21 +293,6 @@ def test_shorten_is_step_6(penalty, precision):
     np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
 
 
-def test_shorten_in_a_metric():
-    """The length of a block is that in the metric."""
-    problem = PortfolioProblem(make_returns()[:, :4], metric=np.array([1.0, 4.0, 9.0, 0.25]))
-    problem.n_blocks = 2
-    x, F = np.zeros(4), np.array([3.0, 0.5, 1.0, 4.0])
-    way = way_along(problem, x, F, 1.0)
-    length, q, p = way.length, way.q, way.p
-    np.testing.assert_allclose(q, [3.0, 2.0, 9.0, 1.0])
-    lengths = np.sqrt([9.0 + 1.0, 9.0 + 4.0])
-    assert length == pytest.approx(np.sqrt(23.0))
-    np.testing.assert_allclose(shorten(problem, q, p, length, "global", 0.1), 0.1 / length * q)
-    found = shorten(problem, q, p, length, "block", 0.1)
-    np.testing.assert_allclose(found, np.repeat(0.1 / lengths, 2) * q)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_shorten_of_nothing(dtype):
     """gamma = 1/2 where F = 0, in a block or at all; and float32 stays."""
@@ -344,17 +321,6 @@ def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
     for seed in range(5):
         for x in (np.zeros(D), np.random.default_rng(seed).normal(size=D)):
             assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(top, rel=1e-6)
-
-
-@pytest.mark.parametrize("size", [ALL, (16, 0, 16)])
-@pytest.mark.parametrize("factor", [1e-3, 1e2])
-def test_curvature_scales_with_the_square_of_the_unit(factor, size):
-    plain, scaled = (PortfolioProblem(make_returns(unit=unit), LAM) for unit in (1.0, factor))
-    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
-    assert b == pytest.approx(factor**2 * a, rel=1e-5)
-    plain, scaled = (PortfolioProblem(make_returns(unit=u), LAM, metric="variance") for u in (1.0, factor))
-    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
-    assert b == pytest.approx(a, rel=1e-5)
 
 
 def test_curvature_of_minibatches():
@@ -408,23 +374,6 @@ def test_curvature_of_a_linear_objective_is_zero():
 # sizes
 
 
-def test_costs_and_exactness():
-    portfolio = Oracle(PortfolioProblem(make_returns()), 0)
-    for size in (ALL, (None, 0, None), (None, N, None)):
-        assert portfolio.is_full(size)
-    for size in ((8, None, None), (None, 8, None), (None, None, 8), (8, 0, None), (None, 0, 8)):
-        assert not portfolio.is_full(size)
-    assert portfolio.all_like((8, 0, 8)) == portfolio.all_like((None, 0, None)) == (None, 0, None)
-    assert portfolio.all_like((8, 8, 8)) == portfolio.all_like((None, N, None)) == portfolio.all_like(ALL) == ALL
-    assert portfolio.cost((2, 3, 4)) == 9 and portfolio.cost((2, 0, 4)) == 6
-    assert portfolio.cost(ALL) == 3 * N and portfolio.cost((None, 0, None)) == 2 * N
-    operator = Oracle(curved("operator"), 0)
-    assert operator.cost((2, 50, 4)) == 2 + 2 + 4
-    assert operator.is_full((None, 50, None)) and operator.all_like((2, 50, 4)) == ALL
-    entropic = Oracle(PortfolioProblem(make_returns(), risk_measure="entropic"), 0)
-    assert entropic.cost(ALL) == 2 * N + 1 and entropic.all_like((8, 8, None)) == ALL
-
-
 def test_sizes_for_a_constant_jacobian():
     """None is 0, an exact Jacobian, unless the steps track it. Any number is tracked."""
     solver = SCGD()
@@ -441,21 +390,6 @@ def test_sizes_for_a_constant_jacobian():
     assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
     assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
     assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)
-
-
-def test_draws_of_jacobians():
-    """An exact constant one draws nothing, an operator has the batch of g, and any other has its own."""
-    portfolio, operator = Oracle(PortfolioProblem(make_returns()), 0), Oracle(curved("operator"), 0)
-    batch = portfolio.draw("inner", 4)
-    nothing, own = portfolio.draw_jacobian(0, batch), portfolio.draw_jacobian(6, batch)
-    assert (nothing.size, nothing.full, nothing.anew) == (0, True, False)
-    assert (own.size, own.full, own.anew) == (6, False, False) and portfolio.ifo == 4 + 6
-    assert portfolio.jacobian(np.zeros(D), nothing) is None and portfolio.n_evaluations["jacobian"] == 0
-    for oracle, same in ((operator, False), (portfolio, True)):
-        batch, before = oracle.draw("inner", 4), oracle.ifo
-        shared = oracle.draw_jacobian(6, batch, same=same)
-        assert shared.data is batch.data and (shared.size, shared.anew) == (4, True)
-        assert oracle.ifo == before + 4
 
 
 @pytest.mark.parametrize("resumed", [False, True])

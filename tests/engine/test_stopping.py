@@ -216,13 +216,6 @@ def test_u_outside_the_domain_of_f_is_not_exact():
     assert oracle.n_guarded and not oracle.exact
 
 
-def test_a_u_that_follows_its_jacobian_is_exact_at_anchors():
-    problem = PortfolioProblem(SMALL, risk_measure="semivariance")
-    result = minimize(problem, random_state=0, tol=1e-3)
-    assert result.success and result.state.state.origin is not None and result.state.stopping.exact
-    assert np.linalg.norm(problem.gradient(result.x)) <= 2e-3 * np.linalg.norm(problem.gradient(result.state.start))
-
-
 # the returned point
 
 

@@ -137,15 +137,6 @@ def test_bellman_search(client, log):
         check_search(search, log.X, log.y, scatter=[log.X, log.next_X], weights="coef_", **extra)
 
 
-@pytest.mark.slow
-def test_errors_of_workers(client, returns):
-    search = GridSearchCV(
-        CompositionalPortfolio("scgd"), {"solver__learning_rate": [-1.0, -2.0]}, cv=2, error_score="raise"
-    )
-    with pytest.raises(ValueError, match="learning_rate must be .*, got -[12].0"):
-        on_cluster(lambda: search.fit(returns))
-
-
 # partitions
 
 
@@ -168,25 +159,6 @@ def test_portfolio_over_partitions(returns, cut, frame):
     same_bits(portfolio.weights_, plain.weights_)
     same_curve(portfolio.ifo_, plain.ifo_)
     assert getattr(portfolio, "feature_names_in_", np.array([])).tolist() == list("abcde") * frame
-
-
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_episodes_go_on_in_the_next_partition(log, cut):
-    """With time, a partition's last row waits for its successor."""
-    at = np.arange(3000)
-    frame = pd.DataFrame(log.X, columns=list("abcd")).assign(y=log.y, terminal=at % 50 == 49, time=at + at // 100)
-
-    def feed(value, rows):
-        extra = {name: rows[name].to_numpy() for name in ("terminal", "time")}
-        return value.partial_fit(rows[list("abcd")], rows["y"], **extra)
-
-    plain, value = (BellmanValueEstimator(0.9, "storm-c", random_state=0) for _ in range(2))
-    feed(plain, frame)
-    for part in partitions(frame, cut):
-        feed(value, part.compute())
-    assert value.n_iter_ > 50
-    same_bits(value.coef_, plain.coef_)
-    assert value.feature_names_in_.tolist() == list("abcd")
 
 
 def test_a_dask_array_computes_itself_once(returns):
@@ -220,19 +192,6 @@ def test_a_dask_frame_computes_itself_without_its_names(returns):
     assert not hasattr(portfolio, "feature_names_in_")
     with pytest.warns(UserWarning, match="feature names"):
         portfolio.partial_fit(rows)
-
-
-def test_what_cannot_be_read_is_refused_and_changes_nothing(returns):
-    array = da.from_array(returns, chunks=(1000, 5))
-    portfolio = CompositionalPortfolio("scgd", random_state=0).partial_fit(returns[:1000])
-    with pytest.raises(ValueError):
-        portfolio.partial_fit(array.to_delayed()[1, 0])  # a task, not rows
-    with pytest.raises(ValueError, match="0 sample"):
-        portfolio.partial_fit(array[:0].compute())  # as a filter may leave of a partition
-    with pytest.raises(ValueError, match="5 features"):
-        portfolio.partial_fit(array[:, :4].compute())
-    portfolio.partial_fit(returns[1000:])
-    same_bits(portfolio.weights_, CompositionalPortfolio("scgd", random_state=0).partial_fit(returns).weights_)
 
 
 def feed(model, X):

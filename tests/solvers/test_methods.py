@@ -187,18 +187,6 @@ def test_automatic_precision_of_civr(curved):
     assert plain.rule.learning_rate == sarah.rule.learning_rate
 
 
-def test_normalised_steps_have_a_longest(curved):
-    points = [np.zeros(D)]
-    minimize(
-        curved, CIVR(0.5, 0.02, 4, max_iter=200, tol=0), points[0], random_state=0, record_every=1,
-        on_record=lambda r: points.append(r.x)
-    )  # fmt: skip
-    lengths = np.linalg.norm(np.diff(points[1:], axis=0), axis=1)
-    assert lengths.max() <= 0.01 * (1 + 1e-12)
-    assert lengths[0] == pytest.approx(0.01)
-    assert np.linalg.norm(points[-1] - curved.x_star) < 0.1
-
-
 def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
     R = make_gaussian_returns(200, 3, mean=0.2, random_state=0)
     problem = PortfolioProblem(R, metric=np.linalg.inv(np.cov(R.T)))
@@ -319,41 +307,3 @@ def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
 def test_polynomial_rates(portfolio, name, params, order):
     slope = slope_of(portfolio, name, range(4), **params)
     assert -1.4 < slope < -order  # the bounds are not sharp here: all are near -1
-
-
-LINEAR = [
-    ("sarah-c", {"batch_size": 8}),  # Nguyen et al. 2017 for SARAH
-    ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
-    ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
-    ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
-    (STORMCompositional(), {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
-    ("storm-c", {}),  # Anderson's combination: often faster
-    ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "params"), LINEAR, ids=[str(name) for name, _ in LINEAR])
-@pytest.mark.parametrize("which", ["portfolio", "curved"])
-def test_linear_rates(portfolio, curved, name, params, which):
-    problem = {"portfolio": portfolio, "curved": curved}[which]
-    best = optimum(portfolio)[0] if which == "portfolio" else curved.x_star
-    a_pass = 2 * problem.n_inner + problem.n_outer
-    curves = []
-    for seed in range(3):
-        curve = []
-        minimize(
-            problem, name, np.zeros(len(best)), random_state=seed, tol=1e-9, max_ifo=80 * a_pass,
-            record_every=a_pass // 4, on_record=lambda r, c=curve: c.append((r.ifo / a_pass, r.x - best)), **params
-        )  # fmt: skip
-        passes, gap = np.array([k for k, _ in curve]), np.array([way @ way for _, way in curve])
-        assert gap[-1] < 1e-11 * gap[0]
-        kept = gap > 1e-13 * gap[0]  # below is rounding
-        curves.append((passes[kept], np.log10(gap[kept])))
-    passes = np.linspace(0, min(k[-1] for k, _ in curves), 30)
-    gap = np.mean([np.interp(passes, *curve) for curve in curves], axis=0)
-    slope, level = np.polyfit(passes, gap, 1)
-    explained = 1 - np.var(gap - slope * passes - level) / np.var(gap)
-    assert slope < -0.2  # decades a pass
-    if "batch_size" in params:
-        assert explained > 0.9

@@ -7,7 +7,7 @@ import pytest
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -51,63 +51,6 @@ def test_passes(name, metric):
         rough, fine = passes(problem, best, (1e-3, 1e-4), seed)
         assert rough <= 20
         assert fine <= 35
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
-def test_passes_in_other_units(name):
-    R = load(name)
-    for seed in SEEDS:
-        counts = [
-            passes(PortfolioProblem(unit * R, metric="variance"), closed_form(unit * R), (1e-3,), seed)[0]
-            for unit in (1, 100, 1e4)
-        ]
-        assert max(counts) - min(counts) <= 1
-
-
-def quadratic_program(R, penalty):
-    """The minimum of -m.x + x'Sx + penalty by restarted FISTA on the covariance, from the same start."""
-    m, S = R.mean(0), np.cov(R.T, bias=True)
-    step = 0.5 / np.linalg.eigvalsh(S)[-1]
-    x = z = penalty.project(np.zeros(len(m)))
-    t = 1.0
-    for _ in range(20_000):
-        x_new = penalty.prox(z - step * (2 * S @ z - m), step)
-        if (z - x_new) @ (x_new - x) > 0:
-            t = 1.0
-        t_new = (1 + np.sqrt(1 + 4 * t * t)) / 2
-        x, z, t = x_new, x_new + (t - 1) / t_new * (x_new - x), t_new
-    return x
-
-
-PENALTIES = {
-    "long only": lambda R: Simplex(),
-    "box": lambda R: Box(-0.1, 0.1),
-    "box and budget": lambda R: Box(0.0, 0.1, budget=1.0),
-    "l1": lambda R: L1(0.3 * np.abs(R.mean(0)).max()),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SETS)
-@pytest.mark.parametrize("kind", PENALTIES)
-def test_passes_with_a_penalty(name, kind):
-    R = load(name)
-    R = R * 100 if name in FRENCH else R  # percent: risk counts
-    penalty = PENALTIES[kind](R)
-    problem = PortfolioProblem(R, penalty=penalty, metric="variance")
-    reference = quadratic_program(R, penalty)
-    best = problem.objective(reference)
-    for seed in SEEDS:
-        rough, fine = passes(problem, best, (1e-3, 1e-4), seed)
-        assert rough <= 20
-        assert fine <= 35
-    x = minimize(problem, "storm-c", random_state=0, tol=1e-8).x
-    if isinstance(penalty, Box) and penalty.budget or isinstance(penalty, Simplex):
-        assert abs(x.sum() - 1) <= 1e-10
-    np.testing.assert_allclose(penalty.project(x), x, rtol=0, atol=1e-10)
-    if kind in ("long only", "l1"):
-        assert (x[np.abs(reference) < 1e-9] == 0).sum() >= 0.8 * (np.abs(reference) < 1e-9).sum()  # exact zeros
 
 
 def test_entropic_risk_of_heavy_tails():

@@ -1,21 +1,18 @@
 """The sketched preconditioner of "sketchy-storm", and the inner value that follows a constant Jacobian in "storm-c"."""
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import LowRank
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, SNEProblem
 from sk_stormc.solvers import SketchySTORM
 from sk_stormc.solvers.sketchy import cauchy_point
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-REGIONS = ("Europe", "Japan", "North_America")
 PROBE = 16  # minibatches of the curvature estimate
 
 
@@ -103,13 +100,6 @@ def test_without_curvature_the_problem_keeps_its_metric():
     np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)  # the steps are in it
 
 
-def test_a_matrix_metric_is_kept():
-    problem = make_bellman_problem(50, 5, random_state=0).problem()
-    ours, rule = (minimize(problem, name, random_state=0) for name in ("sketchy-storm", "storm-c"))
-    np.testing.assert_array_equal(ours.x, rule.x)
-    np.testing.assert_array_equal(ours.ifo, rule.ifo)
-
-
 def test_directions_without_curvature_are_not_sketched():
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]
     H = turn * [4.0, 1.0, 0, 0, 0, 0, 0, 0] @ turn.T
@@ -119,17 +109,6 @@ def test_directions_without_curvature_are_not_sketched():
     )  # fmt: skip
     metric = state(problem, rank=6, max_iter=1).metric
     assert isinstance(metric, LowRank) and metric.W.shape[1] == 2
-
-
-@pytest.mark.parametrize("unit", [1e-12, 1e12])
-def test_the_cauchy_point_in_any_unit_of_the_objective(unit):
-    x, root = np.array([0.5, -1.0, 2.0]), np.array([1.0, 0.5, 2.0])
-    F, curvature = unit * np.tanh(x), unit * (1 - np.tanh(x) ** 2)
-    v = -(root**2) * F
-    expected = x + (F @ (root**2 * F)) / (v @ (curvature * v)) * v  # with the curvature at x
-    found, h = cauchy_point(lambda y: unit * np.tanh(y), x, root)
-    np.testing.assert_allclose(found, expected, rtol=1e-3)
-    assert 0 < h < 1e-3
 
 
 # the inner value
@@ -171,20 +150,6 @@ def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
     result = minimize(PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings)
     assert set(np.diff(counts[1:])) == {B, n}
     assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n  # u at x_0, and J
-
-
-@pytest.mark.parametrize("name", ["storm-c", "sketchy-storm"])
-def test_the_rule_follows_a_jacobian_that_is_exact_only(returns, name):
-    """A sampled one, or one in batches, leaves u to step 8, whose draws are charged."""
-    B = 16
-    entropic = PortfolioProblem(returns / 50, risk_measure="entropic")
-    for problem, size, price in ((PortfolioProblem(returns), (B, B, B), 3 * B), (entropic, B, 2 * B + 1)):
-        short, long = (
-            minimize(problem, name, random_state=0, tol=0, batch_size=size, learning_rate=1e-3, max_iter=k)
-            for k in (10, 15)
-        )
-        assert long.ifo[-1] - short.ifo[-1] == 5 * price
-        assert long.state.state.origin is None
 
 
 def test_charges_with_a_sampled_jacobian():
@@ -230,17 +195,6 @@ def test_fewer_passes_than_the_anchored_rule(returns, metric):
     median, worst = compared(PortfolioProblem(returns, metric=metric), minimum(returns), seeds=3)
     assert (median <= 0.9).all()  # of a "storm-c" that follows a constant Jacobian too
     assert (worst <= 1.05).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("region", REGIONS)
-def test_fewer_passes_on_daily_returns(region):
-    if not DATA.is_dir():
-        pytest.skip("the published return sets are not at ../shared/data")
-    with np.load(DATA / f"french25_{region}_OP.npz") as file:
-        R = file["returns_bp"] / 1e4
-    median, worst = compared(PortfolioProblem(R, metric="variance"), minimum(R), seeds=5)
-    assert (median <= 0.8).all() and (worst <= 1).all()
 
 
 def test_resume_gives_the_same_bits(returns):

@@ -368,21 +368,6 @@ def test_minimize_does_not_change_the_solver_it_is_given(problem):
     assert solver.max_iter is None
 
 
-def test_blocks(problem):
-    blocked = PortfolioProblem(problem.returns)
-    blocked.n_blocks = 1
-    settings = {"learning_rate": 0.1, "precision": 0.05, "max_iter": 30, "random_state": 0}
-    one, many = (minimize(blocked, STORMCompositional(), normalization=n, **settings) for n in ("global", "block"))
-    np.testing.assert_allclose(one.x, many.x, rtol=1e-12)
-    blocked.n_blocks = 6
-    F = problem.gradient(np.ones(6))
-    step = minimize(
-        blocked, STORMCompositional(), np.ones(6), learning_rate=0.1, precision=0.05, normalization="block",
-        batch_size=None, max_iter=1
-    ).x - 1  # fmt: skip
-    np.testing.assert_allclose(step, -0.1 * F * np.minimum(0.5, 0.05 / np.abs(F)), rtol=1e-10)
-
-
 def test_metric(returns):
     """Steps in the metric D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
@@ -410,12 +395,6 @@ def test_short_runs_and_short_steps_are_not_called_unbounded(problem, name):
         minimize(problem, name, random_state=0, max_iter=5)
         small = PortfolioProblem(problem.returns / 100)
         minimize(small, name, np.ones(6), random_state=0, learning_rate=2e-5, max_iter=200)
-
-
-def test_arbitrage_is_unbounded():
-    returns = np.abs(make_gaussian_returns(1500, 4, mean=1, random_state=0))
-    with pytest.warns(ConvergenceWarning, match="unbounded below"):
-        minimize(PortfolioProblem(returns, risk_measure="entropic"), "storm-c", random_state=0)
 
 
 @pytest.mark.parametrize(("name", "n"), [("storm-c", 400), ("storm-c", 1500), ("sarah-c", 400), ("vrsc-pg", 1500)])

@@ -5,18 +5,15 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from stream_helpers import RETURNS, bits, fed, portfolio
 
 import sk_stormc
-from sk_stormc import CompositionalPortfolio
 from sk_stormc.solvers import SCGD
 from sk_stormc.streams.mapped import MappedRows
 
@@ -91,28 +88,6 @@ def test_a_truncated_file(tmp_path):
     assert MappedRows.of(whole) is whole
     rows = MappedRows.of(whole[:1000])
     assert isinstance(rows, MappedRows) and np.array_equal(rows.take([3, 999]), RETURNS[[3, 999]])
-
-
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "civr"])
-def test_solvers_on_a_memmap(solver, tmp_path):
-    for dtype, tolerance in ((np.float32, 0), (np.float64, 1e-9)):
-        X = RETURNS.astype(dtype)
-        weights = 1.0 + np.arange(1500) % 3
-        for w in (None, weights):
-            a = CompositionalPortfolio(solver, max_iter=150, random_state=0)
-            b = clone(a)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                a.fit(mapped(tmp_path, X), sample_weight=w)
-                b.fit(X, sample_weight=w)
-            np.testing.assert_allclose(a.weights_, b.weights_, rtol=tolerance, atol=tolerance)
-            assert a.score(mapped(tmp_path, X), sample_weight=w) == pytest.approx(b.score(X, sample_weight=w), rel=1e-6)
-
-
-def test_integers_in_a_memmap(tmp_path):
-    X = np.rint(100 * RETURNS).astype(int)
-    assert bits(portfolio().fit(mapped(tmp_path, X))) == bits(portfolio().fit(X.astype(float)))
-    assert bits(fed(portfolio(), mapped(tmp_path, X), 200)) == bits(fed(portfolio(), X.astype(float), 200))
 
 
 def test_what_is_not_finite_in_a_memmap(tmp_path):

@@ -93,16 +93,6 @@ def test_the_caller_may_reuse_arrays():
     assert result_bits(minimize(stream, random_state=0)) == result_bits(minimize(stream_of(RETURNS), random_state=0))
 
 
-def test_random_states():
-    def by(size, random_state):
-        return bits(fed(portfolio(random_state=random_state), RETURNS, size))
-
-    assert by(37, np.random.RandomState(5)) == by(1500, np.random.RandomState(5))
-    assert by(1500, np.random.RandomState(5)) != by(1500, np.random.RandomState(6))
-    assert np.isfinite(fed(portfolio(random_state=None), RETURNS, 100).weights_).all()
-    assert by(100, np.int64(3)) == by(1500, 3)
-
-
 # accuracy
 
 
@@ -370,21 +360,3 @@ def test_bellman_wrong_chunks_change_nothing():
     for i in chunks(np.arange(1000, 6000), 100):
         estimator.partial_fit(LOG.X[i], LOG.y[i], next_X=LOG.next_X[i], terminal=LOG.terminal[i])
     assert bits(estimator) == bits(fed_transitions(value(), 6000))
-
-
-def test_bellman_frames_and_reused_arrays():
-    names = [f"s{k}" for k in range(12)]
-    frames = value()
-    for i in chunks(np.arange(1500), 250):
-        X, next_X = (pd.DataFrame(part[i], columns=names) for part in (LOG.X, LOG.next_X))
-        frames.partial_fit(X, LOG.y[i], next_X=next_X, terminal=LOG.terminal[i])
-    assert list(frames.feature_names_in_) == names
-    expected = bits(fed_transitions(value(), 1500, 1500))
-    assert bits(frames) == expected
-    reused, held = value(fit_intercept=False), [np.empty((50, 12)), np.empty(50), np.empty((50, 12))]
-    for i in chunks(np.arange(1500), 50):
-        for array, part in zip(held, (LOG.X, LOG.y, LOG.next_X), strict=True):
-            array[:] = part[i]
-        reused.partial_fit(held[0], held[1], next_X=held[2])
-    expected = fed_transitions(value(fit_intercept=False), 1500, 1500, X=LOG.X, y=LOG.y, next_X=LOG.next_X)
-    assert bits(reused) == bits(expected)

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import composition, regression
-from sklearn.base import clone
-from stream_helpers import RETURNS, STREAMING, bits, chunks, fed, portfolio, result_bits, solver_for_streams, stream_of
+from stream_helpers import RETURNS, STREAMING, chunks, result_bits, solver_for_streams, stream_of
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
@@ -18,8 +17,7 @@ from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.tools import PROBES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
-from sk_stormc.schedules import decay_to, inverse, power
-from sk_stormc.solvers import SCGD, STORMCompositional
+from sk_stormc.solvers import STORMCompositional
 
 
 @pytest.mark.parametrize("solver", ["storm-c", "vrsc-pg", "scgd", STORMCompositional(output="random")], ids=str)
@@ -159,20 +157,6 @@ def test_few_rows_are_kept():
 
 
 # schedules
-
-
-def test_schedules_on_streams():
-    same = portfolio(STORMCompositional(momentum=inverse())), portfolio(STORMCompositional())
-    assert bits(fed(same[0], RETURNS, 100)) == bits(fed(same[1], RETURNS, 1500))  # "auto" is inverse()
-    rate = decay_to(0.01, 0.2, horizon=20)
-    result = minimize(stream_of(RETURNS), STORMCompositional(rate, momentum=power(-2 / 3)), random_state=0)
-    assert result.state.state.rule.learning_rate == rate
-    scheduled = portfolio(STORMCompositional(learning_rate=rate, momentum=power(-2 / 3)))
-    assert fed(scheduled, RETURNS, 37).weights_.tobytes() == result.x.tobytes()
-    again = pickle.loads(pickle.dumps(fed(clone(scheduled), RETURNS[:900], 37)))
-    assert fed(again, RETURNS[900:], 37).weights_.tobytes() == result.x.tobytes()
-    for solver in (SCGD(learning_rate=power(-0.75, 0.3), beta=power(-0.5)), SCGD(learning_rate=inverse(0.5))):
-        assert bits(fed(portfolio(solver), RETURNS, 37)) == bits(fed(portfolio(solver), RETURNS, 1500))
 
 
 def test_advice_on_steps_holds_and_on_batch_sizes_does_not():
