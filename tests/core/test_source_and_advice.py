@@ -11,7 +11,7 @@ from helpers import composition, regression
 from sk_stormc import minimize
 from sk_stormc.core.source import source_of
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine.tools import advised
+from sk_stormc.engine.solver import advised
 from sk_stormc.problems import (
     Advice,
     CompositionalProblem,

@@ -8,8 +8,7 @@ from helpers import composition, regression
 
 from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
 from sk_stormc.engine.estimates import keep_in_domain
-from sk_stormc.engine.steps import Direction, Limit, direction, proximal_point
-from sk_stormc.engine.tools import curvature
+from sk_stormc.engine.steps import Direction, Limit, curvature, direction, proximal_point
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem

@@ -16,7 +16,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import Advice, PortfolioProblem
-from sk_stormc.solvers.anchored import extrapolate
+from sk_stormc.solvers.anchored import combine
 
 D = 5
 
@@ -157,7 +157,7 @@ def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch,
     """Their directions are not those of one affine map of x."""
     combined = []
     monkeypatch.setattr(
-        "sk_stormc.solvers.automatic.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
+        "sk_stormc.solvers.automatic.combine", lambda *args: combined.append(args) or combine(*args)
     )
     problem = PortfolioProblem(returns)
     problem.metric = Wandering()

@@ -224,7 +224,7 @@ def test_the_test_is_at_the_returned_point():
     problem = PortfolioProblem(SMALL, penalty=Box(0.0, 1.0))
     solver = STORMCompositional(anchor=5, normalization="global", precision=0.5, tol=0.05)
     result = minimize(problem, solver, random_state=0)
-    assert result.success and result.x is result.state.stopping.answer
+    assert result.success and result.x is result.state.stopping.point
     state = result.state.state
     found = exact_length(problem, "", state, result.x) / exact_length(problem, "", state, result.state.start)
     assert found <= 0.05
@@ -289,13 +289,13 @@ def test_estimates_are_averaged_over_a_pass_which_begins_a_pass_after_an_exact_v
     rule = rule_of(squares([0.0, 0.0]), x, first=1.0)
     stopping, s = rule.run.stopping, MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
     rule.oracle.exact.append((x, x))
-    rule.watch(s)
+    rule.measure(s)
     assert stopping.exact and stopping.value == np.sqrt(5) and not rule.oracle.exact
     s.x = np.array([1.0, 3.0])  # another point, although one coordinate is the same
     for t, (ifo, estimate) in enumerate([(0.9, 50.0), (1.0, 5.0), (1.5, 1.0), (2.0, 3.0), (2.1, 50.0)]):
-        s.t, s.residual, rule.oracle.ifo = t, estimate, ifo * rule.a_pass
-        rule.watch(s)
-    assert (stopping.exact, stopping.measured, stopping.value, stopping.began) == (False, 3, 3.0, 3.0)
+        s.t, s.residual, rule.oracle.ifo = t, estimate, ifo * rule.pass_ifo
+        rule.measure(s)
+    assert (stopping.exact, stopping.measured_at, stopping.value, stopping.first_average) == (False, 3, 3.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -304,8 +304,8 @@ def test_estimates_are_averaged_over_a_pass_which_begins_a_pass_after_an_exact_v
         ({}, np.nan),
         ({"value": 1.0}, 0.5),
         ({"value": 0.02}, 0.01),  # not yet compared
-        ({"value": 0.02, "asked": 3, "found": 0.4}, 0.4),  # full gradients have contradicted the estimates
-        ({"value": 1.0, "asked": 3, "found": 0.4}, 0.5),  # which were computed elsewhere
+        ({"value": 0.02, "compared_at": 3, "ratio": 0.4}, 0.4),  # full gradients have contradicted the estimates
+        ({"value": 1.0, "compared_at": 3, "ratio": 0.4}, 0.5),  # which were computed elsewhere
         ({"first": 0.0, "value": 0.0}, 0.0),
     ],
 )
@@ -320,15 +320,15 @@ def test_a_stationary_point_in_any_unit_of_x(size):
     for at, expected in (([0.5, 0.25], True), ([0.51, 0.26], False), ([0.9, 0.6], False)):
         x = size * np.array(at)
         s = MethodState(x, t=1, rule=StepRule(1e-12 * size**2))
-        assert rule_of(problem, x).at_rest(s) == expected
+        assert rule_of(problem, x).is_stationary(s) == expected
 
 
 def test_in_a_metric_that_changes_a_length_is_computed_only_if_the_estimate_is_small():
-    rule = rule_of(squares([2.0]), np.ones(1), first=1.0, seen=100.0)
+    rule = rule_of(squares([2.0]), np.ones(1), first=1.0, first_exact=100.0)
     rule.oracle.metric, computed = SimpleNamespace(stays=False), []
     rule.solver.length = lambda *args: computed.append(args) or 0.07
     for residual, value in ((5.0, 5.0), (0.09, 0.07)):
         s = MethodState(np.ones(1), t=3, residual=residual)
         rule.oracle.exact.append((s.x, np.ones(1)))
-        rule.watch(s)
+        rule.measure(s)
         assert rule.run.stopping.value == value and bool(computed) == (residual < 0.1)

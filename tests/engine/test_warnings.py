@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SCGD, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine.diagnostics import falls_for_ever, warn_of_the_end
+from sk_stormc.engine.diagnostics import is_unbounded, warn_of_the_end
 from sk_stormc.penalties import Box
 from sk_stormc.problems import Advice, FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import StopReason
@@ -47,11 +47,11 @@ def falls(objective, way=1.0, penalty=None):
     """Whether the objective is taken for unbounded after a run from 3 to 3 + way."""
     problem = SimpleNamespace(advice=Advice(), penalty=penalty, objective=objective)
     x = np.array([3.0 + way])
-    return falls_for_ever(problem, SimpleNamespace(milestones=(np.array([3.0]), x)), x, objective(x))
+    return is_unbounded(problem, SimpleNamespace(milestones=(np.array([3.0]), x)), x, objective(x))
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e12])
-def test_whether_an_objective_falls_for_ever_does_not_depend_on_its_unit(unit):
+def test_whether_an_objective_is_unbounded_does_not_depend_on_its_unit(unit):
     assert falls(lambda x: -unit * x[0])
     assert not falls(lambda x: -unit * np.tanh(x[0]))
     assert not falls(lambda x: unit * (1e-9 * x[0] ** 2 - x[0]))  # turns up a thousand million steps away

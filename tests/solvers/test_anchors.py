@@ -16,7 +16,7 @@ from sk_stormc.engine.steps import Direction, direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers import anchored, automatic
-from sk_stormc.solvers.anchored import Anchor, balance, extrapolate
+from sk_stormc.solvers.anchored import Anchor, balance, combine
 
 
 def portfolio(n=3000, d=10, **kwargs):
@@ -52,13 +52,13 @@ SMALL, MEDIUM, LARGE, FULL = (16, 0, 16), (256, 0, 256), (4096, 0, 4096), (None,
 def test_batches_grow_until_their_curvatures_are_comparable(monkeypatch, n, size, curvatures, expected):
     oracle, estimates = Oracle(portfolio(n, 3), 0), iter(curvatures)
     monkeypatch.setattr(anchored, "curvatures", lambda *args: next(estimates))
-    assert anchored.settle(oracle, np.zeros(3), size)[0] == expected
+    assert anchored.first_batches(oracle, np.zeros(3), size)[0] == expected
     assert next(estimates, None) is None
 
 
 @pytest.mark.parametrize("given", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}])
 def test_parameters_that_are_given_do_not_change(monkeypatch, given):
-    monkeypatch.setattr(automatic, "settle", lambda *args: pytest.fail("settled"))
+    monkeypatch.setattr(automatic, "first_batches", lambda *args: pytest.fail("changed"))
     _, _, s = begin(rank_digits().problem, **given)
     assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
     assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
@@ -136,7 +136,7 @@ def test_ten_anchors_are_kept(n, kept):
     oracle, solver, s = begin(portfolio(1100, 3))
     s.anchors = before = [replace(s.anchors[0]) for _ in range(n)]
     s.way = replace(s.way, length=0.5 * s.residual)
-    solver._judge(oracle, s, drift=0.0)
+    solver._judge(oracle, s, error=0.0)
     assert len(s.anchors) == kept
     assert all(one is other for one, other in zip(s.anchors[:-1], before[1 - kept :], strict=True))
 
@@ -161,7 +161,7 @@ def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(monkeypat
     s.combined, s.now, s.refresh = combined, copy.copy(s.now), True
     s.way = replace(s.way, length=length * s.residual)
     monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
-    solver._judge(oracle, s, drift=0.0)
+    solver._judge(oracle, s, error=0.0)
     assert s.anchors[-1].estimate is s.now
     assert len(s.anchors) == (4 if good else 1) and (s.anchors[-1] is before) != good
     assert s.rule.learning_rate == (rate if good or combined else rate / 2)
@@ -174,7 +174,7 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     found = []
     for _ in range(9):
         s.now, s.combined = start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL), False  # uphill
-        solver._judge(oracle, s, drift=0.0)
+        solver._judge(oracle, s, error=0.0)
         found.append((s.rule.learning_rate / rate, s.batch_size[2]))
         assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
     halved = [2.0 ** -(k // 2 + 1) for k in range(9)]
@@ -194,7 +194,7 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
     x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
     s.now = start(oracle, x, ALL)
     s.way = replace(s.way, length=0.9 * s.residual)
-    solver._judge(oracle, s, drift=factor * s.residual)
+    solver._judge(oracle, s, error=factor * s.residual)
     assert s.anchors[-1].estimate is s.now and len(s.anchors) == kept
 
 
@@ -232,7 +232,7 @@ def test_a_combination_minimises_a_quadratic(unit, metric, exact_jacobian):
     best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
     xs = np.random.default_rng(2).normal(size=(6, 5)) * np.abs(best).max()
     anchors = anchors_at(problem, xs, exact_jacobian)
-    combined = extrapolate(anchors, problem)
+    combined = combine(anchors, problem)
     np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
     np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
     np.testing.assert_allclose(combined.F, np.zeros(5), atol=1e-8 * np.abs(anchors[-1].estimate.F).max())
@@ -247,7 +247,7 @@ def test_a_combination_never_has_a_longer_gradient():
     for n in range(1, 9):
         xs = 0.1 * np.random.default_rng(n).normal(size=(n, 5))
         anchors = anchors_at(problem, [*xs, xs[0]])  # copies do not matter
-        combined = extrapolate(anchors, problem)
+        combined = combine(anchors, problem)
         length = np.sqrt(combined.F @ (problem.metric * combined.F))
         assert length <= min(anchor.way.length for anchor in anchors) * (1 + 1e-9)
         np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
@@ -259,7 +259,7 @@ def test_the_newest_anchors_count_however_far_away_the_oldest_is():
         F = H @ x
         way = Direction(float(np.linalg.norm(F)), F, F)
         anchors.append(Anchor(Estimate(x, x.copy(), None, F), way, float(x @ F) / 2))
-    combined = extrapolate(anchors, portfolio(30, 3))
+    combined = combine(anchors, portfolio(30, 3))
     np.testing.assert_allclose(combined.x, 0, atol=1e-6)
     np.testing.assert_allclose(combined.F, 0, atol=1e-6)
     np.testing.assert_allclose(combined.u, combined.x)
@@ -273,7 +273,7 @@ def test_a_combination_is_feasible_and_keeps_the_dtype():
     xs = [penalty.project(x.astype(np.float32)) for x in points]
     problem = PortfolioProblem(returns, penalty=penalty)
     anchors = anchors_at(problem, xs, exact_jacobian=False)
-    assert extrapolate(anchors, PortfolioProblem(returns)).x.min() < -0.01
-    combined = extrapolate(anchors, problem)
+    assert combine(anchors, PortfolioProblem(returns)).x.min() < -0.01
+    combined = combine(anchors, problem)
     assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
     assert {getattr(combined, name).dtype for name in ("x", "u", "J", "F")} == {np.dtype(np.float32)}

@@ -14,7 +14,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import Limit, StepRule
 from sk_stormc.engine.loop import KEEP_EVERY
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.tools import PROBES
+from sk_stormc.engine.steps import N_BATCHES
 from sk_stormc.penalties import L1
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import STORMCompositional
@@ -122,7 +122,7 @@ def test_ifo_in_closed_form(rate):
     result = minimize(stream_of(RETURNS), STORMCompositional(rate), batch_size=B, init_batch_size=S, random_state=0)
     T = result.n_iter
     assert (len(RETURNS) - 3 * S) // B == T
-    assert result.ifo[-1] == 3 * S + 3 * B * T + (PROBES * 3 * B if rate == "auto" else 0)
+    assert result.ifo[-1] == 3 * S + 3 * B * T + (N_BATCHES * 3 * B if rate == "auto" else 0)
     entropic = minimize(
         stream_of(RETURNS, risk_measure="entropic"),
         STORMCompositional(0.01),
