@@ -63,7 +63,7 @@ class Watched(StreamingProblem):
 
         def noted(place, shape):
             rows = draw(place, shape)
-            self.drawn.append((KINDS[place.batches_behind], rows.ravel()))
+            self.drawn.append((KINDS[place.offset], rows.ravel()))
             return rows
 
         self.source.draw_inner = self.source.draw_outer = noted
@@ -217,11 +217,11 @@ def test_batches_of_unequal_sizes_are_refused(size):
 def test_rows_that_were_dropped(size):
     stream = stream_of(RETURNS, size)
     result = minimize(stream, random_state=0)
-    with pytest.raises(ValueError, match="was let go"):
+    with pytest.raises(ValueError, match="was dropped"):
         minimize(stream, "scgd", random_state=0)
     stream.feed(RETURNS)
     assert minimize(stream, state=result.state).n_iter > result.n_iter
-    with pytest.raises(ValueError, match="was let go"):
+    with pytest.raises(ValueError, match="was dropped"):
         minimize(stream, state=result.state)
 
 
