@@ -226,22 +226,6 @@ def test_u_stays_in_the_domain():
 # move
 
 
-@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
-def test_residual_without_a_penalty(metric):
-    F, x = np.random.default_rng(0).normal(size=(2, D))
-    problem = PortfolioProblem(make_returns())
-    M = set_metric(problem, metric)
-    way = way_along(problem, x, F, 0.3)
-    np.testing.assert_allclose(way.q, M @ F)
-    np.testing.assert_array_equal(way.p, F)
-    assert way.length == pytest.approx(np.sqrt(F @ M @ F))
-    assert way.target is None
-    np.testing.assert_allclose(target(problem, x, F, 0.3), x - 0.3 * M @ F)
-    new, again = move(problem, x, F, 0.3)
-    np.testing.assert_allclose(new, x - 0.3 * M @ F)
-    assert again == way.length and isinstance(way.length, float)
-
-
 @pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
 @pytest.mark.parametrize("metric", [None, np.array([0.3, 1.0, 2.0, 0.5, 4.0])])
 def test_residual_with_a_penalty(metric, penalty):

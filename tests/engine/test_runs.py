@@ -16,7 +16,6 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import Advice, PortfolioProblem
-from sk_stormc.solvers.anchored import combine
 
 D = 5
 
@@ -152,23 +151,6 @@ def test_scgd_steps_in_a_metric_that_changes(returns):
     assert set(problem.metric.asked) == set(range(T))
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch, stays):
-    """Their directions are not those of one affine map of x."""
-    combined = []
-    monkeypatch.setattr(
-        "sk_stormc.solvers.automatic.combine", lambda *args: combined.append(args) or combine(*args)
-    )
-    problem = PortfolioProblem(returns)
-    problem.metric = Wandering()
-    problem.metric.stays = stays
-    result = minimize(problem, "storm-c", random_state=0, tol=1e-6)
-    assert result.stop_reason == "converged"
-    assert bool(combined) == stays
-    best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
-    np.testing.assert_allclose(result.x, best, rtol=1e-4, atol=1e-5)
-
-
 # interrupts
 
 
@@ -266,26 +248,6 @@ def test_an_interrupted_fit_keeps_what_it_reached_and_raises(returns, monkeypatc
         assert portfolio.n_features_in_ == D
 
 
-# how a run ends
-
-
-@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
-@pytest.mark.parametrize("name", ["scgd", "sarah-c", "civr"])
-def test_a_stop_by_estimates_is_confirmed_by_a_full_gradient(returns, name, metric):
-    problem, tol, x0 = PortfolioProblem(returns, metric=metric), 0.4, np.full(D, 10.0)
-    sampled = {} if "scgd" in name or name == "asc-pg" else {"checkpoint_batch_size": 500}
-    settings = {"max_ifo": 500_000, "random_state": 0} | sampled
-    result = minimize(problem, name, x0, tol=tol, **settings)
-    assert result.stop_reason == "converged"
-    F, weight = problem.gradient(result.x), np.ones(D) if metric is None else metric
-    assert np.sqrt((F * weight) @ F) <= tol * result.state.first_residual
-    # up to there it is the run that never looks, and at the end it has paid for a full gradient
-    unlooked = minimize(problem, name, x0, tol=0, **settings | {"max_iter": result.n_iter})
-    np.testing.assert_array_equal(result.x, unlooked.x)
-    asked = (result.ifo[-1] - unlooked.ifo[-1]) / (2 * problem.n_inner)
-    assert asked >= 1 and asked == int(asked)
-
-
 # budgets
 
 
@@ -331,7 +293,7 @@ def test_an_end_of_data_in_a_finite_problem_is_an_error(returns):
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
-def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
+def test_verbose_prints_an_aligned_line_for_each_record(returns, capsys, name):
     problem, records = PortfolioProblem(returns), []
     settings = {"max_iter": 6, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
     quiet = minimize(problem, name, **settings)
@@ -352,9 +314,3 @@ def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
         assert residual == "-" or float(residual) >= 0
         assert float(seconds) >= 0
     assert lines[0].split()[3] == "-"
-
-
-@pytest.mark.parametrize("verbose", [2, -1, "yes", None])
-def test_verbose_is_0_or_1(returns, verbose):
-    with pytest.raises(ValueError, match="verbose must be"):
-        minimize(PortfolioProblem(returns), verbose=verbose)

@@ -1,6 +1,5 @@
 """Fits on a dask cluster and from the partitions of dask collections have the bits of local ones."""
 
-import copy
 import os
 import warnings
 from functools import partial
@@ -9,19 +8,17 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from threadpoolctl import threadpool_limits
 
 from sk_stormc import (
-    BellmanValueEstimator,
     CompositionalPortfolio,
     STORMCompositional,
     sharpe_ratio,
 )
-from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.datasets import make_gaussian_returns
 
 distributed = pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # comes with it
@@ -70,11 +67,6 @@ def returns():
     return make_gaussian_returns(3000, 5, mean=0.1, random_state=0)
 
 
-@pytest.fixture(scope="module")
-def log():
-    return make_bellman_problem(30, 4, 0.9, "garnet", random_state=0).transitions(3000, random_state=0)
-
-
 def on_cluster(run, **options):
     """What ``run`` returns with joblib's dask backend; scikit-learn makes warnings errors in the workers too."""
     with warnings.catch_warnings(), joblib.parallel_config(backend="dask", **options):
@@ -98,15 +90,9 @@ def check_search(search, *args, scatter, weights, **params):
     same_curve(far.best_estimator_.loss_curve_, here.best_estimator_.loss_curve_)
 
 
-def split(rows, cut):
-    """Rows in pieces of so many."""
-    ends = np.cumsum(cut)
-    return [rows[end - n : end] for n, end in zip(cut, ends, strict=True)]
-
-
 def partitions(rows, cut):
     """Those of a dask dataframe."""
-    parts = split(rows, cut)
+    parts = [rows[end - n : end] for n, end in zip(cut, np.cumsum(cut), strict=True)]
     return dd.from_delayed([dask.delayed(part) for part in parts], meta=rows, verify_meta=False).partitions
 
 
@@ -125,16 +111,6 @@ def test_portfolio_search(client, returns, solver, frame):
         error_score="raise",
     )
     check_search(search, X, scatter=[X], weights="weights_")
-
-
-@pytest.mark.slow
-def test_bellman_search(client, log):
-    with config_context(enable_metadata_routing=True):
-        value = BellmanValueEstimator(0.9, "storm-c", objective="projected", max_iter=30, tol=0, random_state=0)
-        value.set_fit_request(next_X=True, terminal=True).set_score_request(next_X=True, terminal=True)
-        search = GridSearchCV(value, {"solver__batch_size": [16, 64, None]}, cv=KFold(2), error_score="raise")
-        extra = {"next_X": log.next_X, "terminal": log.terminal}
-        check_search(search, log.X, log.y, scatter=[log.X, log.next_X], weights="coef_", **extra)
 
 
 # partitions
@@ -192,24 +168,3 @@ def test_a_dask_frame_computes_itself_without_its_names(returns):
     assert not hasattr(portfolio, "feature_names_in_")
     with pytest.warns(UserWarning, match="feature names"):
         portfolio.partial_fit(rows)
-
-
-def feed(model, X):
-    # a task may be run again, so what it was given stays as it was
-    return copy.deepcopy(model).partial_fit(X)
-
-
-@pytest.mark.slow
-def test_a_stream_goes_from_worker_to_worker(client, returns):
-    """The model goes to the data: partition after partition is seen by one worker, then by the other."""
-    workers = list(client.scheduler_info()["workers"])
-    start = CompositionalPortfolio("scgd", random_state=0)
-    future = client.scatter(start)
-    for i, rows in enumerate(split(returns, CUTS[0])):
-        [rows] = client.scatter([rows], workers=[workers[i % 2]])
-        future = client.submit(feed, future, rows, workers=[workers[i % 2]])
-    portfolio, plain = future.result(timeout=60), clone(start).partial_fit(returns)
-    same_bits(portfolio.weights_, plain.weights_)
-    assert not hasattr(start, "weights_")
-    more = make_gaussian_returns(100, 5, mean=0.1, random_state=1)  # and goes on here
-    same_bits(portfolio.partial_fit(more).weights_, plain.partial_fit(more).weights_)

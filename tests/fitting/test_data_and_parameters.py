@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from scipy.spatial import distance
 from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, STORMCompositional
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.fitting.runs import fingerprint
 from sk_stormc.schedules import power
@@ -214,14 +213,3 @@ def test_parameters_that_cannot_be_compared(rate):
     model = CompositionalPortfolio(solver, max_iter=5, tol=0, random_state=0).fit(RETURNS).set_params(max_iter=9)
     message = "^solver__learning_rate must be something that can be compared for resume, such as a function that is"
     check_refused(model, message, RETURNS)
-
-
-def test_functions_as_metric_and_in_features():
-    digits = np.random.default_rng(0).standard_normal((60, 4))
-    embedding = SNEEmbedding(perplexity=5, metric=distance.cityblock, random_state=0).fit(digits)
-    embedding.set_params(metric=distance.chebyshev)
-    check_refused(embedding, "^metric must stay", digits)
-    features = FunctionTransformer(halving)
-    value = BellmanValueEstimator(0.9, "storm-c", features=features, objective="projected", max_iter=5, random_state=0)
-    value.fit(LOG.X, LOG.y, next_X=LOG.next_X).set_params(features=FunctionTransformer(doubling), max_iter=9)
-    check_refused(value, "^features must stay", LOG.X, LOG.y, next_X=LOG.next_X)

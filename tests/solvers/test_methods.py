@@ -1,4 +1,4 @@
-"""The methods of the literature: their algorithm boxes, their single-level cases, their rates, the comparison."""
+"""The methods of the literature: their algorithm boxes, and special cases."""
 
 import numpy as np
 import pytest
@@ -70,11 +70,6 @@ def curved():
     check_problem(problem)
     np.testing.assert_allclose(problem.gradient(problem.x_star), 0, atol=1e-12)
     return problem
-
-
-@pytest.fixture(scope="module")
-def portfolio():
-    return PortfolioProblem(make_gaussian_returns(2000, 8, mean=0.3, condition_number=1.5, random_state=0))
 
 
 # the algorithm boxes, transcribed
@@ -261,49 +256,3 @@ def test_sarah_c_is_sarah(curved):
             v = gradient(w, i) - gradient(w_old, i) + v
         w_old, w = w, w - eta * v
     np.testing.assert_allclose(result.x, w, rtol=1e-10)
-
-
-# rates: a closed form, several seeds
-
-
-def optimum(portfolio):
-    R = portfolio.returns
-    S = np.cov(R.T, bias=True)
-    return np.linalg.solve(2 * S, R.mean(0)), S
-
-
-def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
-    """Of log gap against log k over two decades, the gap averaged over seeds and over geometric stretches."""
-    x, S = optimum(portfolio)
-    curves = []
-    for seed in seeds:
-        curve = []
-        minimize(
-            portfolio, name, np.zeros(len(x)), random_state=seed, batch_size=(B, B, B), max_iter=T, tol=0,
-            record_every=10 * 3 * B, on_record=lambda r, c=curve: c.append((r.iteration, (r.x - x) @ S @ (r.x - x))),
-            **params
-        )  # fmt: skip
-        curves.append(curve)
-    k = np.array(curves[0])[:, 0]
-    gap = np.mean([[value for _, value in curve] for curve in curves], axis=0)
-    stretches = np.digitize(k, np.geomspace(T / 100, T * 1.001, 13))
-    points = [(np.log(k[stretches == s]).mean(), np.log(gap[stretches == s].mean())) for s in range(1, 13)]
-    return np.polyfit(*np.array(points).T, 1)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "params", "order"),
-    [
-        # for strongly convex objectives, 1/k steps: Wang, Fang & Liu 2017, SCGD and accelerated SCGD
-        ("scgd", {"learning_rate": power(-1.0), "beta": power(-2 / 3)}, 2 / 3),
-        ("acc-scgd", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
-        # Wang, Liu & Fang 2017, the same
-        ("asc-pg", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
-        # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
-        (STORMCompositional(), {}, 2 / 3),
-    ],
-)
-def test_polynomial_rates(portfolio, name, params, order):
-    slope = slope_of(portfolio, name, range(4), **params)
-    assert -1.4 < slope < -order  # the bounds are not sharp here: all are near -1
