@@ -109,7 +109,7 @@ def test_resume_of_a_converged_fit_to_a_smaller_tol():
 
 
 def test_errors_name_the_data_or_parameter_that_differs():
-    model = CompositionalPortfolio(max_iter=20, random_state=0).fit(RETURNS)
+    model = CompositionalPortfolio("storm-c", max_iter=20, random_state=0).fit(RETURNS)
     weights = model.weights_
     for data in (RETURNS[::-1], RETURNS[:-1], RETURNS.astype(np.float32), RETURNS + 1e-9):
         with pytest.raises(ValueError, match="^X must be the data of the fit to resume"):
