@@ -315,8 +315,9 @@ class CompositionalSolver(BaseEstimator, ABC):
     def limit(self, problem):
         """The `Limit` of steps by ``normalization`` and ``precision``, or the problem's advice, or None."""
         normalization, precision = self.auto("normalization", problem, None), self.auto("precision", problem, 0.1)
-        precision = precision if callable(precision) else float(precision)
-        return None if normalization is None else Limit(precision, by_block=normalization == "block")
+        if normalization is None:
+            return None
+        return Limit(precision if callable(precision) else float(precision), by_block=normalization == "block")
 
     def move(self, oracle, s, F, x=None, metric=None):
         """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It sets ``s.residual``.
