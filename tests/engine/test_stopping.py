@@ -288,10 +288,13 @@ def test_estimates_are_averaged_over_a_pass_which_begins_a_pass_after_an_exact_v
     x = np.array([1.0, 2.0])
     rule = rule_of(squares([0.0, 0.0]), x, first=1.0)
     stopping, s = rule.run.stopping, MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
+    rule.oracle.exact.append((np.array([1.0, 3.0]), x))  # another point, although one coordinate is the same
+    rule.measure(s)
+    assert not stopping.exact
     rule.oracle.exact.append((x, x))
     rule.measure(s)
     assert stopping.exact and stopping.value == np.sqrt(5) and not rule.oracle.exact
-    s.x = np.array([1.0, 3.0])  # another point, although one coordinate is the same
+    s.x = np.array([1.0, 3.0])
     for t, (ifo, estimate) in enumerate([(0.9, 50.0), (1.0, 5.0), (1.5, 1.0), (2.0, 3.0), (2.1, 50.0)]):
         s.t, s.residual, rule.oracle.ifo = t, estimate, ifo * rule.pass_ifo
         rule.measure(s)
