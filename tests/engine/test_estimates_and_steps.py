@@ -369,7 +369,8 @@ def test_sizes_for_a_constant_jacobian():
 
     assert sizes(portfolio, "auto") == sizes(portfolio, None) == (None, 0, None)
     assert sizes(portfolio, (8, None, 8)) == (8, 0, 8)
-    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, 10 * N) == (None, N, None)
+    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, N) == (None, N, None)
+    assert sizes(portfolio, 10 * N) == (None, N, None)
     assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
     assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
     assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)

@@ -33,6 +33,9 @@ def test_every_parameter_is_described_in_the_order_of_the_signature(name):
         assert eval(text.rpartition("default=")[2]) == made[parameter]
 
 
+PROBLEM = PortfolioProblem(make_gaussian_returns(50, 3, random_state=0))
+
+
 class Plain(CompositionalSolver):
     """A method with a check of its own."""
 
@@ -59,12 +62,12 @@ def test_checks_are_inherited_and_may_be_changed():
         (Deeper(10, max_iter=0), "max_iter must be"),
     ):
         with pytest.raises(ValueError, match=words):
-            solver.validate()
+            minimize(PROBLEM, solver)
 
 
 def test_a_method_without_a_step():
     with pytest.raises(TypeError, match="Plain must define step"):
-        minimize(PortfolioProblem(make_gaussian_returns(50, 3, random_state=0)), Plain(max_iter=2))
+        minimize(PROBLEM, Plain(max_iter=2))
 
 
 def test_the_default_says_where_the_parameters_of_algorithm_1_are():

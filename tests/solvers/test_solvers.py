@@ -208,6 +208,11 @@ def test_penalties(returns, penalty, name):
     np.testing.assert_allclose(penalty.project(result.x), result.x, atol=1e-12)
 
 
+def test_normalised_steps_with_a_penalty_end_at_exact_zeros(returns):
+    result = minimize(PortfolioProblem(returns, penalty=L1(0.25)), "storm-c-paper", x0=np.ones(6), random_state=0)
+    assert np.count_nonzero(result.x) < 6
+
+
 # records and stopping
 
 
