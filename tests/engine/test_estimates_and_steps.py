@@ -1,19 +1,18 @@
-"""Tests of the engine's estimates, steps and probe, one function at a time, against formulas written out."""
+"""Estimates, steps, batch sizes and curvature estimates, against formulas written out."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import composition, regression
 
 from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
 from sk_stormc.engine.estimates import keep_in_domain
-from sk_stormc.engine.steps import Direction, Limit, direction, proximal_point
-from sk_stormc.engine.tools import curvature
+from sk_stormc.engine.steps import Direction, Limit, curvature, direction, proximal_point
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
 from sk_stormc.solvers import SCGD
-from sk_stormc.solvers.anchored import Anchor, extrapolate
 
 N, D, LAM = 300, 5, 1.5
 
@@ -98,7 +97,7 @@ def limit(normalization, precision):
 
 
 def move(problem, x, F, eta, normalization=None, precision=None):
-    """The next point and the length of the way, by the door that methods use."""
+    """The next point and the residual, by `CompositionalSolver.move`."""
     s = MethodState(x, rule=StepRule(eta, limit(normalization, precision)))
     return SCGD().move(Oracle(problem, 0), s, F), s.residual
 
@@ -111,7 +110,7 @@ def test_full_batches_are_exact(kind):
     problem = curved(kind)
     x, other = points(2)
     everything = problem.inner_batch(None)
-    old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))  # whatever it is
+    old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))
     for size in (ALL, (N, N, N), (N, None, N)):
         oracle = Oracle(problem, 0)
         for new in (start(oracle, x, size), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
@@ -120,21 +119,6 @@ def test_full_batches_are_exact(kind):
             np.testing.assert_array_equal(new.F, problem.gradient(x))
             assert new.x is x
         assert oracle.ifo == 2 * oracle.cost(size) == 6 * N
-
-
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-def test_full_batches_of_a_portfolio_are_exact(measure):
-    problem = PortfolioProblem(0.1 * make_returns(), LAM, risk_measure=measure)
-    x, other = points(2)
-    oracle = Oracle(problem, 0)
-    constant = measure != "entropic"
-    assert constant == (problem.jacobian_kind == "constant")
-    size = (None, 0, None) if constant else ALL
-    old = start(oracle, other, size)
-    assert (old.J is None) == constant
-    new = advance(oracle, old, x, (0.0, 0.5, 1.0), size)
-    assert (new.J is None) == constant
-    np.testing.assert_allclose(new.F, problem.gradient(x), rtol=1e-14)
 
 
 def literal(problem, old, x, momentum, g_rows, dg_rows, f_rows):
@@ -165,7 +149,7 @@ def test_advance_is_steps_8_to_10(momentum, size):
     problem, rng = curved(), np.random.default_rng(1)
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
     x, *path = points(4)
-    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not at all exact
+    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not exact
     for x in path:
         rows = [twin.draw(kind, s).data for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)]
         u, J, F = literal(problem, old, x, momentum, *rows)
@@ -174,44 +158,28 @@ def test_advance_is_steps_8_to_10(momentum, size):
         for found, expected in ((new.u, u), (new.J, J), (new.F, F)):
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
         for array, before in zip((old.x, old.u, old.J, old.F), kept, strict=True):
-            np.testing.assert_array_equal(array, before)  # nothing is written into
+            np.testing.assert_array_equal(array, before)  # no array is changed in place
         old = new
     assert oracle.ifo == 3 * sum(size) == twin.ifo
-    kinds = zip(("inner", "jacobian", "outer"), size, momentum, strict=True)  # with a = 1 nothing is left of old
+    kinds = zip(
+        ("inner", "jacobian", "outer"), size, momentum, strict=True
+    )  # with a = 1 the old point is not evaluated
     assert oracle.n_evaluations == {kind: (3 if a == 1 else 6) * s for kind, s, a in kinds}
 
 
-def test_momentum_one_forgets():
-    """Plain minibatches, whatever was before."""
-    problem, (x, other) = curved(), points(2)
-    old = Estimate(other, np.full(3, 5.0), np.full((3, D), 5.0), np.full(D, 5.0))
-    new = advance(Oracle(problem, 2), old, x, (1.0, 1.0, 1.0), (6, 4, 8))
-    fresh = start(Oracle(problem, 2), x, (6, 4, 8))
-    for name in ("u", "J", "F"):
-        np.testing.assert_allclose(getattr(new, name), getattr(fresh, name), rtol=1e-13, atol=1e-13)
-
-
-def test_operator_jacobian_is_taken_on_the_inner_batch():
-    problem, (x, other) = curved("operator"), points(2)
-    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
-    new = advance(oracle, exact(problem, other), x, (0.5, 0.5, 0.5), (6, 4, 8))
-    np.testing.assert_allclose(new.J, problem.jacobian(x, twin.draw("inner", 6).data), rtol=1e-14)
-    assert oracle.ifo == oracle.cost((6, 4, 8)) == 6 + 6 + 8
-
-
 def test_operator_jacobians_of_one_batch_correct_f():
-    """Step 10 with J at the old point from another batch would add up the noise of both, step by step."""
+    """Step 10 with Jacobians of two batches would accumulate their differences."""
     problem, (x, other), size = curved("operator"), points(2), (6, 6, 8)
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
     old = exact(problem, other)
-    old.J = None  # is not asked for
+    old.J = None  # not used
     new = advance(oracle, old, x, (0.3, 0.3, 0.4), size)
     inner, outer = twin.draw("inner", 6).data, twin.draw("outer", 8).data
     now = problem.compositional_gradient(x, new.u, problem.jacobian(x, inner), outer)
     was = problem.compositional_gradient(other, old.u, problem.jacobian(other, inner), outer)
     np.testing.assert_allclose(new.F, now + 0.6 * (old.F - was), rtol=1e-12)
     assert oracle.n_evaluations == {"inner": 12, "jacobian": 12, "outer": 16}
-    # where x stands still so does F, however long
+    # F does not change if x does not
     standing = exact(problem, x)
     for _ in range(50):
         standing = advance(oracle, standing, x, (0, 0, 0), size)
@@ -229,12 +197,12 @@ def test_momentum_zero_is_unbiased_after_exact_values():
     problem, (x, other) = curved(), points(2)
     old, new = exact(problem, other), exact(problem, x)
     oracle, plain = Oracle(problem, 0), Oracle(problem, 1)
-    estimates = [advance(oracle, old, x, (0.0, 0.0, 0.0), (2, 2, 2)) for _ in range(3000)]
+    estimates = [advance(oracle, old, x, (0.0, 0.0, 0.0), (2, 2, 2)) for _ in range(1000)]
     check_mean([e.u for e in estimates], new.u)
     check_mean([e.J for e in estimates], new.J)
-    # F is unbiased where u and J are exact; otherwise f's curvature shows
-    check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(3000)], new.F)
-    # and closer than a batch alone by the distance that x has gone
+    # F is unbiased only if u and J are exact
+    check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(1000)], new.F)
+    # with an error in proportion to the length of the step
     alone = [start(plain, x, (2, 2, 2)).u for _ in range(300)]
     check_mean(alone, new.u)
     near = advance(oracle, old, other + 1e-3 * (x - other), (0.0,) * 3, (2, 2, 2)).u
@@ -256,22 +224,6 @@ def test_u_stays_in_the_domain():
 
 
 # move
-
-
-@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
-def test_residual_without_a_penalty(metric):
-    F, x = np.random.default_rng(0).normal(size=(2, D))
-    problem = PortfolioProblem(make_returns())
-    M = set_metric(problem, metric)
-    way = way_along(problem, x, F, 0.3)
-    np.testing.assert_allclose(way.q, M @ F)
-    np.testing.assert_array_equal(way.p, F)
-    assert way.length == pytest.approx(np.sqrt(F @ M @ F))
-    assert way.target is None
-    np.testing.assert_allclose(target(problem, x, F, 0.3), x - 0.3 * M @ F)
-    new, again = move(problem, x, F, 0.3)
-    np.testing.assert_allclose(new, x - 0.3 * M @ F)
-    assert again == way.length and isinstance(way.length, float)
 
 
 @pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
@@ -300,19 +252,6 @@ def test_residual_with_a_penalty(metric, penalty):
     assert again == way.length
 
 
-def test_residual_vanishes_at_the_optimum_only():
-    returns = make_returns()
-    problem = PortfolioProblem(returns, LAM)
-    best = np.linalg.solve(hessian(returns), returns.mean(0))
-    assert way_along(problem, best, problem.gradient(best), 0.1).length < 1e-11
-    constrained = PortfolioProblem(returns, LAM, penalty=Simplex(), metric="variance")
-    x = np.full(D, 1 / D)
-    assert way_along(constrained, x, constrained.gradient(x), 0.1).length > 1e-2
-    for _ in range(3000):
-        x, length = move(constrained, x, constrained.gradient(x), 0.2)
-    assert length < 1e-10
-
-
 def shorten(problem, q, p, length, normalization, precision):
     """gamma q, from the step that it makes."""
     metric, way = as_metric(None, q.size), Direction(length, q, p)
@@ -335,21 +274,6 @@ def test_shorten_is_step_6(penalty, precision):
             np.testing.assert_allclose(new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15)
             assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (1 + 1e-12)  # Lemma A.4
     np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
-
-
-def test_shorten_in_a_metric():
-    """The length of a block is that in the metric."""
-    problem = PortfolioProblem(make_returns()[:, :4], metric=np.array([1.0, 4.0, 9.0, 0.25]))
-    problem.n_blocks = 2
-    x, F = np.zeros(4), np.array([3.0, 0.5, 1.0, 4.0])
-    way = way_along(problem, x, F, 1.0)
-    length, q, p = way.length, way.q, way.p
-    np.testing.assert_allclose(q, [3.0, 2.0, 9.0, 1.0])
-    lengths = np.sqrt([9.0 + 1.0, 9.0 + 4.0])
-    assert length == pytest.approx(np.sqrt(23.0))
-    np.testing.assert_allclose(shorten(problem, q, p, length, "global", 0.1), 0.1 / length * q)
-    found = shorten(problem, q, p, length, "block", 0.1)
-    np.testing.assert_allclose(found, np.repeat(0.1 / lengths, 2) * q)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -382,34 +306,7 @@ def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
             assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(top, rel=1e-6)
 
 
-def test_curvature_never_exceeds_the_top_eigenvalue_at_full_batch():
-    returns = np.random.default_rng(0).normal(size=(N, D))  # no gap
-    values = [curvature(Oracle(PortfolioProblem(returns, LAM), s), np.zeros(D), ALL) for s in range(20)]
-    top = np.linalg.eigvalsh(hessian(returns))[-1]
-    assert 0.8 * top < min(values) and max(values) <= top * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("size", [(None, 0, None), ALL, (16, 0, 16), (16, 16, 16)])
-@pytest.mark.parametrize("factor", [1e-3, 1e2])
-def test_curvature_follows_the_units(factor, size):
-    """Returns times 100: the Hessian times 10,000, from the same draws."""
-    plain, scaled = (PortfolioProblem(make_returns(unit=unit), LAM) for unit in (1.0, factor))
-    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
-    assert b == pytest.approx(factor**2 * a, rel=1e-5)
-    plain, scaled = (PortfolioProblem(make_returns(unit=u), LAM, metric="variance") for u in (1.0, factor))
-    a, b = (curvature(Oracle(problem, 1), np.zeros(D), size) for problem in (plain, scaled))
-    assert b == pytest.approx(a, rel=1e-5)
-
-
-def test_curvature_in_float32_in_large_units():
-    plain = PortfolioProblem(make_returns(), LAM, metric="variance")
-    large = PortfolioProblem(make_returns(unit=1e4).astype(np.float32), LAM, metric="variance")
-    expected = curvature(Oracle(plain, 0), np.zeros(D), ALL)
-    assert curvature(Oracle(large, 0), np.zeros(D, np.float32), ALL) == pytest.approx(expected, rel=1e-2)
-
-
 def test_curvature_of_minibatches():
-    """Their root mean square is about that of all components, or above; what is drawn is charged."""
     returns = make_returns()
     problem, top = PortfolioProblem(returns, LAM), np.linalg.eigvalsh(hessian(returns))[-1]
     for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
@@ -424,7 +321,6 @@ def test_curvature_of_minibatches():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_curvature_at_the_optimum(dtype):
-    """A run that begins where it should end must not take Phi for linear, and eta = 1."""
     returns = make_returns()
     top, mean = np.linalg.eigvalsh(hessian(returns))[-1], returns.mean(0)
     best = np.linalg.solve(hessian(returns), mean)
@@ -434,12 +330,12 @@ def test_curvature_at_the_optimum(dtype):
         assert curvature(Oracle(problem, 0), x.astype(dtype), ALL) == pytest.approx(top, rel=0.05)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_curvature_in_both_precisions(dtype):
-    returns = make_returns().astype(dtype)
-    for seed in range(5):
-        found = curvature(Oracle(PortfolioProblem(returns, LAM), seed), np.zeros(D, dtype), ALL)
-        assert found == pytest.approx(np.linalg.eigvalsh(hessian(returns.astype(float)))[-1], rel=2e-3)
+@pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
+def test_curvature_that_varies_is_that_near_x(x):
+    problem, h = composition(*regression(200)), 1e-5
+    H = np.array([(problem.gradient(x + h * e) - problem.gradient(x - h * e)) / (2 * h) for e in np.eye(3)])
+    top = np.abs(np.linalg.eigvalsh((H + H.T) / 2)).max()
+    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.25)  # six power iterations fall short
 
 
 class Linear(Curved):
@@ -458,99 +354,11 @@ def test_curvature_of_a_linear_objective_is_zero():
             assert curvature(Oracle(problem, 0), x, size) == 0.0
 
 
-# extrapolate
-
-
-def anchors_at(problem, xs, eta=0.05, exact_jacobian=True):
-    oracle, anchors = Oracle(problem, 0), []
-    for x in xs:
-        estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
-        way = way_along(problem, x, estimate.F, eta)
-        anchors.append(Anchor(estimate, way, oracle.value(x, estimate.u)))
-    return anchors
-
-
-@pytest.mark.parametrize("exact_jacobian", [True, False])
-@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
-@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
-def test_extrapolate_minimises_a_quadratic(unit, metric, exact_jacobian):
-    """d + 1 anchors determine the gradient of a quadratic in d variables."""
-    returns = unit * np.random.default_rng(0).normal(0.3, 1.0, size=(N, D))
-    problem = PortfolioProblem(returns, LAM)
-    set_metric(problem, metric)
-    best = np.linalg.solve(hessian(returns), returns.mean(0))
-    xs = np.random.default_rng(2).normal(size=(D + 1, D)) * np.abs(best).max()
-    anchors = anchors_at(problem, xs, exact_jacobian=exact_jacobian)
-    combined = extrapolate(anchors, problem)
-    np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
-    np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
-    scale = np.abs(anchors[-1].estimate.F).max()
-    np.testing.assert_allclose(combined.F, np.zeros(D), atol=1e-8 * scale)
-    if exact_jacobian:
-        assert combined.J is None
-    else:
-        np.testing.assert_allclose(combined.J, [returns.mean(0)], rtol=1e-7)
-
-
-def test_extrapolate_never_lengthens_the_gradient():
-    problem = PortfolioProblem(make_returns(), LAM, metric="variance")
-    for n in range(1, D + 4):
-        anchors = anchors_at(problem, points(n, seed=n))
-        combined = extrapolate(anchors, problem)
-        length = np.sqrt(combined.F @ (problem.metric * combined.F))
-        assert length <= min(anchor.way.length for anchor in anchors) * (1 + 1e-9)
-        np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
-
-
-def test_extrapolate_of_one_anchor_and_of_copies():
-    problem = PortfolioProblem(make_returns(), LAM)
-    x, other = points(2)
-    for xs in ([x], [x, x, x], [other, other, x, x]):
-        anchors = anchors_at(problem, xs)
-        combined = extrapolate(anchors, problem)
-        assert np.isfinite(combined.x).all()
-        if other not in np.asarray(xs):
-            np.testing.assert_array_equal(combined.x, x)
-            np.testing.assert_array_equal(combined.F, anchors[-1].estimate.F)
-
-
-def test_extrapolate_stays_feasible_and_keeps_the_dtype():
-    returns = make_returns().astype(np.float32)
-    penalty = Simplex()
-    problem = PortfolioProblem(returns, LAM, penalty=penalty)
-    # near the optimum without the constraint, so that the combination leaves the simplex
-    best = np.linalg.solve(hessian(returns.astype(float)), returns.mean(0))
-    xs = [penalty.project((x + 5 * best).astype(np.float32)) for x in points(4, scale=0.3)]
-    anchors = anchors_at(problem, xs, exact_jacobian=False)
-    assert extrapolate(anchors, PortfolioProblem(returns, LAM)).x.min() < -0.01
-    combined = extrapolate(anchors, problem)
-    assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
-    for name in ("x", "u", "J", "F"):
-        assert getattr(combined, name).dtype == np.float32
-
-
 # sizes
 
 
-def test_costs_and_exactness():
-    portfolio = Oracle(PortfolioProblem(make_returns()), 0)
-    for size in (ALL, (None, 0, None), (None, N, None)):
-        assert portfolio.is_full(size)
-    for size in ((8, None, None), (None, 8, None), (None, None, 8), (8, 0, None), (None, 0, 8)):
-        assert not portfolio.is_full(size)
-    assert portfolio.all_like((8, 0, 8)) == portfolio.all_like((None, 0, None)) == (None, 0, None)
-    assert portfolio.all_like((8, 8, 8)) == portfolio.all_like((None, N, None)) == portfolio.all_like(ALL) == ALL
-    assert portfolio.cost((2, 3, 4)) == 9 and portfolio.cost((2, 0, 4)) == 6
-    assert portfolio.cost(ALL) == 3 * N and portfolio.cost((None, 0, None)) == 2 * N
-    operator = Oracle(curved("operator"), 0)
-    assert operator.cost((2, 50, 4)) == 2 + 2 + 4
-    assert operator.is_full((None, 50, None)) and operator.all_like((2, 50, 4)) == ALL
-    entropic = Oracle(PortfolioProblem(make_returns(), risk_measure="entropic"), 0)
-    assert entropic.cost(ALL) == 2 * N + 1 and entropic.all_like((8, 8, None)) == ALL
-
-
-def test_sizes_say_where_the_jacobian_is_exact():
-    """None is 0 for a constant Jacobian, unless the steps track it; a number is tracked, all of them included."""
+def test_sizes_for_a_constant_jacobian():
+    """None is 0, an exact Jacobian, unless the steps track it. Any number is tracked."""
     solver = SCGD()
     portfolio, entropic = (
         Oracle(PortfolioProblem(make_returns(), risk_measure=name), 0) for name in ("variance", "entropic")
@@ -561,25 +369,11 @@ def test_sizes_say_where_the_jacobian_is_exact():
 
     assert sizes(portfolio, "auto") == sizes(portfolio, None) == (None, 0, None)
     assert sizes(portfolio, (8, None, 8)) == (8, 0, 8)
-    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, 10 * N) == (None, N, None)
+    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, N) == (None, N, None)
+    assert sizes(portfolio, 10 * N) == (None, N, None)
     assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
     assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
     assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)
-
-
-def test_draws_of_jacobians():
-    """A constant one that is exact draws nothing, an operator's batch is that of g, any other is drawn."""
-    portfolio, operator = Oracle(PortfolioProblem(make_returns()), 0), Oracle(curved("operator"), 0)
-    batch = portfolio.draw("inner", 4)
-    nothing, own = portfolio.draw_jacobian(0, batch), portfolio.draw_jacobian(6, batch)
-    assert (nothing.size, nothing.full, nothing.anew) == (0, True, False)
-    assert (own.size, own.full, own.anew) == (6, False, False) and portfolio.ifo == 4 + 6
-    assert portfolio.jacobian(np.zeros(D), nothing) is None and portfolio.n_evaluations["jacobian"] == 0
-    for oracle, same in ((operator, False), (portfolio, True)):
-        batch, before = oracle.draw("inner", 4), oracle.ifo
-        shared = oracle.draw_jacobian(6, batch, same=same)
-        assert shared.data is batch.data and (shared.size, shared.anew) == (4, True)
-        assert oracle.ifo == before + 4
 
 
 @pytest.mark.parametrize("resumed", [False, True])

@@ -1,26 +1,21 @@
-"""The engine's rooms: inertia, metrics that are objects, interrupts, the lines of verbose."""
+"""Runs: heavy-ball momentum, metrics, budgets, interrupts, and the output of verbose."""
 
 import os
 import pickle
 import re
 import signal
 import threading
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import SEED, composition, draws_of, regression
-from sklearn.exceptions import ConvergenceWarning
+from helpers import SEED, draws_of
 
 from sk_stormc import SCGD, CompositionalPortfolio, SARAHCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine.results import changed, joined
-from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix, Metric, as_metric
+from sk_stormc.metrics import Diagonal, Identity, LowRank, Matrix
 from sk_stormc.penalties import Box, Simplex
-from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SOLVERS
-from sk_stormc.solvers.anchored import extrapolate
+from sk_stormc.problems import Advice, PortfolioProblem
 
 D = 5
 
@@ -30,21 +25,21 @@ def returns():
     return make_gaussian_returns(1500, D, mean=0.3, condition_number=5, random_state=0)
 
 
-def with_inertia(returns, inertia, **kwargs):
+def with_momentum(returns, inertia, **kwargs):
     problem = PortfolioProblem(returns, **kwargs)
     problem.advice = replace(problem.advice, inertia=inertia)
     return problem
 
 
 def same_run(one, other):
-    """Two results are the same, to the bit."""
+    """Assert that two results have the same bits."""
     assert (one.n_iter, one.stop_reason) == (other.n_iter, other.stop_reason)
     assert one.n_evaluations == other.n_evaluations
     for name in ("x", "ifo", "loss_curve"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-# inertia
+# heavy-ball momentum
 
 
 def gradient(rows, x, u, G):
@@ -54,10 +49,10 @@ def gradient(rows, x, u, G):
 
 @pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
 @pytest.mark.parametrize("normalization", [None, "global"])
-def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
+def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
     """m <- b m + (1 - b) gamma M F from m = 0, with gamma of step 6, which shortens each direction."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
-    problem = with_inertia(returns, b, metric=metric)
+    problem = with_momentum(returns, b, metric=metric)
     problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
     solver = SCGD(eta, beta, 5, max_iter=T, tol=0)
     result = minimize(problem, solver, np.ones(D), random_state=SEED)
@@ -76,36 +71,15 @@ def test_inertia_is_a_heavy_ball_average_of_directions(returns, metric, normaliz
 
 
 @pytest.mark.parametrize("penalty", [Simplex(), Box(-0.1, 0.2)])
-def test_inertia_keeps_to_the_constraints(returns, penalty):
-    """The average of earlier directions may lead out of the set; the point is brought back."""
-    problem = with_inertia(returns, 0.9, penalty=penalty)
+def test_momentum_keeps_the_constraints(returns, penalty):
+    problem = with_momentum(returns, 0.9, penalty=penalty)
     points = []
-    solver = SARAHCompositional(0.1, batch_size=8, max_iter=2500, tol=0)
+    solver = SARAHCompositional(0.1, batch_size=8, max_iter=1500, tol=0)
     result = minimize(problem, solver, random_state=0, record_every=1, on_record=lambda r: points.append(r.x))
     for x in points:
         np.testing.assert_allclose(penalty.project(x), x, atol=1e-15)
     best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
-    assert result.fun - best < 1e-6 * abs(best)
-
-
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "lbfgs"])
-def test_a_run_with_inertia_is_resumed_with_the_same_bits(returns, name):
-    problem = with_inertia(returns, 0.9)
-    settings = {"random_state": 0, "tol": 0, "batch_size": 8, "record_every": 1}
-    whole = minimize(problem, name, max_iter=31, **settings)
-    part = minimize(problem, name, max_iter=13, **settings)
-    settings.pop("random_state")
-    same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), max_iter=31, **settings), whole)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_inertia_zero_changes_nothing(returns, name):
-    plain, none = (
-        minimize(problem, name, random_state=0, max_iter=40, tol=0)
-        for problem in (PortfolioProblem(returns), with_inertia(returns, 0.0))
-    )
-    same_run(none, plain)
-    assert none.state.state.velocity is None
+    assert result.fun - best < 1e-5 * abs(best)
 
 
 # metrics
@@ -146,40 +120,6 @@ def test_metrics_against_dense_algebra(kind):
         np.testing.assert_allclose(metric.prox_step(0.3) * np.ones(D), 0.3 * np.diag(M))
 
 
-def test_arrays_are_taken_as_metrics():
-    metric = Diagonal(np.ones(D))
-    assert as_metric(metric, D) is metric
-    assert isinstance(as_metric(None, D), Identity)
-    assert isinstance(as_metric(np.ones(D), D), Diagonal)
-    assert isinstance(as_metric(np.eye(D), D), Matrix)
-
-
-@pytest.mark.parametrize(
-    ("metric", "words"),
-    [
-        (np.ones(D + 1), [str((D + 1,))]),
-        (np.array([1.0, 2.0, -1.0, 1.0, 1.0]), ["positive"]),
-        (np.diag([1.0, 1.0, 0.0, 1.0, 1.0]), ["positive"]),
-        (np.full(D, np.nan), ["finite"]),
-        (np.triu(np.ones((D, D))), ["symmetric"]),
-    ],
-)
-def test_arrays_that_are_no_metric(metric, words):
-    with pytest.raises(ValueError, match="metric") as error:
-        as_metric(metric, D)
-    assert all(word in str(error.value) for word in words)
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_an_object_is_as_good_as_its_array(returns, name):
-    values = np.linspace(0.5, 2, D)
-    both = (minimize(PortfolioProblem(returns, metric=values), name, random_state=0, max_iter=40, tol=0),)
-    problem = PortfolioProblem(returns)
-    problem.metric = Diagonal(values)
-    both += (minimize(problem, name, random_state=0, max_iter=40, tol=0),)
-    same_run(*both)
-
-
 class Wandering(Diagonal):
     """diag(1 / (1 + x^2 + t / 100)): another metric at every x and t."""
 
@@ -211,53 +151,17 @@ def test_scgd_steps_in_a_metric_that_changes(returns):
     assert set(problem.metric.asked) == set(range(T))
 
 
-@pytest.mark.parametrize("stays", [True, False])
-def test_anchors_are_not_combined_in_a_metric_that_changes(returns, monkeypatch, stays):
-    """Their directions are not those of one affine map of x."""
-    combined = []
-    monkeypatch.setattr(
-        "sk_stormc.solvers.automatic.extrapolate", lambda *args: combined.append(args) or extrapolate(*args)
-    )
-    problem = PortfolioProblem(returns)
-    problem.metric = Wandering()
-    problem.metric.stays = stays
-    result = minimize(problem, "storm-c", random_state=0, tol=1e-6)
-    assert result.stop_reason == "converged"
-    assert bool(combined) == stays
-    best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
-    np.testing.assert_allclose(result.x, best, rtol=1e-4, atol=1e-5)
-
-
-def test_a_metric_without_a_closed_prox_is_refused_with_a_penalty(returns):
-    problem = PortfolioProblem(returns, penalty=Simplex())
-    for metric in (Matrix(np.eye(D)), LowRank(np.ones(D), np.zeros((D, 1)))):
-        problem.metric = metric
-        with pytest.raises(ValueError, match="a penalty needs a diagonal metric"):
-            minimize(problem, "storm-c")
-
-
-def test_a_metric_is_what_it_says_or_nothing():
-    with pytest.raises(NotImplementedError):
-        Metric().apply(np.ones(D))
-    with pytest.raises(NotImplementedError):
-        Metric().size(np.ones(D))
-    assert Metric().root() is None and Metric().stays and not Metric().has_prox
-
-
 # interrupts
-
-
-def problem_of(kind, returns):
-    if kind == "composed":
-        return composition(*regression(1500))
-    return PortfolioProblem(returns, 0.5, risk_measure=kind)
 
 
 def small_batches(name):
     return {} if name == "lbfgs" else {"batch_size": 8}
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+INTERRUPTED = ["storm-c", "sarah-c", "lbfgs"]
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
 def test_a_second_ctrl_c_within_an_iteration_raises_at_once(returns, name):
     """A signal handler of Python's own is back, and the problem is as it was."""
     problem, calls = PortfolioProblem(returns, 0.5), []
@@ -279,7 +183,7 @@ def test_a_second_ctrl_c_within_an_iteration_raises_at_once(returns, name):
 
 
 @pytest.mark.parametrize(("stop", "times"), [(0, 1), (1, 2), (7, 1)])
-@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("name", INTERRUPTED)
 def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     """A second one is a KeyboardInterrupt at once, here in the callback, after whole iterations too."""
     problem = PortfolioProblem(returns, 0.5, risk_measure="entropic")
@@ -298,26 +202,7 @@ def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings), whole)
 
 
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "lbfgs"])  # which ends by itself
-def test_ctrl_c_from_outside(returns, name):
-    problem = PortfolioProblem(returns)
-    settings = {"tol": 0, "batch_size": 8}
-    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-
-    def look(record):
-        if record.iteration and not timer.ident:
-            timer.start()
-
-    part = minimize(problem, name, random_state=0, on_record=look, max_iter=10**9, **settings)
-    timer.join()
-    assert part.stop_reason == "interrupted" and part.n_iter > 0
-    settings["max_iter"] = part.n_iter + 50
-    rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
-    same_run(rest, minimize(problem, name, random_state=0, **settings))
-
-
 def test_a_run_in_a_thread_of_its_own(returns):
-    """Signals are the main thread's; others run as ever."""
     problem, found = PortfolioProblem(returns), []
     thread = threading.Thread(target=lambda: found.append(minimize(problem, random_state=0, max_iter=20)))
     thread.start()
@@ -363,47 +248,52 @@ def test_an_interrupted_fit_keeps_what_it_reached_and_raises(returns, monkeypatc
         assert portfolio.n_features_in_ == D
 
 
-# how a run ends
+# budgets
 
 
-@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
-@pytest.mark.parametrize("name", ["scgd", "acc-scgd", "asc-pg", "sarah-c", "civr", "vrsc-pg", "scvr"])
-def test_a_stop_by_estimates_is_confirmed_by_a_full_gradient(returns, name, metric):
-    problem, tol, x0 = PortfolioProblem(returns, metric=metric), 0.4, np.full(D, 10.0)
-    sampled = {} if "scgd" in name or name == "asc-pg" else {"checkpoint_batch_size": 500}
-    settings = {"max_ifo": 500_000, "random_state": 0} | sampled
-    result = minimize(problem, name, x0, tol=tol, **settings)
-    assert result.stop_reason == "converged"
-    F, weight = problem.gradient(result.x), np.ones(D) if metric is None else metric
-    assert np.sqrt((F * weight) @ F) <= tol * result.state.first_residual
-    # up to there it is the run that never looks, and at the end it has paid for a full gradient
-    unlooked = minimize(problem, name, x0, tol=0, **settings | {"max_iter": result.n_iter})
-    np.testing.assert_array_equal(result.x, unlooked.x)
-    asked = (result.ifo[-1] - unlooked.ifo[-1]) / (2 * problem.n_inner)
-    assert asked >= 1 and asked == int(asked)
+class Short(PortfolioProblem):
+    advice = Advice(max_iter=7)
 
 
-@pytest.mark.parametrize(
-    ("budget", "warns"), [({}, True), ({"max_iter": 50}, False), ({"max_ifo": 50_000}, False), ({"tol": 0}, False)]
-)
-def test_a_default_budget_that_ends_first_is_told(returns, budget, warns):
-    """A budget of the user's own is no news to `minimize`; estimators tell it of any."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        result = minimize(PortfolioProblem(returns), "scgd", random_state=0, **{"tol": 1e-9} | budget)
-    assert result.stop_reason in ("max_iter", "max_ifo")
-    told = [str(w.message) for w in found if "has not converged: its budget ended" in str(w.message)]
-    assert len(told) == warns
-    if warns:
-        assert issubclass(found[-1].category, ConvergenceWarning)
-        assert f"{result.ifo[-1]} IFO" in told[0] and "tol=1e-09" in told[0] and f"{result.residual:.2g}" in told[0]
+STEPS = {"learning_rate": 0.001, "batch_size": (16, 16, 16), "tol": 0, "random_state": 0}
+
+
+@pytest.mark.parametrize(("budget", "n_iter"), [({}, 7), ({"max_iter": 9}, 9), ({"max_ifo": 48 * 20}, 20)])
+def test_a_problem_advises_a_budget_if_the_user_gives_none(returns, budget, n_iter):
+    assert minimize(Short(returns), "scgd", **STEPS | budget).n_iter == n_iter
+
+
+@pytest.mark.parametrize("budget", [{"max_ifo": 4800}, {"max_iter": 100}, {"max_iter": 100, "max_ifo": 10**6}])
+def test_records_estimate_how_many_are_left(returns, budget):
+    left = []
+    settings = STEPS | {"record_every": 480, "on_record": lambda record: left.append(record.n_left())} | budget
+    minimize(PortfolioProblem(returns), "scgd", **settings)
+    assert left == [np.inf, *range(9, -1, -1)]  # no cost is known at the start
+
+
+def test_parameters_may_be_numbers_of_numpy(returns):
+    problem = PortfolioProblem(returns)
+    plain = minimize(problem, SCGD(0.01, batch_size=16, max_iter=20, tol=0), random_state=0)
+    numpy = SCGD(np.float64(0.01), batch_size=np.int16(16), max_iter=np.int16(20), tol=np.float32(0))
+    np.testing.assert_array_equal(minimize(problem, numpy, random_state=0).x, plain.x)
+    single = PortfolioProblem(returns.astype(np.float32))
+    assert minimize(single, numpy, random_state=0).x.dtype == np.float32  # a float64 scalar would change that
+
+
+def test_an_end_of_data_in_a_finite_problem_is_an_error(returns):
+    class Truncated(PortfolioProblem):
+        def inner_batch(self, draws, weights=None):
+            raise EOFError("the file ends")
+
+    with pytest.raises(EOFError, match="the file ends"):
+        minimize(Truncated(returns), "scgd", **STEPS)
 
 
 # verbose
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_verbose_prints_an_aligned_line_for_each_record(returns, capsys, name):
     problem, records = PortfolioProblem(returns), []
     settings = {"max_iter": 6, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
     quiet = minimize(problem, name, **settings)
@@ -424,20 +314,3 @@ def test_verbose_prints_an_aligned_line_a_record(returns, capsys, name):
         assert residual == "-" or float(residual) >= 0
         assert float(seconds) >= 0
     assert lines[0].split()[3] == "-"
-
-
-@pytest.mark.parametrize("verbose", [2, -1, "yes", None])
-def test_verbose_is_0_or_1(returns, verbose):
-    with pytest.raises(ValueError, match="verbose must be"):
-        minimize(PortfolioProblem(returns), verbose=verbose)
-
-
-def test_what_follows_from_the_stop_reason_of_a_changed_result():
-    problem = PortfolioProblem(make_gaussian_returns(500, 4, mean=0.1, random_state=0))
-    first, last = (minimize(problem, max_iter=n, tol=0, random_state=0) for n in (3, 5))
-    both = joined(first, last, ifo=np.append(first.ifo, last.ifo + first.ifo[-1]))
-    assert (both.n_iter, both.nit, both.success, both.ifo[-1]) == (8, 8, False, first.ifo[-1] + last.ifo[-1])
-    assert both.n_evaluations == {kind: n + last.n_evaluations[kind] for kind, n in first.n_evaluations.items()}
-    good = changed(both, stop_reason="converged")
-    assert (good.success, good.status, both.status) == (True, 0, 1)
-    assert good.message.startswith("Converged") and not both.message.startswith("Converged")

@@ -1,11 +1,10 @@
-"""A method that brings its own metric of the step: Adam's, which changes at every iteration."""
+"""A method with its own metric of steps: Adam's, which changes at every iteration."""
 
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.checks import check_solver
@@ -60,51 +59,39 @@ class AdamSCGD(CompositionalSolver):
 
 
 class ScaledGradient(AdamSCGD):
-    """The same with the scale in F, which leaves the proximal step in the wrong norm."""
+    """The same with the scale in F, so that the proximal step is in another norm."""
 
     def go(self, oracle, s, mean, square):
         return self.move(oracle, s, mean / (np.sqrt(square) + np.finfo(mean.dtype).eps))
 
 
 R = make_gaussian_returns(200, 6, mean=0.3, random_state=0) * np.array([1.0, 2.0, 0.5, 3.0, 1.5, 0.3])
-PENALTIES = {
-    "l1": L1(0.05),
-    "simplex": Simplex(),
-    "box": Box(0.0, 0.1),
-    "box and budget": Box(-0.1, 0.4, budget=1.0),
-}
+PENALTIES = {"simplex": Simplex(), "box": Box(0.0, 0.1)}
 
 
 def off(method, penalty):
-    """How far 6000 short steps end from the minimiser, in the largest coordinate."""
+    """The largest error of a coordinate after 6000 short steps."""
     problem = PortfolioProblem(R, penalty=penalty)
     best = minimize(problem, tol=1e-10, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # one ends above points that it had met
+        warnings.simplefilter("ignore", ConvergenceWarning)
         found = minimize(problem, method(1e-3), np.full(6, 1 / 6), max_iter=6000, tol=0, random_state=0)
     return abs(found.x - best.x).max()
 
 
-@pytest.mark.parametrize("name", slow_but(PENALTIES, "simplex", "box"))
+@pytest.mark.parametrize("name", ["simplex", "box"])
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
 
 
-@pytest.mark.parametrize("name", slow_but(["l1", "simplex", "box and budget"], "simplex"))
-def test_in_the_problems_norm_it_ends_elsewhere(name):
-    assert off(ScaledGradient, PENALTIES[name]) > 0.01
+def test_in_the_norm_of_the_problem_the_result_is_another():
+    assert off(ScaledGradient, PENALTIES["simplex"]) > 0.01
 
 
-@pytest.mark.parametrize("penalty", [None, L1(0.05), Simplex()], ids=["none", "l1", "simplex"])
+@pytest.mark.parametrize("penalty", [None, L1(0.05)], ids=["none", "l1"])
 def test_the_method_keeps_the_contract(penalty):
     returns = make_gaussian_returns(2000, 5, mean=0.3, random_state=0)
     check_solver(AdamSCGD(), PortfolioProblem(returns, penalty=penalty))
-
-
-def test_what_tol_is_about_does_not_depend_on_the_metric_of_the_step():
-    problem, x = PortfolioProblem(R), np.full(6, 0.5)
-    state = minimize(problem, AdamSCGD(0.01), x, max_iter=1, random_state=0).state.state
-    assert state.residual == pytest.approx(np.linalg.norm(problem.gradient(x)), rel=1e-12)
 
 
 def test_a_metric_without_a_proximal_step_is_refused():

@@ -1,14 +1,12 @@
-"""What the estimators share is described once: docstrings inherit parameters and attributes."""
+"""Estimators inherit descriptions of parameters and attributes, and declare names of solvers."""
 
 import inspect
 import re
 
 import pytest
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers
-from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.portfolio.risk.mean_risk import ByRiskMeasure
 
 SHARED = ["loss_curve_", "ifo_", "n_evaluations_", "n_iter_", "stop_reason_", "solver_"]
 SHARED += ["n_features_in_", "feature_names_in_"]
@@ -33,7 +31,7 @@ def test_estimators_describe_all_parameters_and_the_attributes_of_a_run(kind):
     assert attributes["n_evaluations_"] == common["n_evaluations_"]
 
 
-def test_an_estimator_of_the_users_inherits_what_it_does_not_say():
+def test_an_estimator_inherits_descriptions():
     class Mine(CompositionalEstimator):
         """A fit of my own.
 
@@ -55,18 +53,13 @@ def test_an_estimator_of_the_users_inherits_what_it_does_not_say():
     class Silent(Mine):
         pass
 
-    assert list(section(Mine, "Parameters")) == ["tol", "verbose"]  # nobody has described depth
+    assert list(section(Mine, "Parameters")) == ["tol", "verbose"]  # depth has no description
     attributes = section(Mine, "Attributes")
     assert list(attributes) == ["found_", *SHARED]
     assert attributes["ifo_"] == "ndarray\n    In another way."
     assert inspect.getdoc(Mine).startswith("A fit of my own.\n\nParameters\n")
     assert inspect.getdoc(Mine).endswith("Notes\n-----\nAt the end.")
     assert Silent.__dict__["__doc__"] is None
-
-
-@pytest.mark.parametrize("kind", ByRiskMeasure.classes.values())
-def test_problems_of_a_risk_measure_describe_all_parameters(kind):
-    assert list(section(kind, "Parameters")) == list(inspect.signature(kind).parameters)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(CompositionalPortfolio, "newton"), (BellmanValueEstimator, "lstd")])
@@ -76,11 +69,3 @@ def test_an_estimator_takes_the_names_that_it_declares(kind, name):
     for solver, found in (("adam", "'adam'"), (CompositionalEstimator, "a class: give CompositionalEstimator")):
         with pytest.raises(ValueError, match=rf"solver must be .*'{name}'.*got {found}"):
             kind(solver=solver).fit([[1.0, 2.0], [0.0, 1.0], [1.0, 0.5]], [1.0, 0.0, 1.0])
-
-
-def test_a_comparison_takes_the_names_of_the_estimator():
-    returns = make_gaussian_returns(200, 3, mean=0.1, random_state=0)
-    compared = compare_solvers(CompositionalPortfolio(), ["storm-c", "newton"], returns, n_seeds=1, random_state=0)
-    assert "newton" in str(compared)
-    with pytest.raises(ValueError, match="lstd"):
-        compare_solvers(CompositionalPortfolio(), ["lstd"], returns, n_seeds=1)
