@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sk_stormc.embedding import divergence
+from sk_stormc.embedding import pairs
 from sk_stormc.utils.threads import threads
 
 
@@ -21,9 +21,9 @@ def test_the_divergence_does_not_depend_on_how_it_is_divided(tile, monkeypatch):
     D = np.square(points[:, None] - points).sum(axis=2)
     some = S > 0
     expected = np.sum(S[some] * (np.log(S[some]) + np.log1p(D[some]))) + 3.0
-    monkeypatch.setattr(divergence, "TILE", tile)
+    monkeypatch.setattr(pairs, "PART", tile)
     P = sparse.csr_array(P)
-    found = divergence.divergence_from(P, points, False, 3.0)
+    found = pairs.divergence_from(P, points, False, 3.0)
     assert found == pytest.approx(expected, rel=1e-12)
     with threads(2):
-        assert divergence.divergence_from(P, points, False, 3.0) == found
+        assert pairs.divergence_from(P, points, False, 3.0) == found
