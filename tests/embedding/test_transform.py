@@ -283,8 +283,8 @@ def test_samples_far_away_warn(model):
 
 
 def test_distances_from_copies():
-    X = np.random.default_rng(0).normal(size=(90, 3))
-    for X in (np.repeat(X[:20], 15, axis=0), np.vstack([np.zeros((30, 3)), X])):
+    points = np.random.default_rng(0).normal(size=(90, 3))
+    for X in (np.repeat(points[:20], 15, axis=0), np.vstack([np.zeros((30, 3)), points])):
         new = np.vstack([X[:1], X[:1] + [0.01, 0, 0], X[:1] + 1e9])
         distances = quick_map(X, perplexity=5).transform(new, return_distance=True)[1]
         assert distances[0] == 0 and distances[1] < 1 and 1e7 < distances[2] < np.inf
