@@ -143,8 +143,8 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none(jacobian):
 
     problem = problem_of(g, jacobian=jacobian)
     result = minimize(problem, random_state=0, tol=0, max_iter=300)
-    compiled = len(traces)
-    assert result.n_iter == 300 and compiled <= 8
+    compiled = len(traces)  # a function of both points calls g twice
+    assert result.n_iter == 300 and compiled <= 12
     minimize(problem, random_state=1, tol=0, max_iter=300)
     minimize(problem, "sarah-c", batch_size=16, learning_rate=0.1, random_state=1, tol=0, max_iter=300)
     assert len(traces) <= compiled + 2
