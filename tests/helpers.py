@@ -1,10 +1,10 @@
-"""What several test files build on."""
+"""Functions and classes that several test files use."""
 
 import numpy as np
 import pytest
 
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.problems import FiniteSumComposition
+from sk_stormc.problems import CompositionalProblem, FiniteSumComposition
 
 SEED = 3
 
@@ -60,6 +60,35 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
         inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
         **kwargs,
     )
+
+
+class Stacked(CompositionalProblem):
+    """The portfolio as the paper has it: g_j(x) = (x, <r_j, x>), f_i(y) a function of y = g(x) alone."""
+
+    def __init__(self, returns, risk_aversion=1.0):
+        self.returns, self.risk_aversion = returns, risk_aversion
+        self.n_inner, self.n_variables = returns.shape
+        self.n_outer = self.n_inner
+
+    def inner_batch(self, draws):
+        return self.returns if draws is None else self.returns[draws]
+
+    outer_batch = inner_batch
+
+    def inner(self, x, batch):
+        return np.append(x, batch.mean(0) @ x)
+
+    def jacobian(self, x, batch):
+        return np.vstack([np.eye(x.size), batch.mean(0)])
+
+    def outer_gradient(self, x, u, batch):
+        d = batch @ u[:-1] - u[-1]
+        slope = 2 * self.risk_aversion * d
+        return None, np.append((slope - 1) @ batch, -slope.sum()) / len(batch)
+
+    def outer(self, x, u):
+        y = self.returns @ u[:-1]
+        return float(np.mean(self.risk_aversion * (y - u[-1]) ** 2 - y))
 
 
 class Callback:

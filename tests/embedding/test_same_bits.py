@@ -37,7 +37,7 @@ def small_parts(monkeypatch):
         {"perplexity": 2},  # pair by pair, where that costs less than a mesh
     ], 0, 4),
     ids=str,
-)
+)  # fmt: skip
 def test_same_bits_for_any_number_of_threads(params):
     X, found = DIGITS.astype(np.float32), []
     for n_jobs in (1, 2, 4):
