@@ -243,6 +243,9 @@ def test_parameters_may_be_numbers_of_numpy(returns):
     np.testing.assert_array_equal(minimize(problem, numpy, random_state=0).x, plain.x)
     single = PortfolioProblem(returns.astype(np.float32))
     assert minimize(single, numpy, random_state=0).x.dtype == np.float32  # a float64 scalar would change that
+    left, budget = [], {"max_iter": np.int16(30_000), "batch_size": np.int16(16), "record_every": 480}
+    minimize(problem, SCGD(0.001), on_record=lambda r: left.append(r.n_left()) or r.iteration, **budget)
+    assert left[1] > 1000  # no overflow
 
 
 def test_an_end_of_data_in_a_finite_problem_is_an_error(returns):
