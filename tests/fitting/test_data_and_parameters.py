@@ -14,12 +14,11 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.metrics import pairwise_distances
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, STORMCompositional
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.fitting.runs import fingerprint
-from sk_stormc.schedules import power
 from sk_stormc.utils.words import UNKNOWN, in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -112,7 +111,6 @@ SAME = [
     lambda: functools.partial(halving, x=2.0),
     lambda: FunctionTransformer(halving, kw_args={"a": [1, 2]}),
     lambda: Schedule(0.5),
-    lambda: power(0.5, -0.5),
     lambda: (np.exp, math.exp, operator.itemgetter(1), pairwise_distances, "text", None, {1, 2}, {"a": (1.5, True)}),
     lambda: [RETURNS[:3].mean, functools.lru_cache(halving), Schedule(2.0).__call__],
     lambda: (np.random.RandomState(3), np.random.default_rng(3)),
@@ -122,18 +120,13 @@ OTHERS = [
     (halving, doubling),
     (functools.partial(halving, x=2.0), functools.partial(halving, x=3.0)),
     (FunctionTransformer(halving), FunctionTransformer(doubling)),
-    (StandardScaler(), StandardScaler(with_mean=False)),
     (Schedule(0.5), Schedule(0.6)),
     (Schedule(0.5).__call__, Schedule(0.6).__call__),
     (np.array([1.0, 2.0]).mean, np.array([1.0, 3.0]).mean),
-    (functools.lru_cache(halving), functools.lru_cache(doubling)),
     (np.exp, np.log),
-    (math.exp, math.log),
     (np.random.RandomState(3), np.random.RandomState(4)),
     (np.arange(3.0), np.arange(3.0) + 1e-9),
-    (np.float32(1.5), np.float32(2.5)),
     ("1", 1),
-    ({"a": 1}, {"a": 2}),
     (pd.Series([1.0, 2.0], index=["a", "b"]), pd.Series([1.0, 2.0], index=["b", "a"])),
 ]
 

@@ -5,7 +5,7 @@ import warnings
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.gallery_problems import GALLERY, average_precision, digits, rank_digits, shortfall
+from benchmarks.gallery_problems import GALLERY, average_precision, digits, shortfall
 from sk_stormc import minimize
 
 RUNS = [
@@ -13,13 +13,6 @@ RUNS = [
     for name in GALLERY
     for seed in range(2)
 ]
-
-
-def test_average_precision_as_in_the_literature():
-    case = rank_digits()
-    assert (case.problem.n_inner, case.problem.n_outer, case.problem.n_variables) == (1797, 174, 16)
-    assert round(case.start, 3) == -0.097
-    assert round(minimize(case.problem, "lbfgs").fun, 3) == -0.951
 
 
 @pytest.mark.parametrize("name, seed", RUNS)

@@ -58,13 +58,6 @@ class AdamSCGD(CompositionalSolver):
         return self.move(oracle, s, mean, metric=Diagonal(1 / (np.sqrt(square) + np.finfo(mean.dtype).eps)))
 
 
-class ScaledGradient(AdamSCGD):
-    """The same with the scale in F, so that the proximal step is in another norm."""
-
-    def go(self, oracle, s, mean, square):
-        return self.move(oracle, s, mean / (np.sqrt(square) + np.finfo(mean.dtype).eps))
-
-
 R = make_gaussian_returns(200, 6, mean=0.3, random_state=0) * np.array([1.0, 2.0, 0.5, 3.0, 1.5, 0.3])
 PENALTIES = {"simplex": Simplex(), "box": Box(0.0, 0.1)}
 
@@ -82,10 +75,6 @@ def off(method, penalty):
 @pytest.mark.parametrize("name", ["simplex", "box"])
 def test_the_proximal_step_is_in_the_norm_of_the_step(name):
     assert off(AdamSCGD, PENALTIES[name]) < 1e-4
-
-
-def test_in_the_norm_of_the_problem_the_result_is_another():
-    assert off(ScaledGradient, PENALTIES["simplex"]) > 0.01
 
 
 @pytest.mark.parametrize("penalty", [None, L1(0.05)], ids=["none", "l1"])

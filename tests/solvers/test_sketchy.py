@@ -7,11 +7,9 @@ import pytest
 
 from sk_stormc import minimize
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.metrics import LowRank
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, SNEProblem
 from sk_stormc.solvers import SketchySTORM
-from sk_stormc.solvers.sketchy import cauchy_point
 
 PROBE = 16  # minibatches of the curvature estimate
 
@@ -78,19 +76,6 @@ def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(retur
     assert values[r - 2] < 0.99 * P.scale[0]
 
 
-def test_curvature_is_sketched_at_the_cauchy_point():
-    """At x_0 = 0 the semivariance is not linear in any direction."""
-    R = np.random.default_rng(0).exponential(size=(600, 4)) * [1.0, 2.0, 0.5, 1.0] - 0.8
-    problem = PortfolioProblem(R, risk_measure="semivariance")  # full batches
-    x, _ = cauchy_point(problem.gradient, np.zeros(4), np.ones(4))
-    centred = R - R.mean(0)
-    below = centred[centred @ x < 0]
-    A = 2 * below.T @ below / len(R)
-    expected = np.linalg.inv(A + np.linalg.eigvalsh(A)[0] * np.eye(4))
-    P = state(problem, rank=4, max_iter=1).metric
-    np.testing.assert_allclose([P.apply(e) for e in np.eye(4)], expected, atol=0.02 * np.abs(expected).max())
-
-
 def test_without_curvature_the_problem_keeps_its_metric():
     """A linear objective: there is nothing to sketch."""
     problem = PortfolioProblem(np.full((2000, 3), 0.5), metric=np.array([1.0, 2.0, 3.0]))
@@ -150,19 +135,6 @@ def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
     result = minimize(PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings)
     assert set(np.diff(counts[1:])) == {B, n}
     assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n  # u at x_0, and J
-
-
-def test_charges_with_a_sampled_jacobian():
-    R = make_gaussian_returns(2000, 6, mean=0.3, random_state=0)
-    n, S, B, T = len(R), 100, 8, 5
-    problem = PortfolioProblem(R, 0.5, risk_measure="entropic")
-    solver = SketchySTORM(batch_size=B, sketch_batch_size=S, learning_rate=0.1, max_iter=T, tol=0)
-    result = minimize(problem, solver, random_state=0)
-    # f has one component; g and dg share the sketch's draws, each charged
-    assert result.ifo[-1] == (2 * S + 1) + (2 * n + 1) + T * (2 * B + 1)
-    sketch = 1 + (6 + 4)  # gradients, and u once more
-    assert result.n_evaluations["inner"] == sketch * S + n + 2 * T * B
-    assert result.n_evaluations["jacobian"] == (sketch - 1) * S + n + 2 * T * B
 
 
 # runs

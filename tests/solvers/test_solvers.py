@@ -280,14 +280,6 @@ def test_resume_to_the_tolerance(entropic, name):
         assert (resumed.n_iter, resumed.stop_reason) == (whole.n_iter, whole.stop_reason)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_float32(returns, name):
-    problems = [PortfolioProblem(returns.astype(t), risk_measure="entropic") for t in (np.float32, np.float64)]
-    single, double = (minimize(p, name, random_state=0, max_ifo=25_000, tol=1e-3) for p in problems)
-    assert single.x.dtype == np.float32
-    np.testing.assert_allclose(single.x, double.x, atol=0.02)
-
-
 # x-hat
 
 
@@ -382,15 +374,6 @@ def test_metric(returns):
     matrix = minimize(PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings)
     np.testing.assert_allclose(np.sqrt(D) * plain.x, vector.x, rtol=1e-10)
     np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["storm-c", "storm-c-paper", "sarah-c", "scgd", "lbfgs"])
-def test_unbounded(name):
-    problem = PortfolioProblem(make_gaussian_returns(30, 50, mean=0.1, random_state=0))
-    with pytest.warns(ConvergenceWarning, match="unbounded below"):
-        result = minimize(problem, name, random_state=0, max_ifo=3000)
-    assert result.stop_reason == "max_ifo"
-    assert np.isfinite(result.x).all()
 
 
 @pytest.mark.parametrize("name", ["storm-c", "sarah-c", "scgd"])

@@ -176,24 +176,6 @@ def test_an_error_of_the_iterator(solver, k):
     assert result_bits(result) == result_bits(minimize(stream_of(chunks()), solver, random_state=0))
 
 
-@pytest.mark.parametrize("at", [3, 100, 1000, 5000])
-def test_a_handler_that_raises_at_once(at):
-    def stop(signum, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        stream = stream_of(chunks())
-        result = None
-        with contextlib.suppress(KeyboardInterrupt), Pressed(at):  # before or after the run itself
-            result = minimize(stream, random_state=0)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert result is None or result.stop_reason == "interrupted"
-    result = minimize(stream, random_state=0, state=stream.state if result is None else result.state)
-    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
-
-
 def test_an_error_in_a_chunk():
     def fails(X):
         if (X[:, 0] > 1e6).any():

@@ -240,9 +240,7 @@ def test_too_large_a_learning_rate():
 # values
 
 
-MODEL = make_bellman_problem(n_states=12, n_features=None, gamma=0.8, random_state=0)
-LOG = MODEL.transitions(6000, random_state=0)
-states = LOG.X.argmax(1)
+LOG = make_bellman_problem(n_states=12, n_features=None, gamma=0.8, random_state=0).transitions(6000, random_state=0)
 
 
 def value(solver="storm-c", **kwargs):
@@ -281,20 +279,6 @@ def test_bellman_time_gives_next_X_in_any_chunks():
     for i in chunks(np.arange(1500), 90):
         pickled = pickle.loads(pickle.dumps(pickled)).partial_fit(X[i], y[i], time=time[i], terminal=terminal[i])
     assert bits(pickled) == bits(explicit)
-
-
-def test_bellman_times_must_increase():
-    X, y, time = trajectory(1500)
-    estimator = value().partial_fit(X[:1000], y[:1000], time=time[:1000])
-    before = bits(estimator)
-    for wrong in (time[:500], time[1000:][::-1], time[999:1499]):
-        with pytest.raises(ValueError, match="time must increase"):
-            estimator.partial_fit(X[1000:][: len(wrong)], y[1000:][: len(wrong)], time=wrong)
-    with pytest.raises(ValueError, match="distinct"):
-        estimator.partial_fit(X[1000:1002], y[1000:1002], time=np.array([1000, 1000]))
-    assert bits(estimator) == before
-    estimator.partial_fit(X[1000:], y[1000:], time=time[1000:])
-    assert bits(estimator) == bits(value().partial_fit(X, y, time=time))
 
 
 def test_bellman_wrong_chunks_change_nothing():

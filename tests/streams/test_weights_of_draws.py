@@ -8,9 +8,8 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Box
-from sk_stormc.problems import InUnit, PortfolioProblem, ProjectedBellmanProblem, StreamingProblem, check_problem
+from sk_stormc.problems import PortfolioProblem, StreamingProblem, check_problem
 
-COUNTS = np.array([1, 3, 0, 2, 1, 5])
 RISKS = {
     "variance": {},
     "variance alone": {"risk_aversion": np.inf},
@@ -22,43 +21,6 @@ RISKS = {
     "evar": {"risk_measure": "evar", "confidence": 0.7},
     "evar alone": {"risk_measure": "evar", "confidence": 0.7, "risk_aversion": np.inf},
 }
-
-
-def transitions():
-    rng = np.random.default_rng(2)
-    return ProjectedBellmanProblem(rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), rng.normal(size=50), 0.9)
-
-
-def problems():
-    returns = make_gaussian_returns(50, 4, mean=0.1, random_state=0)
-    for name, options in RISKS.items():
-        for dtype in (np.float64, np.float32):
-            yield pytest.param(PortfolioProblem(returns.astype(dtype), **options), id=f"{name}-{dtype.__name__}")
-    yield pytest.param(transitions(), id="transitions")
-
-
-@pytest.mark.parametrize("problem", list(problems()))
-def test_a_weight_is_a_repetition(problem):
-    rng = np.random.default_rng(1)
-    draws, weights = rng.integers(50, size=len(COUNTS)), COUNTS / COUNTS.mean()
-    repeated = np.repeat(draws, COUNTS)
-    start = problem.initial_point(rng)
-    x = start + (0.1 * rng.uniform(0.5, 1, size=start.shape)).astype(start.dtype)
-    u = problem.inner(x, problem.inner_batch(None)) * 1.1
-    pairs = (problem.inner_batch(draws, weights), problem.inner_batch(repeated))
-    outer = (problem.outer_batch(draws, weights), problem.outer_batch(repeated))
-    rtol, atol = (1e-12, 0) if x.dtype == float else (1e-4, 1e-6)
-
-    def close(*values):
-        arrays = (value.plain() if isinstance(value, InUnit) else value for value in values)
-        np.testing.assert_allclose(*arrays, rtol=rtol, atol=atol)
-
-    close(*(problem.inner(x, batch) for batch in pairs))
-    close(*(problem.jacobian(x, batch) for batch in pairs))
-    for part, same in zip(*(problem.outer_gradient(x, u, batch) for batch in outer), strict=True):
-        if part is not None:
-            close(part, same)
-            assert part.dtype == same.dtype == x.dtype
 
 
 @pytest.mark.parametrize("risk", ["variance alone", "entropic", "evar"])
