@@ -51,7 +51,8 @@ def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
         values, std = value.predict(FEATURES, return_std=True)
         estimates.append(values)
         deviations.append(std)
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), np.std(estimates, axis=0, ddof=1), rtol=0.3)
+    spread = np.std(estimates, axis=0, ddof=1)
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.3)
 
 
 WAYS = [{}, {"fit_intercept": True}, {"objective": "bellman"}, {"alpha": 1e-3}]
