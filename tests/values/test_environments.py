@@ -217,7 +217,7 @@ def test_no_row_is_an_autoreset(mode, copy):
     np.testing.assert_array_equal(came, left + 1)
     assert set(log.y) == {6.0} and set(log.action) == {6} and log.action.shape == (12,)
     np.testing.assert_array_equal(log.terminal, (came % 100) == np.where(left < 1000, 2, 4))
-    assert (np.diff(left // 1000) >= 0).all()  # one environment behind the other
+    assert (np.diff(left // 1000) >= 0).all()  # one environment after the other
     np.testing.assert_array_equal(np.diff(log.episode), np.diff(left // 100) != 0)
     np.testing.assert_array_equal(np.diff(log.time), np.where(np.diff(left // 100) != 0, 2, 1))
     assert log.X.dtype == np.float32 and (left[:2] == [0, 1]).all()

@@ -40,8 +40,8 @@ def test_fading_weights_are_sample_weights(trace_decay):
 def test_chunks_of_any_size_have_the_values_of_a_fit(size, trace_decay):
     log = some(walk(), slice(400)) | {"sample_weight": np.random.default_rng(1).integers(3, size=400).astype(float)}
     expected = lstd(trace_decay=trace_decay).fit(**log)
-    found = fed(lstd(trace_decay=trace_decay), size, **log)
-    np.testing.assert_allclose(coefficients(found), coefficients(expected), rtol=1e-8)
+    value = fed(lstd(trace_decay=trace_decay), size, **log)
+    np.testing.assert_allclose(coefficients(value), coefficients(expected), rtol=1e-8)
 
 
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])
@@ -51,34 +51,34 @@ def test_rows_of_episodes_that_alternate_fade_as_they_come(solver):
     both = {name: np.repeat(part, 2, axis=0) for name, part in log.items() if name != "terminal"}
     both["y"][1::2] = -7.0
     expected = lstd(trace_decay=0.0).fit(**both)
-    found = fed(lstd().set_params(solver=solver), 800, **both, episode=np.arange(1600) % 2)
+    value = fed(lstd().set_params(solver=solver), 800, **both, episode=np.arange(1600) % 2)
     tolerance = 1e-8 if solver == "lstd" else 0.5
-    np.testing.assert_allclose(found.predict(log["X"]), expected.predict(log["X"]), atol=tolerance)
+    np.testing.assert_allclose(value.predict(log["X"]), expected.predict(log["X"]), atol=tolerance)
 
 
 def test_a_row_without_weight_has_passed_all_the_same():
     log = walk(600)
     weights = np.repeat([1.0, 0.0], [300, 300])
-    found = fed(lstd(), 100, **log, sample_weight=weights)
+    value = fed(lstd(), 100, **log, sample_weight=weights)
     weights = weights * 2.0 ** (np.arange(600) / HALF_LIFE)
     expected = lstd().set_params(half_life=None).fit(**log, sample_weight=weights)
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-8)
+    np.testing.assert_allclose(value.coef_, expected.coef_, rtol=1e-8)
 
 
 def test_a_stochastic_solver_ends_near_lstd():
     """After a number of rows that fills the last batch."""
     log, forgets = walk(512 + 78 * 32), lstd(random_state=0).set_params(half_life=500.0)
-    found, other = (fed(clone(forgets).set_params(solver="storm-c"), size, **log) for size in (500, 73))
-    np.testing.assert_array_equal(other.coef_, found.coef_)
+    value, other = (fed(clone(forgets).set_params(solver="storm-c"), size, **log) for size in (500, 73))
+    np.testing.assert_array_equal(other.coef_, value.coef_)
     exact = fed(forgets, 500, **log)
-    np.testing.assert_allclose(found.predict(log["X"]), exact.predict(log["X"]), rtol=0.01, atol=0.05)
+    np.testing.assert_allclose(value.predict(log["X"]), exact.predict(log["X"]), rtol=0.01, atol=0.05)
 
 
 def test_very_short_half_lives_are_the_last_rows():
     """After thousands of half-lives nothing underflows, and one row has all the weight."""
     log = walk(3000)
-    found = fed(lstd(fit_intercept=False).set_params(half_life=0.5, gamma=0.0), 1000, **log)
-    assert log["X"][-1] @ found.coef_ == pytest.approx(log["y"][-1], rel=0.05)
+    value = fed(lstd(fit_intercept=False).set_params(half_life=0.5, gamma=0.0), 1000, **log)
+    assert log["X"][-1] @ value.coef_ == pytest.approx(log["y"][-1], rel=0.05)
 
 
 def test_a_half_life_needs_an_order():
@@ -87,5 +87,5 @@ def test_a_half_life_needs_an_order():
     expected = lstd().fit(**log, episode=episode, time=time)
     with pytest.raises(ValueError, match="half_life must be None if rows are not in the order"):
         lstd().fit(**some(log, at), episode=episode[at], time=time[at])
-    found = lstd().fit(**some(log, at), episode=episode[at], time=at)  # goes on from one episode to the next
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-10)
+    value = lstd().fit(**some(log, at), episode=episode[at], time=at)  # increases from one episode to the next
+    np.testing.assert_allclose(value.coef_, expected.coef_, rtol=1e-10)

@@ -1,6 +1,5 @@
 """Logs that are valid and look like a mistake: fits warn of what would give a wrong answer in silence."""
 
-
 import numpy as np
 import pytest
 from sklearn.base import clone

@@ -1,4 +1,4 @@
-"""What a policy is worth from the episodes of another one, and ratios where it is not known who acted."""
+"""What a policy is worth from the episodes of another one, and ratios where the behaviour policy is unknown."""
 
 import warnings
 
@@ -65,14 +65,14 @@ def test_against_loops():
     order = np.random.default_rng(0).permutation(len(parts["y"]))
     shuffled = permuted(parts, order)
     for method, value in expected.items():
-        found = value_of(parts, method)
-        assert found.value == pytest.approx(value)
-        assert found.contributions.mean() == pytest.approx(value) and len(found.contributions) == 40
+        estimate = value_of(parts, method)
+        assert estimate.value == pytest.approx(value)
+        assert estimate.contributions.mean() == pytest.approx(value) and len(estimate.contributions) == 40
         assert value_of(shuffled | {"next_X": None}, method).value == pytest.approx(value)
         if method == "wpdis":
-            np.testing.assert_allclose(found.contributions, contributions, rtol=1e-9)
+            np.testing.assert_allclose(estimate.contributions, contributions, rtol=1e-9)
         named = parts | {"episode": np.array([f"e{k}" for k in parts["episode"]])}
-        assert value_of(named | {"time": None}, method).std_error == pytest.approx(found.std_error)
+        assert value_of(named | {"time": None}, method).std_error == pytest.approx(estimate.std_error)
 
 
 def test_weights_of_long_episodes_of_all_lengths():
@@ -82,9 +82,9 @@ def test_weights_of_long_episodes_of_all_lengths():
     parts = {"y": rng.normal(size=n), "episode": np.repeat(np.arange(25), lengths)}
     parts["importance_ratio"] = rng.choice([0.5, 0.9, 1.6, 0.0], p=[0.4, 0.3, 0.29, 0.01], size=n)
     expected, contributions = by_hand(parts)
-    found = value_of(parts, "wpdis")
-    assert found.value == pytest.approx(expected["wpdis"])
-    np.testing.assert_allclose(found.contributions, contributions, rtol=1e-9)
+    estimate = value_of(parts, "wpdis")
+    assert estimate.value == pytest.approx(expected["wpdis"])
+    np.testing.assert_allclose(estimate.contributions, contributions, rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -95,27 +95,27 @@ def test_products_of_many_ratios_do_not_vanish(method):
     if method in ("dr", "wdr"):
         parts |= {"X": np.ones((40_000, 1)), "action": (ratio > 1).astype(int),}
         parts |= {"target": lambda X: np.tile([0.1, 0.9], (len(X), 1)), "terminal": np.arange(40_000) % 2000 == 1999}
-    found = value_of(parts, method, gamma=1.0 if method in ("wis", "wpdis") else 0.9)
-    assert np.isfinite([found.value, found.std_error, found.effective_size]).all()
+    estimate = value_of(parts, method, gamma=1.0 if method in ("wis", "wpdis") else 0.9)
+    assert np.isfinite([estimate.value, estimate.std_error, estimate.effective_size]).all()
     if method in ("wis", "wpdis"):
-        assert found.value == pytest.approx(2000)
+        assert estimate.value == pytest.approx(2000)
 
 
 def test_the_policy_that_acted_has_the_mean_of_its_returns():
     parts = draw(60, 1) | {"importance_ratio": np.ones(len(draw(60, 1)["y"]))}
     returns = np.bincount(parts["episode"], GAMMA ** parts["time"] * parts["y"])
     for method in METHODS[:3]:
-        found = value_of(parts, method)
-        assert found.value == pytest.approx(returns.mean())
-        assert found.std_error == pytest.approx(returns.std(ddof=1) / np.sqrt(60))
-        assert found.effective_size == pytest.approx(60)
+        estimate = value_of(parts, method)
+        assert estimate.value == pytest.approx(returns.mean())
+        assert estimate.std_error == pytest.approx(returns.std(ddof=1) / np.sqrt(60))
+        assert estimate.effective_size == pytest.approx(60)
 
 
 @pytest.mark.parametrize("method", slow_but(METHODS, "wis", "pdis"))
 def test_standard_errors_are_those_over_other_logs(method):
-    found = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
-    spread = np.std([value.value for value in found], ddof=1)
-    assert np.sqrt(np.mean([value.std_error**2 for value in found])) == pytest.approx(spread, rel=0.4)
+    estimates = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
+    spread = np.std([value.value for value in estimates], ddof=1)
+    assert np.sqrt(np.mean([value.std_error**2 for value in estimates])) == pytest.approx(spread, rel=0.4)
 
 
 def test_the_difference_of_two_policies_is_surer_than_the_two():
@@ -134,11 +134,11 @@ def test_ratios_of_0(method):
     parts = draw(60, 5)
     parts["importance_ratio"] = np.where(parts["importance_ratio"] > 1, 2.0, 0.0)  # a policy that always does the same
     parts["target"] = np.tile([1.0, 0.0], (N, 1))
-    found = value_of(parts, method)
-    assert np.isfinite([found.value, found.std_error]).all()
-    assert found.effective_size < 10  # "is" and "wis" are far off, and warn
+    estimate = value_of(parts, method)
+    assert np.isfinite([estimate.value, estimate.std_error]).all()
+    assert estimate.effective_size < 10  # "is" and "wis" are far off, and warn
     if method not in ("is", "wis"):
-        assert abs(found.value - exact((1.0, 0.0))) < 5 * found.std_error
+        assert abs(estimate.value - exact((1.0, 0.0))) < 5 * estimate.std_error
 
 
 def test_few_episodes_of_the_policy_itself_warn():
@@ -171,8 +171,8 @@ def test_what_describes_one_target_has_one_value():
         expected = value_of(parts, method)
         for target in (chances[parts["X"].argmax(axis=1)], lambda X: chances[X.argmax(axis=1)]):
             for next_X in (parts["next_X"], None):
-                found = value_of(parts | {"target": target, "next_X": next_X}, method)
-                assert (found.value, found.std_error) == pytest.approx((expected.value, expected.std_error))
+                estimate = value_of(parts | {"target": target, "next_X": next_X}, method)
+                assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error))
         takes = parts | {"importance_ratio": np.where(parts["action"] == 1, 2.0, 0.0), "target": np.ones(n, dtype=int)}
         assert value_of(takes, method).value == pytest.approx(value_of(takes | {"target": [1] * N}, method).value)
         names = takes | {"action": np.array(["left", "right"])[parts["action"]], "target": lambda X: ["right"] * len(X)}
@@ -200,8 +200,8 @@ def test_folds_are_those_of_labels_whatever_the_order():
         expected = value_of(parts, method, estimator=radial)
         for seed in range(2):
             order = np.random.default_rng(seed).permutation(len(parts["y"]))
-            found = value_of(permuted(parts, order), method, estimator=radial)
-            assert (found.value, found.std_error) == pytest.approx((expected.value, expected.std_error), rel=1e-8)
+            estimate = value_of(permuted(parts, order), method, estimator=radial)
+            assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error), rel=1e-8)
 
 
 def test_episodes_that_are_cut_off_have_the_standard_error_of_the_model():
@@ -209,8 +209,8 @@ def test_episodes_that_are_cut_off_have_the_standard_error_of_the_model():
     rng, n = np.random.default_rng(0), 400
     parts = {"y": rng.normal(size=n), "importance_ratio": np.ones(n), "episode": np.arange(n), "X": np.ones((n, 1))}
     parts |= {"next_X": np.ones((n, 1)), "terminal": np.zeros(n, bool), "action": np.arange(n) % 2}
-    found = value_of(parts, "dr", target=lambda X: np.full((len(X), 2), 0.5))
-    assert found.std_error == pytest.approx(10 * parts["y"].std(ddof=1) / np.sqrt(n), rel=0.05)
+    estimate = value_of(parts, "dr", target=lambda X: np.full((len(X), 2), 0.5))
+    assert estimate.std_error == pytest.approx(10 * parts["y"].std(ddof=1) / np.sqrt(n), rel=0.05)
 
 
 def test_a_model_is_not_fitted_on_the_episodes_that_it_corrects():
@@ -222,7 +222,7 @@ def test_a_model_is_not_fitted_on_the_episodes_that_it_corrects():
     assert value_of(parts, "dr").std_error > 0.5 * parts["y"].std() / np.sqrt(n)
 
 
-WEIGHTS = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])  # of three actions, behind a softmax on two features
+WEIGHTS = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])  # of three actions, before a softmax on two features
 STEPS = 3
 
 
@@ -256,21 +256,21 @@ TRUE = (target(X) / softmax(X @ WEIGHTS.T))[np.arange(len(ACTION)), ACTION]
 
 @pytest.mark.parametrize("episode", [None, EPISODE])
 def test_ratios_are_near_the_true_ones(episode):
-    found = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=episode)
-    assert np.abs(np.log(found / TRUE)).mean() < 0.1 and abs(found.mean() - 1) < 0.1
+    ratios = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=episode)
+    assert np.abs(np.log(ratios / TRUE)).mean() < 0.1 and abs(ratios.mean() - 1) < 0.1
     own = target(X)[np.arange(len(X)), ACTION]
-    np.testing.assert_allclose(estimated_ratios(X, ACTION, own, LogisticRegression(), episode=episode), found)
+    np.testing.assert_allclose(estimated_ratios(X, ACTION, own, LogisticRegression(), episode=episode), ratios)
 
 
 def test_rows_of_other_kinds():
-    found = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=EPISODE)
+    ratios = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=EPISODE)
     named, labels = np.array(["a", "b", "c"])[ACTION], np.array([f"e{k:05d}" for k in EPISODE])
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     again = estimated_ratios(X, named, target(X), pipeline, episode=labels)
-    np.testing.assert_allclose(again, found, rtol=0.05)
+    np.testing.assert_allclose(again, ratios, rtol=0.05)
     assert not hasattr(pipeline[-1], "coef_")  # a clone was fitted
     polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
     for table, column in ((polars.DataFrame, polars.Series), (pandas.DataFrame, pandas.Series)):
         given = table({"one": X[:, 0], "two": X[:, 1]}), column(ACTION), table(target(X))
         again = estimated_ratios(*given, LogisticRegression(), episode=column(EPISODE))
-        np.testing.assert_allclose(again, found)
+        np.testing.assert_allclose(again, ratios)

@@ -131,7 +131,7 @@ def after(episodes):
 
 
 def without_the_last(episodes):
-    """The same episodes without the observation behind the last step."""
+    """The same episodes without the observation after the last step."""
     return [e | {"observations": e["observations"][:-1].astype(np.float32), "rewards": np.float32(e["rewards"])}
             for e in episodes]  # fmt: skip
 

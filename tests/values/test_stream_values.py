@@ -107,15 +107,15 @@ def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
 def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     parts = walk(6000, n_states=8)
     weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + 3 * parts["terminal"])  # episodes' ends count more
-    weights[1000:1500] = 0  # a whole chunk of them
+    weights[1000:1500] = 0  # an entire chunk
 
     def stream(size, **given):
         return fed(BellmanValueEstimator(0.9, "storm-c", random_state=0), size, **parts, **given)
 
     one, other, scaled = stream(500, sample_weight=weights), stream(6000, sample_weight=weights), 1024 * weights
     assert (one.coef_ == other.coef_).all() and (one.coef_ == stream(500, sample_weight=scaled).coef_).all()
-    found, expected = one.predict(parts["X"]), lstd(**parts, gamma=0.9, weights=weights)
-    assert off(found, expected) < 0.01 < 0.1 < off(found, lstd(**parts, gamma=0.9))
+    values, expected = one.predict(parts["X"]), lstd(**parts, gamma=0.9, weights=weights)
+    assert off(values, expected) < 0.01 < 0.1 < off(values, lstd(**parts, gamma=0.9))
     plain, ones = stream(500), stream(500, sample_weight=np.ones(6000))
     assert (plain.coef_ == ones.coef_).all() and (plain.loss_curve_ == ones.loss_curve_).all()
 

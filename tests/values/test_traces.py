@@ -129,7 +129,7 @@ def off_policy():
 
 
 @pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 0, 2))
-@pytest.mark.parametrize("zeros", [False, True])  # no trace goes on behind a ratio of 0
+@pytest.mark.parametrize("zeros", [False, True])  # no trace continues after a ratio of 0
 def test_ratios_against_the_recursion(decay, zeros):
     parts, rng = off_policy(), np.random.default_rng(1)
     n = len(parts["y"])
@@ -137,7 +137,7 @@ def test_ratios_against_the_recursion(decay, zeros):
     if zeros:
         parts["importance_ratio"] = np.where(rng.random(n) < 0.3, 0.0, 1.3)
     expected = by_hand(**parts, decay=decay)
-    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))  # a gap behind each episode
+    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))  # a gap after each episode
     timed = some(parts, slice(None), "next_X") | {"time": time}
     values = [lstd(decay).fit(**rows) for rows in (parts, timed)]
     values += [fed(lstd(decay), 37, **parts), fed(lstd(decay), n, **timed)]

@@ -43,15 +43,16 @@ def featured(parts):
 @pytest.mark.parametrize("decay", slow_but([0.0, 0.8], 0.8))
 @pytest.mark.parametrize("off_policy", slow_but([False, True], True))
 def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
-    found, said = [], []
+    estimates, deviations = [], []
     for seed in range(50):
         parts, ratio = draw(60, seed)
         extra = {"importance_ratio": ratio} if off_policy else {}
         value = lstd(trace_decay=decay).fit(**featured(parts), **extra)
         values, std = value.predict(FEATURES, return_std=True)
-        found.append(values)
-        said.append(std)
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(said), axis=0)), np.std(found, axis=0, ddof=1), rtol=0.3)
+        estimates.append(values)
+        deviations.append(std)
+    spread = np.std(estimates, axis=0, ddof=1)
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.3)
 
 
 WAYS = [{}, {"fit_intercept": True}, {"objective": "bellman"}, {"alpha": 1e-3}]
@@ -62,17 +63,17 @@ def test_deviations_are_those_of_a_bootstrap(params):
     parts, ratio = draw(80, 3)
     value = lstd(**params).fit(**featured(parts), importance_ratio=ratio)
     std = value.predict(FEATURES, return_std=True)[1]
-    rng, found = np.random.default_rng(0), []
+    rng, estimates = np.random.default_rng(0), []
     for _ in range(100):
         counts = np.bincount(rng.integers(80, size=80), minlength=80)[parts["episode"]].astype(float)
         again = lstd(**params).fit(**featured(parts), importance_ratio=ratio, sample_weight=counts)
-        found.append(again.predict(FEATURES))
-    np.testing.assert_allclose(std, np.std(found, axis=0, ddof=1), rtol=0.3)
+        estimates.append(again.predict(FEATURES))
+    np.testing.assert_allclose(std, np.std(estimates, axis=0, ddof=1), rtol=0.3)
 
 
 def test_deviations_of_residuals_that_do_not_vanish():
     """Two states with one feature: the successors decide what the mean error of a state is multiplied with."""
-    found, said = [], []
+    estimates, deviations = [], []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         X = np.where(rng.random(200) < 0.5, 0.5, -0.5)[:, None]
@@ -80,34 +81,34 @@ def test_deviations_of_residuals_that_do_not_vanish():
         value = lstd(objective="bellman")
         value.fit(X, np.ones(200), next_X=np.ones((200, 1)), terminal=ends, episode=np.arange(200))
         values, std = value.predict([[1.0]], return_std=True)
-        found.append(values[0])
-        said.append(std[0])
-    assert np.sqrt(np.mean(np.square(said))) == pytest.approx(np.std(found, ddof=1), rel=0.3)
+        estimates.append(values[0])
+        deviations.append(std[0])
+    assert np.sqrt(np.mean(np.square(deviations))) == pytest.approx(np.std(estimates, ddof=1), rel=0.3)
 
 
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])
 def test_a_stream_says_about_the_same_as_fit(solver):
     parts, ratio = draw(600, 5)
     parts = featured(parts) | {"importance_ratio": ratio}
-    whole = lstd().fit(**parts).predict(FEATURES, return_std=True)[1]
+    expected = lstd().fit(**parts).predict(FEATURES, return_std=True)[1]
     stream = fed(lstd(solver=solver, random_state=0), 700, **parts)
     values, std = stream.predict(FEATURES, return_std=True)
-    np.testing.assert_allclose(std, whole, rtol=0.35)  # of 64 groups
+    np.testing.assert_allclose(std, expected, rtol=0.35)  # of 64 groups
     again = pickle.loads(pickle.dumps(stream))
     np.testing.assert_array_equal(again.predict(FEATURES, return_std=True)[1], std)
 
 
 @pytest.mark.slow
 def test_deviations_of_values_that_forget_are_those_of_values_from_other_episodes():
-    found, said = [], []
+    estimates, deviations = [], []
     for seed in range(30):
         parts = featured(draw(100, seed)[0])
         value = lstd(half_life=150.0).fit(**parts)  # rows: an episode has about 5
         stream = fed(lstd(half_life=150.0), len(parts["y"]) // 4, **parts)
-        found.append(value.predict(FEATURES))
-        said.append([each.predict(FEATURES, return_std=True)[1] for each in (value, stream)])
-    for std in np.sqrt(np.mean(np.square(said), axis=0)):
-        np.testing.assert_allclose(std, np.std(found, axis=0, ddof=1), rtol=0.35)
+        estimates.append(value.predict(FEATURES))
+        deviations.append([each.predict(FEATURES, return_std=True)[1] for each in (value, stream)])
+    for std in np.sqrt(np.mean(np.square(deviations), axis=0)):
+        np.testing.assert_allclose(std, np.std(estimates, axis=0, ddof=1), rtol=0.35)
 
 
 def test_groups_of_a_stream_are_sums_over_its_episodes():

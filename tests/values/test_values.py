@@ -97,12 +97,12 @@ def test_nothing_given_is_a_regression_with_a_warning():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("behind", [np.nan, 1e308, 0.0])
-def test_successors_of_the_end_do_not_matter_and_nothing_is_written_into(behind, intercept):
+@pytest.mark.parametrize("ignored", [np.nan, 1e308, 0.0])
+def test_successors_of_the_end_do_not_matter_and_nothing_is_written_into(ignored, intercept):
     X, y, next_X, terminal = (part.copy() for part in walk())
     value = BellmanValueEstimator(0.9, fit_intercept=intercept).fit(X, y, next_X=next_X, terminal=terminal)
     expected = value.coef_
-    next_X[terminal] = behind
+    next_X[terminal] = ignored
     given = X.copy(), next_X.copy(), y.copy()
     value.fit(X, y, next_X=next_X, terminal=terminal)
     np.testing.assert_array_equal(value.coef_, expected)
@@ -232,8 +232,8 @@ def test_ways_of_scaling_that_are_right():
             pipeline = Pipeline([("scale", StandardScaler()), ("value", value)])
             pipeline.fit(X, y, terminal=terminal, time=time)
             np.testing.assert_allclose(pipeline.predict(X), plain.predict(X), rtol=1e-8)
-            found = pipeline.score(X, y, terminal=terminal, time=time)
-    assert found == pytest.approx(plain.score(X, y, **data))
+            score = pipeline.score(X, y, terminal=terminal, time=time)
+    assert score == pytest.approx(plain.score(X, y, **data))
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])

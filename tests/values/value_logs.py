@@ -16,7 +16,7 @@ def walk(n=600, d=4, seed=0, ends=0.02):
 
 
 def episodes(lengths, seed=0, every=1):
-    """Whole episodes one behind the other, their numbers and steps. Only one in ``every`` ends, others are cut off."""
+    """Episodes one after the other, their numbers and steps. Only one in ``every`` ends, others are cut off."""
     rng, n = np.random.default_rng(seed), sum(lengths)
     X, last = rng.normal(size=(n, 3)), np.cumsum(lengths) - 1
     next_X = np.roll(X, -1, axis=0)
