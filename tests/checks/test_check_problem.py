@@ -4,59 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from helpers import Stacked, few_of
+from helpers import Stacked, composition, few_of, regression
 
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
-from sk_stormc.problems import CompositionalProblem, FiniteSource, PortfolioProblem, StreamingProblem, check_problem
+from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem, StreamingProblem, check_problem
 
 
 def make_returns(n=200, d=5, unit=1.0, dtype=float, mean=0.05):
     return (unit * np.random.default_rng(0).normal(mean, 1.0, size=(n, d))).astype(dtype)
-
-
-class Neighbours(CompositionalProblem):
-    """Points against their neighbours, with a Jacobian that is no array: u_k = sum_i exp(-|x_k - x_i|^2)."""
-
-    jacobian_kind = "operator"
-    inner_floor = 1.0
-
-    def __init__(self, n=12, scale=1.0):
-        self.n_inner = self.n_blocks = n
-        self.n_outer, self.n_variables, self.scale = 1, 2 * n, scale
-
-    def initial_point(self, rng):
-        return self.scale * rng.standard_normal(self.n_variables)
-
-    def inner_batch(self, draws):
-        return np.arange(self.n_inner) if draws is None else draws
-
-    def outer_batch(self, draws):
-        return None
-
-    def _kernel(self, x, batch):
-        z = x.reshape(-1, 2)
-        way = z[:, None] - z[batch]
-        return way, self.n_inner / len(batch) * np.exp(-(way**2).sum(-1))
-
-    def inner(self, x, batch):
-        return self._kernel(x, batch)[1].sum(1)
-
-    def jacobian(self, x, batch):
-        return batch, *self._kernel(x, batch)
-
-    def vjp(self, J, v):
-        batch, way, kernel = J
-        pull = -2 * (v[:, None] * kernel)[..., None] * way
-        result = pull.sum(1)
-        np.subtract.at(result, batch, pull.sum(0))
-        return result.ravel()
-
-    def outer_gradient(self, x, u, batch):
-        return 2 * x, 1 / (u - 1)
-
-    def outer(self, x, u):
-        return float(x @ x + np.log(u - 1).sum())
 
 
 @pytest.mark.parametrize("unit, dtype", few_of([(1e-4, np.float64), (1e4, np.float32)], 0))
@@ -84,8 +40,6 @@ def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract(measure):
     [
         (lambda: Stacked(make_returns()), 300),
         (lambda: PortfolioProblem(make_returns(), penalty=L1(0.3)), 200),
-        (Neighbours, 300),
-        (lambda: Neighbours(scale=4.0), 300),  # u nearly at its floor
     ],
 )
 def test_other_problems_keep_the_contract(kind, n_draws):
@@ -303,13 +257,11 @@ def test_check_sees_the_smallest_unit():
 
 
 def test_check_finds_a_wrong_operator():
-    class Wrong(Neighbours):
-        def vjp(self, J, v):
-            batch, way, kernel = J
-            return (-2 * (v[:, None] * kernel)[..., None] * way).sum(1).ravel()  # the other half forgotten
-
-    with pytest.raises(ValueError, match=r"Wrong.jacobian: vjp\(J, v\) and central differences of inner"):
-        check_problem(Wrong())
+    problem = composition(*regression(60), "vjp")
+    check_problem(problem, n_draws=100)
+    problem.vjp = lambda J, v: 1.01 * FiniteSumComposition.vjp(problem, J, v)
+    with pytest.raises(ValueError, match=r"FiniteSumComposition.jacobian: vjp\(J, v\) and central differences of inner"):
+        check_problem(problem)
 
 
 @pytest.mark.slow

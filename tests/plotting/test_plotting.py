@@ -12,7 +12,6 @@ from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, plot_curves
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SOLVERS
 
 IFO = [0, 100, 1000]
 
@@ -42,13 +41,6 @@ def test_a_row_for_each_data_set_and_a_column_for_each_label():
     np.testing.assert_allclose(line(figure, "mine", axes=3).get_ydata(), [3, 2, 1])
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["scgd", "mine"]
-
-
-def test_all_methods_differ_in_colour_and_line():
-    names = [*SOLVERS, "other", "another"]
-    lines = plot_curves(panels(*names), ["gap"]).axes[0].get_lines()
-    assert len({(str(line._dash_pattern), line.get_linewidth()) for line in lines}) == len(names)
-    assert len({(line.get_color(), line.get_linewidth()) for line in lines}) == len(names)
 
 
 def test_several_runs_give_their_median_and_a_band():
