@@ -1,5 +1,7 @@
 """Functions and classes that several test files use."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,31 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
         inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
         **kwargs,
     )
+
+
+def ratio_of_moments(mean, scale, n=100, seed=0, x0=(0.25,) * 4, differences=True, summed=False, **factors):
+    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of returns; ``factors`` are mistakes in the derivatives.
+
+    Of a single period the root is that of 0, so that f is not defined there.
+    """
+    R = mean + scale * np.random.default_rng(seed).normal(size=(n, 4))
+    of_f, of_g = (np.ones(2) * factors.get(name, 1.0) for name in ("outer_gradient", "inner_jacobian"))
+
+    def inner(x, j):
+        y = R[j] @ x
+        return np.array([y.mean(), (y * y).mean()])
+
+    def inner_jacobian(x, j):
+        return of_g[:, None] * np.stack([R[j].mean(0), 2 * (R[j] @ x) @ R[j] / len(j)])
+
+    def outer_gradient(x, u, i):
+        s = math.sqrt(u[1] - u[0] ** 2)
+        return (len(i) if summed else 1) * of_f * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
+
+    def outer(x, u):
+        return -u[0] / math.sqrt(u[1] - u[0] ** 2)
+
+    return FiniteSumComposition(inner, None if differences else inner_jacobian, outer_gradient, outer, n, 1, x0=x0)
 
 
 class Stacked(CompositionalProblem):

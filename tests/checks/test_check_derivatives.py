@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import slow_but
+from helpers import ratio_of_moments, slow_but
 
 from sk_stormc.problems import (
     FiniteSumComposition,
@@ -160,28 +160,6 @@ def test_a_message_says_what_was_expected():
 # a variance from moments, which loses digits
 
 
-def ratio(mean, scale, n=100, seed=0, x0=(0.25, 0.25, 0.25, 0.25), differences=True, **factors):
-    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of the returns; factors are slips in the derivatives."""
-    R = mean + scale * np.random.default_rng(seed).normal(size=(n, 4))
-    of_f, of_g = (np.array(factors.get(name, (1.0, 1.0))) for name in ("outer_gradient", "inner_jacobian"))
-
-    def inner(x, j):
-        y = R[j] @ x
-        return np.array([y.mean(), (y * y).mean()])
-
-    def inner_jacobian(x, j):
-        return of_g[:, None] * np.stack([R[j].mean(0), 2 * (R[j] @ x) @ R[j] / len(j)])
-
-    def outer_gradient(x, u, i):
-        s = np.sqrt(u[1] - u[0] ** 2)
-        return of_f * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
-
-    def outer(x, u):
-        return -u[0] / np.sqrt(u[1] - u[0] ** 2)
-
-    return FiniteSumComposition(inner, None if differences else inner_jacobian, outer_gradient, outer, n, 1, x0=x0)
-
-
 @pytest.mark.parametrize(
     "scale, n, seed, x_0, random_state",
     [
@@ -192,7 +170,7 @@ def ratio(mean, scale, n=100, seed=0, x0=(0.25, 0.25, 0.25, 0.25), differences=T
     ],
 )
 def test_rounding_is_no_mistake(scale, n, seed, x_0, random_state):
-    check_problem(ratio(1.0, scale, n, seed, np.full(4, x_0)), random_state=random_state, n_draws=100)
+    check_problem(ratio_of_moments(1.0, scale, n, seed, np.full(4, x_0)), random_state=random_state, n_draws=100)
 
 
 @pytest.mark.parametrize("scale", slow_but([0.01, 0.001], 0.001))
@@ -201,6 +179,6 @@ def test_an_error_of_one_per_cent_is_found(scale, factor):
     for factors in ((factor, 1), (1, factor), (factor, factor)):
         for differences in (True, False):
             with pytest.raises(ValueError, match="f_u and central differences"):
-                check_problem(ratio(1.0, scale, differences=differences, outer_gradient=factors), n_draws=30)
+                check_problem(ratio_of_moments(1.0, scale, differences=differences, outer_gradient=factors), n_draws=30)
         with pytest.raises(ValueError, match="J and central differences"):
-            check_problem(ratio(1.0, scale, differences=False, inner_jacobian=factors), n_draws=30)
+            check_problem(ratio_of_moments(1.0, scale, differences=False, inner_jacobian=factors), n_draws=30)

@@ -4,59 +4,15 @@ import re
 
 import numpy as np
 import pytest
-from helpers import Stacked, few_of
+from helpers import Stacked, composition, few_of, regression
 
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import L1, Simplex
-from sk_stormc.problems import CompositionalProblem, FiniteSource, PortfolioProblem, StreamingProblem, check_problem
+from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem, StreamingProblem, check_problem
 
 
 def make_returns(n=200, d=5, unit=1.0, dtype=float, mean=0.05):
     return (unit * np.random.default_rng(0).normal(mean, 1.0, size=(n, d))).astype(dtype)
-
-
-class Neighbours(CompositionalProblem):
-    """Points against their neighbours, with a Jacobian that is no array: u_k = sum_i exp(-|x_k - x_i|^2)."""
-
-    jacobian_kind = "operator"
-    inner_floor = 1.0
-
-    def __init__(self, n=12, scale=1.0):
-        self.n_inner = self.n_blocks = n
-        self.n_outer, self.n_variables, self.scale = 1, 2 * n, scale
-
-    def initial_point(self, rng):
-        return self.scale * rng.standard_normal(self.n_variables)
-
-    def inner_batch(self, draws):
-        return np.arange(self.n_inner) if draws is None else draws
-
-    def outer_batch(self, draws):
-        return None
-
-    def _kernel(self, x, batch):
-        z = x.reshape(-1, 2)
-        way = z[:, None] - z[batch]
-        return way, self.n_inner / len(batch) * np.exp(-(way**2).sum(-1))
-
-    def inner(self, x, batch):
-        return self._kernel(x, batch)[1].sum(1)
-
-    def jacobian(self, x, batch):
-        return batch, *self._kernel(x, batch)
-
-    def vjp(self, J, v):
-        batch, way, kernel = J
-        pull = -2 * (v[:, None] * kernel)[..., None] * way
-        result = pull.sum(1)
-        np.subtract.at(result, batch, pull.sum(0))
-        return result.ravel()
-
-    def outer_gradient(self, x, u, batch):
-        return 2 * x, 1 / (u - 1)
-
-    def outer(self, x, u):
-        return float(x @ x + np.log(u - 1).sum())
 
 
 @pytest.mark.parametrize("unit, dtype", few_of([(1e-4, np.float64), (1e4, np.float32)], 0))
@@ -84,8 +40,6 @@ def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract(measure):
     [
         (lambda: Stacked(make_returns()), 300),
         (lambda: PortfolioProblem(make_returns(), penalty=L1(0.3)), 200),
-        (Neighbours, 300),
-        (lambda: Neighbours(scale=4.0), 300),  # u nearly at its floor
     ],
 )
 def test_other_problems_keep_the_contract(kind, n_draws):
@@ -191,6 +145,8 @@ SLIPS = {
     "f_u's sign": (outer_gradient(lambda f_x, f_u: (f_x, -f_u)), "outer_gradient: f_u"),
     "f_x missing": (outer_gradient(lambda f_x, f_u: (None, f_u)), "outer_gradient: f_x"),
     "one entry of f_x": (outer_gradient(one_entry), "outer_gradient: f_x"),
+    "a list": (outer_gradient(lambda f_x, f_u: [f_x, f_u]), "outer_gradient: must return the tuple (f_x, f_u)"),
+    "f_u alone": (outer_gradient(lambda f_x, f_u: f_u), "outer_gradient: must return the tuple (f_x, f_u)"),
     "f_u's shape": (outer_gradient(lambda f_x, f_u: (f_x, f_u[0])), "outer_gradient: must be an array"),
     "J scaled": (scaled("jacobian", 1.001), "jacobian: J and central differences"),
     "J's shape": ({"jacobian": lambda self, x, batch: batch[0]}, "jacobian: must be an array"),
@@ -301,13 +257,11 @@ def test_check_sees_the_smallest_unit():
 
 
 def test_check_finds_a_wrong_operator():
-    class Wrong(Neighbours):
-        def vjp(self, J, v):
-            batch, way, kernel = J
-            return (-2 * (v[:, None] * kernel)[..., None] * way).sum(1).ravel()  # the other half forgotten
-
-    with pytest.raises(ValueError, match=r"Wrong.jacobian: vjp\(J, v\) and central differences of inner"):
-        check_problem(Wrong())
+    problem = composition(*regression(60), "vjp")
+    check_problem(problem, n_draws=100)
+    problem.vjp = lambda J, v: 1.01 * FiniteSumComposition.vjp(problem, J, v)
+    with pytest.raises(ValueError, match=r"jacobian: vjp\(J, v\) and central differences of inner"):
+        check_problem(problem)
 
 
 @pytest.mark.slow
@@ -324,41 +278,6 @@ def test_check_compares_with_repeated_rows():
     unweighted = broken(R, sample_weight=weights, source=None)
     with pytest.raises(ValueError, match="batch None and all indices differ"):
         check_problem(unweighted, repeated=repeated, n_draws=20_000)
-
-
-class Regression(CompositionalProblem):
-    """f_x and f_u of one length, so that a list of both looks like an array."""
-
-    n_inner, n_outer, n_variables = 5, 1, 2
-
-    def inner_batch(self, draws):
-        return draws
-
-    outer_batch = inner_batch
-
-    def inner(self, x, batch):
-        return x.copy()
-
-    def jacobian(self, x, batch):
-        return np.eye(2)
-
-    def outer_gradient(self, x, u, batch):
-        return x.copy(), u.copy()
-
-    def outer(self, x, u):
-        return float(x @ x + u @ u) / 2
-
-
-@pytest.mark.parametrize("change", [list, lambda pair: pair[1], lambda pair: (*pair, None), lambda pair: None])
-def test_what_outer_gradient_must_return(change):
-    class Wrong(Regression):
-        def outer_gradient(self, x, u, batch):
-            return change(super().outer_gradient(x, u, batch))
-
-    check_problem(Regression())
-    with pytest.raises(ValueError, match=r"Wrong.outer_gradient: must return the tuple \(f_x, f_u\)") as error:
-        check_problem(Wrong())
-    assert len(str(error.value)) < 250
 
 
 def test_the_problem_of_a_streams_first_rows_is_checked():

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import few_of
+from helpers import few_of, ratio_of_moments
 
 from sk_stormc import minimize
 from sk_stormc.penalties import L1
@@ -181,47 +181,24 @@ def test_rough_functions_are_refused(rough):
 # f that is defined at the mean of g, and not at each of its components
 
 
-def sharpe(of, mean=0.1, scale=1.0, n=400, **changes):
-    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of the returns: of a single one the root is that of 0."""
-    R = mean + scale * np.random.default_rng(0).normal(size=(n, 4))
-
-    def moments(x, j):
-        y = R[j] @ x
-        return np.array([y.mean(), (y * y).mean()])
-
-    def slopes(x, j):
-        return np.stack([R[j].mean(0), 2 * (R[j] @ x) @ R[j] / len(j)])
-
-    def f_u(x, u, i):
-        s = of.sqrt(u[1] - u[0] ** 2)
-        return np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
-
-    functions = {"inner": moments, "inner_jacobian": slopes, "outer_gradient": f_u}
-    functions["outer"] = lambda x, u: -u[0] / of.sqrt(u[1] - u[0] ** 2)
-    return FiniteSumComposition(**functions | {"n_inner": n, "n_outer": 1, "x0": np.full(4, 0.25)} | changes)
-
-
 @pytest.mark.parametrize("mean, scale", [(0.1, 1.0), (5e-4, 0.01), (3.0, 1.0), (1.0, 0.01)])
 def test_ratio_of_moments(mean, scale):
     """Far from the mean the root is that of a negative number, so the check must not leave the domain either."""
-    check_problem(sharpe(math, mean, scale), random_state=1)
+    check_problem(ratio_of_moments(mean, scale, differences=False), random_state=1)
 
 
 def test_ratio_of_moments_is_minimised():
     R = 0.1 + np.random.default_rng(0).normal(size=(400, 4))
     best = math.sqrt(R.mean(0) @ np.linalg.solve(np.cov(R.T, bias=True), R.mean(0)))
-    assert minimize(sharpe(math), "lbfgs", tol=1e-7).fun == pytest.approx(-best, rel=1e-7)
+    problem = ratio_of_moments(0.1, 1.0, 400, differences=False)
+    assert minimize(problem, "lbfgs", tol=1e-7).fun == pytest.approx(-best, rel=1e-7)
 
 
 def test_mistakes_in_a_ratio_of_moments():
-    def wrong(x, u, i):
-        s = np.sqrt(u[1] - u[0] ** 2)
-        return 1.01 * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
-
     with pytest.raises(ValueError, match="central differences"):
-        check_problem(sharpe(np, 3.0, outer_gradient=wrong))
+        check_problem(ratio_of_moments(3.0, 1.0, outer_gradient=1.01))
     with pytest.raises(ValueError, match="outer_gradient must return the mean"):
-        sharpe(np, outer_gradient=lambda x, u, i: len(i) * wrong(x, u, i))
+        ratio_of_moments(0.1, 1.0, summed=True)
     with pytest.raises(ZeroDivisionError) as error:
-        sharpe(math, x0=np.zeros(4))
+        ratio_of_moments(0.1, 1.0, x0=np.zeros(4))
     assert "x0, with u the mean of inner over all components, array([0., 0.])" in error.value.__notes__[0]

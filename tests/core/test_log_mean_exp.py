@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from sk_stormc.problems import (
     EntropicPortfolioProblem,
     LogMeanExpProblem,
     PortfolioProblem,
-    StreamingProblem,
     check_problem,
 )
 
@@ -210,28 +208,3 @@ def test_the_penalty_is_part_of_the_objective():
 
 
 # streams
-
-
-def stream_of(problem, **kwargs):
-    make = partial(PortfolioProblem, risk_aversion=problem.risk_aversion, risk_measure="entropic", **kwargs)
-    return StreamingProblem([problem.returns], make, window=len(problem.returns))
-
-
-def test_a_stream_passes_values_on():
-    problem, x = portfolio(1e3), np.full(4, 0.25)
-    stream, draws = stream_of(problem), np.arange(20, 60)
-    own, batch = problem.inner_batch(draws), stream.inner_batch(draws)
-    assert log_u(problem, x, own) > 700
-    u, J = problem.inner(x, own), problem.jacobian(x, own)
-    for found, value in ((stream.inner(x, batch), u), (stream.jacobian(x, batch), J)):
-        np.testing.assert_array_equal(found.array, value.array)
-        assert found.power == value.power
-    outer = stream.outer_batch(np.zeros(1, int))
-    np.testing.assert_array_equal(
-        stream.compositional_gradient(x, u, J, outer), problem.compositional_gradient(x, u, J, None)
-    )
-    f_x, f_u = stream.outer_gradient(x, u, outer)
-    assert f_x is None and (f_u == problem.scale / u).all()
-    assert stream.outer(x, u) == problem.outer(x, u)
-    assert stream.objective(x) == problem.objective(x)
-    np.testing.assert_array_equal(stream.gradient(x), problem.gradient(x))

@@ -141,22 +141,6 @@ def test_zeros_are_exact():
             assert (np.abs(z[z != 0]) > 1e-8).all()
 
 
-def test_ties():
-    for x in (np.zeros(4), np.full(4, 7.0), np.full(4, -7.0)):
-        np.testing.assert_allclose(Simplex().prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(0, 1, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(-INF, INF, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(0, 1, budget=1, alpha=2.0).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-
-
-def test_many_variables():
-    rng = np.random.default_rng(0)
-    x, step = rng.normal(size=5000), rng.uniform(0.01, 1, 5000)
-    Case(Simplex(), x, step, 0.0, INF, 1.0).check(Simplex().prox(x, step), rel=1e-12)
-    box = Box(-0.001, 0.01, budget=1.0, alpha=0.1)
-    Case(box, x, step, -0.001, 0.01, 1.0, 0.1).check(box.prox(x, step), rel=1e-12)
-
-
 def test_huge_values():
     """Budgets are met to the rounding of what is given."""
     x = 1e8 + np.array([0.3, 0.0, -0.2, 0.1])

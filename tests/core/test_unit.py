@@ -124,21 +124,6 @@ def test_python_numbers_keep_float32():
 # what an array has
 
 
-def test_what_an_array_has():
-    array = np.arange(6.0).reshape(2, 3) + 1
-    value = InUnit(array, 96)
-    assert (value.shape, value.size, value.ndim, value.dtype, len(value)) == ((2, 3), 6, 2, float, 2)
-    np.testing.assert_array_equal(value[1].array, array[1])
-    assert value[1, 2].power == 96 and value.max().array == 6 and value.min().array == 1
-    np.testing.assert_array_equal(value.reshape(3, 2).array, array.reshape(3, 2))
-    np.testing.assert_array_equal(value.sum(axis=0).array, array.sum(0))
-    assert value.astype(np.float32).dtype == np.float32
-    copied = value.copy()
-    assert copied.array is not array and (copied == value).all()
-    assert [row.power for row in value] == [96, 96]
-    assert np.isfinite(value).all() and not np.isfinite(InUnit(np.array([np.nan]), 3)).any()
-
-
 def test_products_of_vectors_and_matrices():
     rng = np.random.default_rng(4)
     v, J, x = rng.normal(size=2), rng.normal(size=(2, 5)), rng.normal(size=5)

@@ -33,7 +33,7 @@ WITHOUT_CASE = {
     **dict.fromkeys(("CompositionalProblem", "CompositionalSolver", "LogMeanExpProblem", "Source"), "a base class"),
     **dict.fromkeys(("Metric", "Published", "StopReason", "SOLVERS"), "has no arguments that could be wrong"),
     **dict.fromkeys(("ComparedRun", "SolverResult", "PolicyValue", "Identity", "InUnit"), "made by the package"),
-    **dict.fromkeys(("FiniteSource", "Advice"), "checked with the problem that has it"),
+    "FiniteSource": "checked with the problem that has it",
     "at": "called in every iteration, with what solvers have checked",
 }
 
@@ -326,6 +326,12 @@ PROBLEMS = {
     "StreamingProblem": Case(
         run_stream, {"batches": [RETURNS], "problem": problems.PortfolioProblem, "window": 4},
         {"batches": "3-d", "problem": "class", "weighted": "bool"},
+    ),
+    "Advice": Case(
+        problems.Advice, {},
+        {"batch_size": "None", "normalization": "all", "instead": "all"}
+        | dict.fromkeys(("learning_rate", "precision"), "fraction,class")
+        | dict.fromkeys(("smoothness", "unbounded_below"), "class"),
     ),
     "check_problem": Case(problems.check_problem, {"problem": portfolio_problem(), "x": np.ones(3), "n_draws": 30},
                           {"x": "None"} | ANY_SEED),

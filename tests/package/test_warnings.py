@@ -11,7 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import CompositionalPortfolio, SARAHCompositional, minimize
+from sk_stormc import CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem
@@ -113,12 +113,6 @@ def only_budgets_are_told(portfolio, messages):
 def test_bounded_objective(solver, case):
     for params in ({}, {"max_iter": 10}, {"max_iter": 100, "tol": 0.0}):
         assert only_budgets_are_told(*fit(solver, BOUNDED[case], **params))
-
-
-def test_rounding_on_the_simplex_is_not_called_unbounded():
-    solver = SARAHCompositional(learning_rate=0.3, batch_size=8)
-    R = make_gaussian_returns(3000, 10, mean=0.1, random_state=0)
-    assert only_budgets_are_told(*fit(solver, R, constraint="long_only", max_iter=200))
 
 
 # steps that are too long or too short

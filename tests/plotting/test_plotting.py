@@ -12,7 +12,6 @@ from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, plot_curves
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SOLVERS
 
 IFO = [0, 100, 1000]
 
@@ -42,13 +41,6 @@ def test_a_row_for_each_data_set_and_a_column_for_each_label():
     np.testing.assert_allclose(line(figure, "mine", axes=3).get_ydata(), [3, 2, 1])
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["scgd", "mine"]
-
-
-def test_all_methods_differ_in_colour_and_line():
-    names = [*SOLVERS, "other", "another"]
-    lines = plot_curves(panels(*names), ["gap"]).axes[0].get_lines()
-    assert len({(str(line._dash_pattern), line.get_linewidth()) for line in lines}) == len(names)
-    assert len({(line.get_color(), line.get_linewidth()) for line in lines}) == len(names)
 
 
 def test_several_runs_give_their_median_and_a_band():
@@ -213,18 +205,6 @@ def test_many_classes_differ_in_colour_or_shape_and_too_many_are_refused():
         EmbeddingDisplay(POINTS[:, :2], y=[f"{k}" for k in range(200)]).plot(new_axes())
 
 
-def test_the_name_of_a_class_in_two_parts_is_in_the_larger_one():
-    rng = np.random.default_rng(0)
-    large, small, between = ((x, 0) + 0.1 * rng.normal(size=(n, 2)) for x, n in ((4, 60), (-4, 50), (0, 100)))
-    y = np.repeat(["split", "whole"], [110, 100])
-    display = EmbeddingDisplay(np.concatenate([large, small, between]), y=y).plot(new_axes())
-    where = {label.get_text(): label.get_position()[0] for label in display.labels_}
-    assert abs(where["split"] - 4) < 0.5 and abs(where["whole"]) < 0.5
-    display = EmbeddingDisplay(0.01 * POINTS[:, :2], y=np.arange(200) % 12).plot(new_axes())
-    boxes = [label.get_window_extent() for label in display.labels_]
-    assert boxes and not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
-
-
 def test_numbers_have_a_colour_bar_and_nan_is_grey():
     y = POINTS[:, 0].copy()
     y[:5] = np.nan
@@ -239,22 +219,6 @@ def test_from_estimator_takes_the_name_of_y():
     model = SNEEmbedding(perplexity=5, random_state=0).fit(POINTS[:40])
     display = EmbeddingDisplay.from_estimator(model, pd.Series([0, 1] * 20, name="group"), ax=new_axes())
     assert display.legend_.get_title().get_text() == "group"
-
-
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda: EmbeddingDisplay.from_estimator(SNEEmbedding()), "must be fitted and have embedding_"),
-        (lambda: EmbeddingDisplay(POINTS, y=[1, 2]).plot(), r"y must be of shape \(200,\).*got \(2,\)"),
-        (lambda: EmbeddingDisplay(POINTS * np.nan).plot(), "embedding must be finite"),
-        (lambda: EmbeddingDisplay(POINTS[:, :3]).plot(new_axes()), "ax must be made with projection='3d' for 3"),
-        (lambda: EmbeddingDisplay(POINTS[:, :2]).plot(axes_of(3)), "ax must not be made with projection='3d'"),
-        (lambda: EmbeddingDisplay(POINTS[:, :2]).plot(new_axes(), size=3), "PathCollection, got size"),
-    ],
-)
-def test_errors_of_the_embedding_display(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 # --- FrontierDisplay -----------------------------------------------------------------------------------
