@@ -74,7 +74,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("kind", slow_but(GROUPS, "array of kinds", "mapping of lists", "frame by asset"))
 def test_groups_come_in_many_forms(kind):
     portfolio = fit(frame(), linear_constraints=["energy <= 0.2", "rates >= .5"], groups=GROUPS[kind])
     by_asset = fit(frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"])
