@@ -5,7 +5,10 @@ import re
 
 import pytest
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers
+import sk_stormc
+import sk_stormc.problems
+import sk_stormc.solvers
+from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers, penalties
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.portfolio.risk.mean_risk import ByRiskMeasure
@@ -84,3 +87,29 @@ def test_a_comparison_takes_the_names_of_the_estimator():
     assert "newton" in str(compared)
     with pytest.raises(ValueError, match="lstd"):
         compare_solvers(CompositionalPortfolio(), ["lstd"], returns, n_seeds=1)
+
+
+PUBLIC = {
+    name: getattr(module, name)
+    for module in (sk_stormc, sk_stormc.problems, sk_stormc.solvers, penalties)
+    for name in module.__all__
+    if callable(getattr(module, name))
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_is_documented(name):
+    docscrape = pytest.importorskip("numpydoc.docscrape")
+    thing = PUBLIC[name]
+    document = (docscrape.ClassDoc if inspect.isclass(thing) else docscrape.FunctionDoc)(thing)
+    assert "".join(document["Summary"]).strip()
+    own_init = inspect.isclass(thing) and thing.__init__ in (object.__init__, dict.__init__)
+    signature = {} if own_init else inspect.signature(thing).parameters
+    # a dataclass of results documents its attributes
+    section = "Attributes" if hasattr(thing, "__dataclass_fields__") else "Parameters"
+    documented = [word.strip().lstrip("*") for item in document[section] for word in item.name.split(",")]
+    if inspect.isabstract(thing):
+        return
+    assert [word for word in signature if word not in ("args", *documented)] == []
+    if section == "Parameters":
+        assert documented == list(signature)  # and none that does not exist, in their order

@@ -213,13 +213,6 @@ def test_few_rows_are_enough_within_limits():
     assert free.partial_fit(RETURNS[6:200]).weights_.any()
 
 
-def test_the_least_risk_with_costs():
-    X, held = make_returns(1000), np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
-    params = {"risk_aversion": np.inf, "budget": 1.0, "previous_weights": held, "transaction_cost": 1e-5}
-    stream, exact = streamed(X, 250, **params), CompositionalPortfolio("newton", **params).fit(X)
-    np.testing.assert_allclose(stream.weights_, exact.weights_, atol=1e-3)
-
-
 REFUSED = [
     ({"solver": "scgd", "risk_measure": "cvar"}, AttributeError, "batches of a stream have too few periods"),
     ({"solver": "newton"}, AttributeError, "for partial_fit set solver='moments'"),
