@@ -17,7 +17,7 @@ PENALTIES = [None, Simplex(), Box(-0.1, 0.4), Box(0, 0.5, budget=1.0, alpha=0.01
 
 
 @pytest.mark.parametrize(("risk_aversion", "weighted"), [(1.0, True), pytest.param(INF, False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("penalty", few_of(PENALTIES, 3, 5), ids=repr)
+@pytest.mark.parametrize("penalty", few_of(PENALTIES, 5), ids=repr)
 @pytest.mark.parametrize(("measure", "more"), KINDS)
 def test_the_contract(measure, more, penalty, risk_aversion, weighted):
     R, rng = 100 * make_returns(80, 4), np.random.default_rng(0)
