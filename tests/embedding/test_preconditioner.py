@@ -103,9 +103,6 @@ def test_values_that_are_not_finite_come_back():
         assert np.isnan(problem.metric.at(x, 0).apply(np.full(160, np.inf))).all()
 
 
-# --- problems with many edges, of which it uses a sample ------------------------------------------------
-
-
 def copies(n=1200, groups=20):
     """Groups of copies, so that all edges have the same weight."""
     return np.repeat(np.random.default_rng(0).normal(size=(groups, 5)), n // groups, axis=0)
@@ -129,9 +126,6 @@ def test_a_sample_of_the_edges_has_nearly_the_same_steps(data, d):
     assert cosine > 0.97 and 0.9 < ratio < 1.1
 
 
-# --- permutations ---------------------------------------------------------------------------------------
-
-
 def disparity_of_permuted(X, order, **params):
     """The Procrustes disparity of a map and that of the same samples in another order."""
     model = SNEEmbedding(random_state=0, **params)
@@ -147,9 +141,3 @@ def test_permuted_rows_with_ties_give_the_same_map():
     graph = KNeighborsTransformer(n_neighbors=31).fit_transform(X)
     assert disparity_of_permuted(graph, order, metric="precomputed", perplexity=10) < 1e-3
     assert disparity_of_permuted(X, order, perplexity=10) < 0.1  # other ones of equally far neighbours are listed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [1000, 1500])
-def test_permuted_rows_give_the_same_map(n):
-    assert disparity_of_permuted(DIGITS[:n], np.random.default_rng(n).permutation(n)) < 0.02
