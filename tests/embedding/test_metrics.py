@@ -65,10 +65,6 @@ def test_the_power_of_a_fitted_search_is_its_own():
     np.testing.assert_array_equal(same.toarray(), P.toarray())
 
 
-def no_number(a, b):
-    return "far"
-
-
 @pytest.mark.parametrize(
     ("params", "words"),
     [
@@ -76,7 +72,7 @@ def no_number(a, b):
         ({"metric_params": {"w": 1}}, "metric='euclidean' with metric_params={'w': 1} does not work with these X"),
         ({"metric": lambda a, b: np.nan}, "metric must give distances, finite and not negative, got nan of two rows"),
         ({"metric": lambda a, b: -1.0}, "metric must give distances, finite and not negative, got -1.0 of two rows"),
-        ({"metric": no_number}, "metric must give distances, finite and not negative, got 'far' of two rows"),
+        ({"metric": lambda a, b: "far"}, "metric must give distances, finite and not negative, got 'far' of two rows"),
         ({"metric": "seuclidean"}, "metric='seuclidean' needs metric_params={'V': ...}"),
         ({"metric": "mahalanobis", "metric_params": {"w": 1}}, "metric='mahalanobis' needs metric_params={'VI': ...}"),
         (

@@ -10,7 +10,6 @@ from sklearn.neighbors import KNeighborsTransformer
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.metrics import as_metric
 from sk_stormc.problems import SNEProblem
 
 KERNELS = ("gaussian", "student-t")
@@ -80,7 +79,7 @@ def test_the_regularisation_falls_and_stays():
     early = problem.stage(20, 4.0, held=1.0)
     assert early.metric.at(x, 0).mu == early.metric.at(x, 19).mu == mu[0]
     assert problem.stage(20, further=True).metric.at(x, 0).mu == mu[4]
-    assert as_metric(problem.metric, 160) is problem.metric and not problem.metric.stays
+    assert not problem.metric.stays
 
 
 def test_components_of_the_graph_have_a_floor():
@@ -89,11 +88,6 @@ def test_components_of_the_graph_have_a_floor():
     metric = problem.metric.at(np.random.default_rng(1).normal(size=400), 10**6)
     weight = 1 / 200  # of a point
     np.testing.assert_allclose(metric.apply(np.ones(400)), 1 / (0.03 * weight), rtol=0.02)
-
-
-def test_lengths_of_points_are_euclidean():
-    q = np.array([3.0, 4.0, 0.0, 0.0, 5.0, 12.0])
-    np.testing.assert_array_equal(make_problem().metric.block_lengths(q, -q, 3), [5, 0, 13])
 
 
 def test_values_that_are_not_finite_come_back():
