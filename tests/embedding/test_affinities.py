@@ -9,10 +9,9 @@ from scipy.spatial import procrustes
 from scipy.special import entr
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.manifold import TSNE, trustworthiness
+from sklearn.manifold import TSNE
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer
-from sklearn.pipeline import make_pipeline
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import affinities, conditional_probabilities, perplexity_affinities, perplexity_search
@@ -33,9 +32,6 @@ def graph(n=40, k=12, seed=0, mode="distance"):
 
 def perplexities(P):
     return np.exp(entr(P.toarray() if sparse.issparse(P) else P).sum(axis=1))
-
-
-# --- probabilities ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "k", "perplexity"), [(500, 91, 30.0), (70, 1501, 500.0), (2000, 16, 5.0), (9, 7, 6.9)])
@@ -73,9 +69,6 @@ def test_affinities_are_those_of_scikit_learn():
     model = TSNE(perplexity=5, method="exact", random_state=0, init="random").fit(X)
     problem = SNEProblem(perplexity_affinities(X, 5, n_neighbors=59), 2, kernel="student-t", dtype=np.float64)
     assert problem.divergence(model.embedding_.ravel().astype(float)) == pytest.approx(model.kl_divergence_, rel=1e-3)
-
-
-# --- the perplexity that is used ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -123,9 +116,6 @@ def test_perplexities_lowered_to_the_same_number_count_once():
         assert perplexity_search(X, [30, 40, 30])[1] == (30.0, 30.0)  # the user's own repetition stays
 
 
-# --- graphs -------------------------------------------------------------------------------------------
-
-
 def with_rows(G, change):
     """The same graph, with the entries of each row that `change` selects by their columns."""
     rows = [change(i, G.indices[a:b]) + a for i, (a, b) in enumerate(zip(G.indptr, G.indptr[1:], strict=False))]
@@ -166,6 +156,11 @@ def test_graphs_that_list_the_nearest_neighbours(change, layout):
     np.testing.assert_allclose(single.toarray(), expected, atol=1e-5)
 
 
+def test_connectivity_graphs_warn():
+    with pytest.warns(UserWarning, match="mode='connectivity': .* use mode='distance'"):
+        perplexity_affinities(graph(k=13, mode="connectivity"), 4, metric="precomputed")
+
+
 def test_distances_of_zero_in_a_graph_are_neighbours():
     X = np.repeat(points(20), 3, axis=0)
     G = KNeighborsTransformer(n_neighbors=13).fit_transform(X)
@@ -181,12 +176,6 @@ def test_rows_of_unequal_length():
     np.testing.assert_array_equal(np.diff(P.indptr), np.where(np.arange(40) == 3, 6, 7))
     np.testing.assert_allclose(perplexities(P), 2, rtol=1e-4)
     np.testing.assert_allclose(P[[3]].data, conditional_probabilities(np.sort(G[[3]].data)[None], 2.0)[0], rtol=1e-6)
-
-
-def test_connectivity_graphs_warn():
-    with pytest.warns(UserWarning, match="mode='connectivity': .* use mode='distance'"):
-        P = perplexity_affinities(graph(k=13, mode="connectivity"), 4, metric="precomputed")
-    np.testing.assert_allclose(P.sum(axis=1), 1)
 
 
 def test_the_order_of_a_graph_with_equal_distances_does_not_matter():
@@ -240,18 +229,6 @@ def test_rounding_below_zero_is_zero(dtype):
     shifted = pairwise_distances(points(20).astype(dtype))
     shifted[3, 15] *= 1 + 1e-5  # an asymmetry by rounding
     perplexity_affinities(shifted, 5, metric="precomputed")
-
-
-def test_graphs_in_a_pipeline():
-    X = DIGITS[:300]
-    model = SNEEmbedding(perplexity=10, metric="precomputed", max_iter=100, random_state=0)
-    pipe = make_pipeline(KNeighborsTransformer(n_neighbors=31), model)
-    assert trustworthiness(X, pipe.fit_transform(X)) > 0.93
-    assert np.isfinite(pipe.transform(DIGITS[300:310])).all() and np.isnan(model.neighbor_recall_)
-    assert trustworthiness(X, clone(model).fit_transform(pairwise_distances(X))) > 0.93
-
-
-# --- affinities of the user ---------------------------------------------------------------------------
 
 
 def joint(P):
@@ -309,9 +286,6 @@ def test_affinities_have_neither_transform_nor_principal_components():
         model.transform(P[:3])
     with pytest.raises(ValueError, match="^init must be .* with metric='affinities'"):
         clone(model).set_params(init="pca").fit(P)
-
-
-# --- extreme values -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])

@@ -24,14 +24,13 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sk_stormc import SNEEmbedding, STORMCompositional
+from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_augmented_digits
 from sk_stormc.problems import SNEProblem
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")
-SOLVERS = ("storm-c", "storm-c-paper", "scgd", "sarah-c", "lbfgs")
 
 short = pytest.mark.filterwarnings("ignore:the map:sklearn.exceptions.ConvergenceWarning")
 
@@ -44,9 +43,6 @@ def radius_of_classes(Z, y):
     """The median distance of a point to the middle of its class, over that of all points to the middle of the map."""
     of_class = [np.linalg.norm(Z[y == k] - Z[y == k].mean(axis=0), axis=1) for k in np.unique(y)]
     return np.median(np.concatenate(of_class)) / np.median(np.linalg.norm(Z - Z.mean(axis=0), axis=1))
-
-
-# --- quality ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -64,11 +60,11 @@ def test_gaussian_digits(d, least):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["digits", "blobs", "uneven", "roll"])
+@pytest.mark.parametrize("shape", ["digits", "far", "uneven", "roll"])
 def test_maps_beside_those_of_scikit_learn(shape):
     X, y = {
         "digits": lambda: (DIGITS[:1200], LABELS[:1200]),
-        "blobs": lambda: make_blobs(1200, 20, centers=10, center_box=(-300, 300), random_state=5),
+        "far": lambda: make_blobs(1200, 20, centers=10, center_box=(-300, 300), random_state=5),
         "uneven": lambda: make_blobs([500, 300, 100, 70, 30], 10, center_box=(-20, 20), random_state=5),
         "roll": lambda: (make_swiss_roll(1200, random_state=5)[0], None),
     }[shape]()
@@ -81,8 +77,6 @@ def test_maps_beside_those_of_scikit_learn(shape):
     assert ours_kl < 1.02 * theirs_kl
     away = np.linalg.norm(ours - np.median(ours, axis=0), axis=1)
     assert away.max() < 5 * np.median(away)
-    if shape == "blobs":
-        assert radius_of_classes(ours, y) > 0.6 * radius_of_classes(theirs, y)
     if shape == "digits":
         assert trustworthiness(X, ours, n_neighbors=5) >= 0.99
         assert KNeighborsClassifier(10).fit(ours, y).score(ours, y) > 0.97
@@ -117,12 +111,6 @@ def test_maps_of_copies_converge(copies):
     assert losses[-1] < 1.02 * losses.min() and losses[-1] < 0.7 * losses[0]
 
 
-@short
-def test_more_iterations_on_data_without_structure_do_not_raise_the_divergence():
-    few, many = (SNEEmbedding(perplexity=10, max_iter=k, random_state=0).fit(points(1100, 20)) for k in (60, 300))
-    assert many.kl_divergence_ < 0.98 * few.kl_divergence_
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_small_map_is_nearly_that_of_the_exact_method(kernel):
     X = load_iris().data
@@ -139,15 +127,6 @@ def test_few_neighbors_in_many_dimensions_do_not_diverge(n_components, perplexit
         model = SNEEmbedding(n_components, perplexity=perplexity, random_state=0).fit(DIGITS[:1200])
     assert model.loss_curve_[-1] < 0.25 * model.loss_curve_[0]
     assert model.loss_curve_[-1] <= model.loss_curve_.min() + 0.01
-
-
-@pytest.mark.slow
-@short
-@pytest.mark.parametrize("solver", ["scgd", "acc-scgd", "asc-pg", "sarah-c", "civr", "vrsc-pg", "scvr"])
-def test_every_solver_makes_a_map(solver):
-    X, _ = make_augmented_digits(1200, random_state=0)
-    model = SNEEmbedding(solver=solver, random_state=0).fit(X)
-    assert trustworthiness(X, model.embedding_, n_neighbors=5) > 0.95
 
 
 def test_the_papers_steps_hardly_move():
@@ -176,16 +155,13 @@ def test_maps_are_robust():
     assert procrustes(Z[some], clone(model).fit_transform(X[some]))[2] < 0.3
 
 
-# --- divergences ------------------------------------------------------------------------------------------
-
-
 @short
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("n", "dof"), [(300, 1.0), (1200, 1.0), (300, 0.6)])
-def test_divergences(n, dof, kernel):
+@pytest.mark.parametrize(
+    ("kernel", "n", "dof"),
+    [("gaussian", 300, 1.0), ("gaussian", 1200, 1.0), ("student-t", 300, 0.6), ("student-t", 1200, 1.0)],
+)
+def test_divergences(kernel, n, dof):
     """They are those of 3 perplexity + 1 neighbours, as TSNE's, and those of the records nearly so."""
-    if kernel == "gaussian" and dof != 1:
-        pytest.skip("it has no degrees of freedom")
     X, size = make_augmented_digits(n, random_state=0)[0], {"gaussian": 3, "student-t": 1e-4}[kernel]
     model = SNEEmbedding(kernel=kernel, dof=dof, max_iter=60, random_state=0)
     assert not hasattr(model, "kl_divergence_")
@@ -205,9 +181,6 @@ def test_divergences(n, dof, kernel):
     assert model.optimize(10).kl_divergence_ != pytest.approx(divergence, rel=1e-4)
 
 
-# --- scikit-learn -------------------------------------------------------------------------------------
-
-
 @short
 @parametrize_with_checks([SNEEmbedding(perplexity=2, max_iter=10)])
 def test_check_estimator(estimator, check):
@@ -215,14 +188,7 @@ def test_check_estimator(estimator, check):
 
 
 @short
-@pytest.mark.slow
-@parametrize_with_checks([SNEEmbedding(perplexity=2, solver="sarah-c", kernel="gaussian", max_iter=10)])
-def test_check_estimator_with_another_solver(estimator, check):
-    check(estimator)
-
-
-@short
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ["storm-c", "scgd", "sarah-c", "lbfgs"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_dtypes_and_centred_maps(kernel, solver):
     model = SNEEmbedding(kernel=kernel, solver=solver, perplexity=10, max_iter=8, random_state=0)
@@ -266,18 +232,6 @@ def test_the_kernel_follows_the_dimension():
 
 
 @short
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_seed(kernel):
-    X, _ = make_augmented_digits(1100, random_state=0)
-    one, two, other = (
-        SNEEmbedding(kernel=kernel, max_iter=6, random_state=seed).fit_transform(X) for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(one, two)
-    # a mesh and principal components leave nothing to chance
-    assert np.array_equal(one, other) == (kernel == "student-t")
-
-
-@short
 @pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_matrix])
 def test_sparse_and_precomputed_data(layout):
     X, new = DIGITS[:200], DIGITS[200:205]
@@ -295,16 +249,6 @@ def test_sparse_and_precomputed_data(layout):
         assert estimator.transform(more).shape == (5, 2)
 
 
-@short
-def test_degrees_of_freedom():
-    """Heavy tails make a map wider, and light ones press it together."""
-    widths = [
-        SNEEmbedding(dof=dof, max_iter=60, random_state=0, perplexity=15).fit(DIGITS[:300]).embedding_.std()
-        for dof in (0.6, 1.0, 10.0)
-    ]
-    assert widths[0] > 1.3 * widths[1] > 2.5 * widths[2]
-
-
 def test_signatures_are_those_of_the_parameters():
     assert set(inspect.signature(SNEEmbedding).parameters) == set(SNEEmbedding().get_params(deep=False))
 
@@ -314,9 +258,6 @@ def test_signatures_are_those_of_the_parameters():
             self.method = method
 
     assert clone(WithMethod(3, method="own")).method == "own"
-
-
-# --- unusual data and floating-point errors -----------------------------------------------------------------
 
 
 @short
@@ -350,108 +291,19 @@ def test_unusual_data_have_finite_maps(n, kernel):
             assert np.isfinite(model.transform(X[:5])).all()
 
 
-@pytest.mark.parametrize(("n_components", "perplexity"), [(2, 2), (3, 10), (4, 2)])
-def test_floating_point_errors_are_not_raised(n_components, perplexity):
-    X = points(1100 if n_components == 3 else 200)
+@pytest.mark.parametrize(("n_components", "perplexity", "n"), [(2, 2, 200), (3, 10, 1100), (4, 2, 200), (4, 5, 1100)])
+def test_floating_point_errors_are_not_raised(n_components, perplexity, n, monkeypatch):
+    """What a kernel makes of infinity times the zeros beside it depends on the processor, so products have none."""
+    X, matmul = points(n), np.matmul
+
+    def checked(a, b, **kwargs):
+        assert np.isfinite(a).all() and np.isfinite(b).all()
+        return matmul(a, b, **kwargs)
+
+    monkeypatch.setattr(np, "matmul", checked)
     X[:20] *= 1e3
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = SNEEmbedding(n_components, perplexity=perplexity, max_iter=20, random_state=0).fit(X)
         assert np.isfinite(model.kl_divergence_)
         assert np.isfinite(model.optimize(5).transform(X[:3] + 0.1)).all()
-
-
-@short
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_products_of_a_run_are_finite(monkeypatch, kernel):
-    """What a kernel makes of infinity times the zeros beside it depends on the processor.
-
-    Values may be right and a floating-point flag raised all the same.
-    """
-    calls, matmul = [], np.matmul
-
-    def checked(a, b, **kwargs):
-        assert np.isfinite(a).all() and np.isfinite(b).all()
-        calls.append(a.shape)
-        return matmul(a, b, **kwargs)
-
-    monkeypatch.setattr(np, "matmul", checked)
-    SNEEmbedding(3, kernel=kernel, perplexity=5, max_iter=12, random_state=0).fit(points(1100, 4))
-    assert calls
-
-
-# --- invalid arguments ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"perplexity": 0.5}, "^perplexity must be"),
-        ({"perplexity": []}, "^perplexity must be"),
-        ({"perplexity": [0.5, 3]}, "^perplexity must be"),
-        ({"perplexity": [[3, 4]]}, "^perplexity must be"),
-        ({"perplexity": [True, 2.0]}, "^perplexity must be"),
-        ({"n_components": 0}, "^n_components must be"),
-        ({"kernel": "cauchy"}, "^kernel must be"),
-        ({"init": "laplacian"}, "init must be one of 'auto', 'pca', 'spectral', 'random'"),
-        ({"init": None}, "init must be"),
-        ({"init": np.zeros((3, 2))}, r"init must be an array of shape \(60, 2\)"),
-        ({"init": np.where(np.arange(60) == 3, np.nan, np.ones((2, 60))).T}, "init must be finite, got .* in row 3"),
-        ({"init": [["a", "b"]] * 60}, "init must be"),
-        ({"early_exaggeration": 0.5}, "^early_exaggeration must be"),
-        ({"exaggeration": 0.5}, "^exaggeration must be"),
-        ({"max_iter": 0}, "^max_iter must be"),
-        ({"record_every": 0}, "^record_every must be"),
-        ({"tol": -1}, "^tol must be"),
-        ({"solver": "adam"}, "solver must be"),
-        ({"solver": STORMCompositional(momentum=2)}, "momentum must be"),
-        ({"dof": 0}, "^dof must be"),
-        ({"dof": 1e10}, "dof must be a finite number > 0 and <= 10000.0, got 10000000000.0"),
-        ({"dof": 2, "kernel": "gaussian"}, "^dof must be"),
-        ({"transform_perplexity": 0.5}, "^transform_perplexity must be"),
-        ({"verbose": -1}, "^verbose must be an integer >= 0"),
-        ({"verbose": "loud"}, "^verbose must be an integer >= 0"),
-        ({"metric": 3}, "^metric must be a name or a callable, got 3"),
-        ({"metric": "precomputed"}, "must be square"),
-        ({"metric": "precomputed", "init": "pca"}, "init must be 'auto', 'spectral', 'random' or an array with"),
-    ],
-)
-def test_invalid_arguments(params, words):
-    model = SNEEmbedding(perplexity=5, max_iter=3, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        before = model.fit(points(40)).embedding_
-    with pytest.raises(ValueError, match=words):
-        model.set_params(**params).fit(points(60))
-    assert model.embedding_ is before and model.perplexity_ == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("n_iter", "max_iter"),
-        ("learning_rate", "solver__learning_rate"),
-        ("method", "solver='lbfgs'"),
-        ("early_exaggeration_iter", "a fifth of max_iter"),
-        ("initialization", "init"),
-        ("n_neighbors", "perplexity"),
-    ],
-)
-def test_parameters_of_other_packages(name, words):
-    with pytest.raises(TypeError, match=f"SNEEmbedding has no parameter '{name}'. In its place there is: .*{words}"):
-        SNEEmbedding(**{name: 1})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
-        SNEEmbedding(nonsense=1)
-
-
-@pytest.mark.parametrize(
-    ("X", "words"),
-    [
-        (points(1), "minimum of 2 is required"),
-        (np.full((60, 3), np.nan), "NaN"),
-        (np.ma.masked_array(points(60), np.arange(300).reshape(60, 5) < 3), "X must have all its values, got 3 that"),
-    ],
-)
-def test_invalid_data(X, words):
-    with pytest.raises(ValueError, match=words):
-        SNEEmbedding().fit(X)

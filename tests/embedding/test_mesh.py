@@ -95,11 +95,3 @@ def test_unusual_maps():
     with np.errstate(all="raise"):
         total, forces = by_problem(problem, x)
     assert np.isnan(total) and np.isnan(forces).all()
-
-
-def test_an_earlier_map_changes_nothing():
-    x, other = np.random.default_rng(0).normal(size=(2, 2 * N)) * [[5], [20]]
-    problem = SNEProblem(P, 2, kernel="student-t")
-    expected = problem.gradient(x.astype(np.float32))
-    problem.gradient(other.astype(np.float32))
-    np.testing.assert_array_equal(problem.gradient(x.astype(np.float32)), expected)

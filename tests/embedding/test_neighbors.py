@@ -11,7 +11,6 @@ from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import NearestNeighbors
 
 import sk_stormc.embedding.neighbors.graph as graph_module
-import sk_stormc.embedding.neighbors.inverted_file as module
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import affinities, nearest_neighbors, perplexity_affinities, perplexity_search
 from sk_stormc.datasets import make_augmented_digits
@@ -19,9 +18,6 @@ from sk_stormc.datasets import make_augmented_digits
 DIGITS = make_augmented_digits(2000, random_state=0)[0]
 
 pytestmark = pytest.mark.filterwarnings("ignore:the map was still:sklearn.exceptions.ConvergenceWarning")
-
-
-# --- data far from zero -------------------------------------------------------------------------------
 
 
 def with_times(n=600, seed=0):
@@ -95,9 +91,6 @@ def test_the_map_of_data_far_from_zero():
     np.testing.assert_array_equal(model.transform(X), model.embedding_)
     Z = model.transform(X[:100] + 1e-6 * np.random.default_rng(1).normal(size=(100, 21)))
     assert np.linalg.norm(Z - model.embedding_[:100], axis=1).max() < 1e-3
-
-
-# --- the approximate search -----------------------------------------------------------------------------
 
 
 def approximate(X, metric="euclidean", n_jobs=None):
@@ -187,13 +180,6 @@ def test_the_unit_does_not_matter(dtype, scale):
     again, too = approximate((DIGITS * scale).astype(dtype))
     # the numbers are rounded, and a point between two cells may be in the other one
     assert np.abs(P - again).sum() < 0.01 * len(DIGITS) and abs(reported - too) < 0.01
-
-
-def test_blocks_do_not_matter(monkeypatch):
-    P = approximate(DIGITS)[0]
-    for name, value in {"BLOCK": 700, "TILE": 10_000, "PRODUCTS": 100_000, "CROWDED": 1}.items():
-        monkeypatch.setattr(module, name, value)
-    assert np.abs(P - approximate(DIGITS)[0]).sum() < 0.01 * len(DIGITS)
 
 
 def test_a_poor_recall_warns(monkeypatch):

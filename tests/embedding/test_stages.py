@@ -26,9 +26,6 @@ def new_map(max_iter, **params):
     return SNEEmbedding(**{"perplexity": 15, "random_state": 0} | params, max_iter=max_iter)
 
 
-# --- exaggeration and rescaling -----------------------------------------------------------------------
-
-
 def test_early_exaggeration():
     plain = new_map(100, kernel="gaussian", perplexity=10).fit(DIGITS[:200])
     early = clone(plain).set_params(early_exaggeration=4).fit(DIGITS[:200])
@@ -75,9 +72,6 @@ def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(calls, first, last)
     assert first <= stopped.n_iter_ <= last
     stopped.set_params(solver__max_ifo=None).resume(TIGHT)
     np.testing.assert_array_equal(stopped.embedding_, whole.embedding_)
-
-
-# --- optimize -------------------------------------------------------------------------------------------
 
 
 def test_optimize_continues_with_the_map():
@@ -153,9 +147,6 @@ def test_callbacks_of_every_iteration():
     assert model.set_callbacks(EarlyStopping(patience=1, min_delta=0.5)).optimize(50).stop_reason_ == "callback"
 
 
-# --- resume ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("kernel", "d"), few_of([("student-t", 2), ("gaussian", 3)], 0))
 def test_resume_with_a_larger_max_iter(kernel, d):
     short = new_map(30, n_components=d, kernel=kernel).fit(DIGITS[:500])
@@ -172,16 +163,6 @@ def test_resume_with_a_larger_max_iter(kernel, d):
     np.testing.assert_array_equal(again.set_params(max_iter=100).resume(DIGITS[:500]).embedding_, resumed.embedding_)
     before = resumed.embedding_
     np.testing.assert_array_equal(resumed.resume(DIGITS[:500]).embedding_, before)  # there is nothing left to do
-
-
-def test_resume_of_a_fit_by_default():
-    model = new_map("auto").fit(X)
-    n_iter, divergence = model.n_iter_, model.kl_divergence_
-    model.set_params(max_iter=n_iter + 40).resume(X)
-    assert model.n_iter_ == n_iter + 40 and model.kl_divergence_ < divergence
-    with pytest.raises(ValueError, match=f"^max_iter must be at least {n_iter + 40} for resume, got {n_iter}"):
-        model.set_params(max_iter=n_iter).resume(X)
-    assert model.n_iter_ == n_iter + 40
 
 
 def test_iterations_that_make_a_map_worse_are_left_out():
@@ -213,9 +194,6 @@ def test_a_file_has_the_plan_of_the_stages(tmp_path):
         clone(model).set_callbacks(saved, TimeLimit(0)).fit(X)  # it ends after its first pass
         resumed = clone(model).set_params(max_iter=max_iter).set_callbacks(saved).resume(X)
         np.testing.assert_array_equal(resumed.embedding_, whole.set_params(max_iter=max_iter).resume(X).embedding_)
-
-
-# --- verbose ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("verbose", "kernel"), [(1, "student-t"), (True, "gaussian")])

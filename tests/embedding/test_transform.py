@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import few_of, slow_but
 from scipy import sparse
-from sklearn.base import clone
+from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import pairwise_distances
@@ -54,9 +54,6 @@ def nearest_point(model, X):
     return model.embedding_[NearestNeighbors(n_neighbors=1).fit(TRAINED).kneighbors(X, return_distance=False)[:, 0]]
 
 
-# --- places -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "gain"), [(0, -0.002), (4, 0.01)])
 def test_new_digits_are_placed_as_well_as_at_the_nearest_point(noise, gain):
@@ -76,15 +73,14 @@ def test_new_digits_are_placed_as_well_as_at_the_nearest_point(noise, gain):
 @pytest.mark.parametrize("dof", [0.5, 1.0, 5.0])
 def test_places_are_minima_of_the_attraction(dof):
     """With neighbours that are equally far, all weights are equal."""
-    rng, X = np.random.default_rng(0), np.eye(40)
-    Z = 3 * rng.normal(size=(40, 3))
-    z = at(X, Z, n_components=3, kernel="student-t", dof=dof, perplexity=13).transform(np.zeros((1, 40)))
+    X, Z = np.eye(40), np.random.default_rng(0).exponential(size=(40, 2))
 
-    def value(z):
+    def attraction(z):
         return np.log1p(np.square(Z - z).sum(axis=1) / dof).sum()
 
-    assert value(z) <= min(map(value, Z))
-    assert np.mean([value(z) <= value(z + step) for step in 0.3 * rng.normal(size=(20, 3))]) >= 0.85
+    expected = minimize(attraction, min(Z, key=attraction), method="Nelder-Mead", options={"xatol": 1e-6}).x
+    place = at(X, Z, kernel="student-t", dof=dof, perplexity=13).transform(np.zeros((1, 40)))
+    np.testing.assert_allclose(place[0], expected, atol=1e-3)
 
 
 def test_training_rows_have_their_points(model):
@@ -138,9 +134,6 @@ def test_no_place_is_outside_of_the_map(d):
             assert np.linalg.norm(Z, axis=1).max() <= radius * (1 + 1e-6)
 
 
-# --- each row on its own ------------------------------------------------------------------------------
-
-
 def same_alone(model, X):
     Z = model.transform(X)
     for rows in (slice(0, 1), slice(1, 2), slice(3, 20), slice(X.shape[0] - 1, None)):
@@ -182,9 +175,6 @@ def test_samples_without_weight_are_no_place_to_begin():
     np.testing.assert_array_equal(there, again)
 
 
-# --- other data ---------------------------------------------------------------------------------------
-
-
 def test_precomputed_distances_place_as_features_do(model):
     expected = copy.deepcopy(model).set_params(transform_perplexity=10).transform(NEW)
     graph = KNeighborsTransformer(n_neighbors=61).fit(TRAINED)
@@ -222,14 +212,6 @@ def test_sparse_rows(metric):
     same_alone(again, sparse.csr_array(NEW))
 
 
-def test_single_precision(model):
-    single = clone(model).set_params(max_iter=30).fit(TRAINED.astype(np.float32))
-    assert single.transform(NEW).dtype == np.float32
-    np.testing.assert_array_equal(single.transform(TRAINED), single.embedding_)
-    again = single.transform(NEW.astype(np.float32))
-    np.testing.assert_array_equal(again, single.transform(NEW))  # integers, the same in both
-
-
 @pytest.mark.parametrize("n", [2, 3, 5, 10])
 def test_few_training_rows(n):
     model = quick_map(TRAINED[:n], n_components=1, perplexity=1)
@@ -250,9 +232,6 @@ def test_the_perplexity_of_new_samples(model):
     assert np.median(np.linalg.norm(alone - nearest_point(other, NEW), axis=1)) < 1e-3
     small = quick_map(perplexity=5)
     np.testing.assert_array_equal(small.transform(NEW), small.set_params(transform_perplexity=5).transform(NEW))
-
-
-# --- how far new samples are ----------------------------------------------------------------------------
 
 
 def test_distances_of_new_samples(model):
@@ -283,8 +262,8 @@ def test_samples_far_away_warn(model):
 
 
 def test_distances_from_copies():
-    points = np.random.default_rng(0).normal(size=(90, 3))
-    for X in (np.repeat(points[:20], 15, axis=0), np.vstack([np.zeros((30, 3)), points])):
+    rows = np.random.default_rng(0).normal(size=(90, 3))
+    for X in (np.repeat(rows[:20], 15, axis=0), np.vstack([np.zeros((30, 3)), rows])):
         new = np.vstack([X[:1], X[:1] + [0.01, 0, 0], X[:1] + 1e9])
         distances = quick_map(X, perplexity=5).transform(new, return_distance=True)[1]
         assert distances[0] == 0 and distances[1] < 1 and 1e7 < distances[2] < np.inf
@@ -292,41 +271,30 @@ def test_distances_from_copies():
         quick_map(np.ones((30, 3)), perplexity=2).transform([[1, 1, 1], [2, 1, 1]])
 
 
-@pytest.mark.parametrize("precomputed", [False, True])
-def test_distances_of_categories(precomputed):
+def test_distances_of_categories():
     """Rows of two one-hot columns, without the pair of both first categories."""
     first, second = np.random.default_rng(0).integers((4, 3), size=(700, 2)).T
     X = np.hstack([np.eye(4)[first], np.eye(3)[second]])[first + second > 0]
     unseen = np.array([[1.0, 0, 0, 0, 1, 0, 0]])
-    new, metric = np.vstack([X[:1], unseen, 100 * unseen]), "precomputed" if precomputed else "euclidean"
-    if precomputed:
-        X, new = pairwise_distances(X), pairwise_distances(new, X)
-    model = quick_map(X, perplexity=5, init="random", metric=metric)
-    distances = model.transform(new, return_distance=True)[1]
-    np.testing.assert_allclose(distances[:2], [0, 1])
-    assert 50 < distances[2] < 200
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.transform(new[:2])
+    new = np.vstack([X[:1], unseen, 100 * unseen])
+    known = pairwise_distances(X), pairwise_distances(new, X), "precomputed"
+    for data, more, metric in ((X, new, "euclidean"), known):
+        model = quick_map(data, perplexity=5, init="random", metric=metric)
+        distances = model.transform(more, return_distance=True)[1]
+        np.testing.assert_allclose(distances[:2], [0, 1])
+        assert 50 < distances[2] < 200
 
 
-# --- invalid arguments ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [0.5, np.nan, "auto", True])
-def test_invalid_perplexities_of_new_samples(model, value):
-    with pytest.raises(ValueError, match="transform_perplexity"):
-        copy.deepcopy(model).set_params(transform_perplexity=value).transform(NEW)
+def test_invalid_arguments(model):
+    for value in (0.5, np.nan, "auto", True):
+        with pytest.raises(ValueError, match="transform_perplexity"):
+            copy.deepcopy(model).set_params(transform_perplexity=value).transform(NEW)
+    with pytest.raises(ValueError, match="return_distance must be True or False, got 'yes'"):
+        model.transform(NEW, return_distance="yes")
 
 
 def endless(a, b):
     return np.inf if a[0] > 50 and b[0] < 50 else np.abs(a - b).sum()
-
-
-def with_a_large_number(layout):
-    X = NEW.copy()
-    X[3, 7] = -1e200
-    return layout(X)
 
 
 @pytest.mark.parametrize(
@@ -339,16 +307,10 @@ def with_a_large_number(layout):
             "precomputed",
             "must list a training sample in each row, got none in row 3",
         ),
-        (TRAINED, with_a_large_number(np.asarray), "euclidean", r"above 1e\+150, got 1e\+200 in column 7"),
-        (sparse.csr_array(TRAINED), with_a_large_number(sparse.csr_array), "euclidean", r"X must not be above 1e\+150"),
+        (TRAINED, np.where(np.arange(64) == 7, -1e200, NEW), "euclidean", r"above 1e\+150, got 1e\+200 in column 7"),
         (TRAINED[:, :3], [[3.0] * 3, [99.0] * 3], endless, "finite, got inf or NaN in row 1"),
     ],
 )
 def test_invalid_new_samples(X, new, metric, words):
     with pytest.raises(ValueError, match=words):
         quick_map(X, metric=metric).transform(new)
-
-
-def test_return_distance_is_a_bool(model):
-    with pytest.raises(ValueError, match="return_distance must be True or False, got 'yes'"):
-        model.transform(NEW, return_distance="yes")
