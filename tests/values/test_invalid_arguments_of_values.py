@@ -42,7 +42,6 @@ VALUE = [
 ]
 DATA = [  # of fit, partial_fit and score
     ({"X": LOG["X"].reshape(6, 2, 3)}, "X: Found array with dim 3, while dim <= 2"),
-    ({"X": put(LOG["X"], 1, np.nan)}, "(?i)nan"),
     ({"y": put(LOG["y"], 4, np.inf)}, "y must be finite, got inf in row 4"),
     ({"next_X": LOG["X"].reshape(6, 2, 3)}, "next_X must have the columns of X: Found array with dim 3"),
     ({"next_X": LOG["X"][:, :2]}, "next_X must have the columns of X"),
