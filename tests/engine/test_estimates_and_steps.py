@@ -256,7 +256,7 @@ def shorten(problem, q, p, length, normalization, precision):
     """gamma q, from the step that it makes."""
     metric, way = as_metric(None, q.size), Direction(length, q, p)
     rule = StepRule(1.0, limit(normalization, precision))
-    return -rule.land(problem, metric, np.zeros_like(q), way, 1.0, 0)
+    return -rule.next_point(problem, metric, np.zeros_like(q), way, 1.0, 0)
 
 
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
