@@ -5,8 +5,8 @@ import numpy as np
 from sk_stormc import __version__
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce.claims import CLAIMS, METHODS, NAMES, PARTS, RULE, TITLES, name_of, verdict
+from sk_stormc.reproduce.complexity import draw_slopes
 from sk_stormc.reproduce.runner import curves
-from sk_stormc.reproduce.slopes import draw_slopes
 from sk_stormc.reproduce.sne import LABELS
 from sk_stormc.reproduce.tuning import KEPT, VARIANTS
 

@@ -169,7 +169,7 @@ class EndsByItself(Breach):
     def iterate(self, oracle, s, loop):
         super().iterate(oracle, s, loop)
         if self.tol:
-            s.x = loop.run.stopping.answer = loop.run.start
+            s.x = loop.run.stopping.point = loop.run.start
             loop.reason = "converged"
 
 

@@ -196,7 +196,7 @@ QUICK = [k for k, (name, label) in enumerate(examples()) if name != "SNEProblem"
 @pytest.mark.parametrize(("name", "label"), few_of(examples(), *QUICK))
 def test_problem(name, label):
     if label == "literal":
-        pytest.skip("one column has no entry for its own point, whose u is then 0: tests/embedding/test_sne.py")
+        pytest.skip("one column has no entry for its own point, whose u is then 0: tests/embedding/test_problem.py")
     check_problem(EXAMPLES[name][label](), n_draws=100)
 
 

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import few_of, slow_but
+from helpers import slow_but
 from scipy import sparse
 from scipy.optimize import linprog
 from sklearn.base import clone
@@ -74,7 +74,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("kind", slow_but(GROUPS, "array of kinds", "mapping of lists", "frame by asset"))
 def test_groups_come_in_many_forms(kind):
     portfolio = fit(frame(), linear_constraints=["energy <= 0.2", "rates >= .5"], groups=GROUPS[kind])
     by_asset = fit(frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"])
@@ -290,21 +290,6 @@ def test_invalid_arguments(params, words):
     assert not hasattr(portfolio, "weights_")
 
 
-@pytest.mark.parametrize(
-    ("params", "n", "d", "words"),
-    few_of(
-        [
-            ({"max_turnover": 2.0}, 3, 4097, "max_turnover needs returns .* at most 4096 assets"),
-            ({"benchmark": HELD}, 6, 6, "as many periods as assets"),
-        ],
-        1,
-    ),
-)
-def test_returns_that_do_not_fit_the_limits(params, n, d, words):
-    with pytest.raises(ValueError, match=words):
-        fit(np.random.default_rng(0).normal(size=(n, d)), **params)
-
-
 def test_limits_need_returns_in_memory(tmp_path):
     held = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(50, 6))
     held[:] = returns(50)
@@ -312,3 +297,5 @@ def test_limits_need_returns_in_memory(tmp_path):
         fit(held, benchmark=HELD)
     with pytest.raises(ValueError, match="in memory"):
         fit(held, max_turnover=2.0)
+    with pytest.raises(ValueError, match="as many periods as assets"):
+        fit(returns(6), benchmark=HELD)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from definitions import MEASURES, make_returns, risk, utility
 from definitions import least as least_by_scipy
-from helpers import slow_but
+from helpers import few_of, slow_but
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc import CompositionalPortfolio
 from sk_stormc.problems import PortfolioProblem
 
 SQUARED = ("variance", "semivariance", "entropic")
@@ -87,24 +87,18 @@ def test_the_optimum_under_constraints(measure, order, case):
         assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
 
 
-@pytest.mark.parametrize("risk_aversion", [0.01, 0.3, np.inf])
+@pytest.mark.parametrize("risk_aversion", slow_but([0.01, 0.3, np.inf], 0.3, np.inf))
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "cvar", "evar"])
-def test_risk_aversions(measure, risk_aversion):
+def test_risk_aversions_and_confidences(measure, risk_aversion):
     R = make_returns(seed=1)
     w = fit(R, risk_measure=measure, risk_aversion=risk_aversion, constraint=(-0.1, 0.4), budget=1.0).weights_
     best = least_by_scipy(R, measure, risk_aversion, low=-0.1, high=0.4, budget=1.0)
     assert utility(w, R, measure, risk_aversion) <= best + 1e-6 * abs(best)
-
-
-@pytest.mark.parametrize("n", [20, 100])
-@pytest.mark.parametrize("confidence", [0.5, 0.99, 0.999])
-@pytest.mark.parametrize("measure", ["cvar", "evar"])
-def test_confidences_up_to_the_largest_loss(measure, confidence, n):
-    """With fewer periods than 1 / (1 - confidence) both risks are the largest loss."""
-    R = make_returns(n, 5)
-    w = fit(R, risk_measure=measure, confidence=confidence).weights_
-    best = least_by_scipy(R, measure, confidence=confidence, **LONG_ONLY)
-    assert utility(w, R, measure, confidence=confidence) <= best + 1e-4 * abs(best)
+    if measure not in SQUARED:  # with fewer periods than 1 / (1 - confidence) the risk is the largest loss
+        for confidence in (0.5, 0.999):
+            w = fit(R, risk_measure=measure, risk_aversion=risk_aversion, confidence=confidence).weights_
+            best = least_by_scipy(R, measure, risk_aversion, confidence=confidence, **LONG_ONLY)
+            assert utility(w, R, measure, risk_aversion, confidence=confidence) <= best + 1e-4 * abs(best)
 
 
 @functools.cache
@@ -113,7 +107,7 @@ def of_plain_returns(measure):
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize(("unit", "shift"), [(1e-5, 0.0), (1e5, 0.0), (1.0, 100.0), (1e-5, 100.0)])
+@pytest.mark.parametrize(("unit", "shift"), few_of([(1e-5, 0.0), (1e5, 0.0), (1.0, 100.0), (1e-5, 100.0)], 1, 3))
 def test_weights_depend_on_neither_unit_nor_shift(measure, unit, shift):
     if shift and measure in ("downside", "cdar"):  # which are not about the mean
         return
@@ -122,7 +116,7 @@ def test_weights_depend_on_neither_unit_nor_shift(measure, unit, shift):
     np.testing.assert_allclose(w, of_plain_returns(measure), atol=2e-5)
 
 
-@pytest.mark.parametrize(("measure", "order"), KINDS)
+@pytest.mark.parametrize(("measure", "order"), few_of(KINDS, 0, 2, 3, 6, 9))
 def test_weights_of_periods_and_float32(measure, order):
     R, weight = make_returns(), np.random.default_rng(0).integers(0, 4, 150)
     before = R.copy(), weight.copy()
@@ -156,7 +150,7 @@ def ugly():
             "few periods": R[:5], "one asset": R[:, :1]}  # fmt: skip
 
 
-@pytest.mark.parametrize("measure", slow_but(MEASURES, "semivariance", "evar"))
+@pytest.mark.parametrize("measure", slow_but(MEASURES, "cvar"))
 @pytest.mark.parametrize("kind", ugly())
 def test_ugly_returns(measure, kind):
     """These ended wrong in silence: all of CVaR in cash at 10 % of it, equal weights on shifted returns."""
@@ -270,6 +264,18 @@ def test_a_portfolio_without_losses(measure):
         assert portfolio.loss_curve_[-1] == pytest.approx(best, abs=1e-5) and 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
 
 
+def test_losses_that_are_worth_their_return():
+    """The bound of the gap was that of a portfolio without losses, which has half of the objective."""
+    R = np.random.default_rng(0).normal(size=(8, 20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        portfolio = CompositionalPortfolio(
+            risk_measure="semideviation", order=5, risk_aversion=1.5, constraint=(-0.1, 0.1), budget=1.0
+        ).fit(R)
+    best = least_by_scipy(R, "semideviation", 1.5, order=5, low=-0.1, high=0.1, budget=1.0)
+    assert 0 <= portfolio.loss_curve_[-1] - best + 1e-6 <= portfolio.dual_gap_ + 2e-6 <= 0.01
+
+
 @pytest.mark.parametrize("aversion", [1e5, 1e6])
 def test_entropic_risk_with_a_large_exponent(aversion):
     """Equal weights were returned, with a warning."""
@@ -306,15 +312,6 @@ def test_no_minimum_is_no_convergence(R, params, words):
     assert portfolio.stop_reason_ != "converged" and portfolio.dual_gap_ > 0 and np.isfinite(portfolio.weights_).all()
 
 
-def test_the_ends_of_the_confidence_are_the_mean_and_the_largest_drawdown():
-    R = np.r_[[[-0.05, -0.02, -0.03]], make_returns(60, 3)]  # which begins with a loss
-    path = np.r_[0.0, np.cumsum(R @ [0.2, 0.3, 0.5])]
-    depth = (np.maximum.accumulate(path) - path)[1:]
-    for confidence, expected in ((1e-9, depth.mean()), (0.99, depth.max())):
-        problem = PortfolioProblem(R, np.inf, risk_measure="cdar", confidence=confidence)
-        assert problem.value_at(np.array([0.2, 0.3, 0.5])) == pytest.approx(expected)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("params", [{}, {"objective": "ratio"}, {"max_turnover": 0.3}])
 def test_more_than_five_hundred_assets(params):
@@ -333,6 +330,3 @@ def test_what_newton_cannot_take(tmp_path):
     held[:] = make_returns(50, 3)
     with pytest.raises(ValueError, match="in memory"):
         fit(held, solver="newton")
-    slow = CompositionalPortfolio(STORMCompositional(learning_rate=1e-4, max_iter=5), **LONG)
-    with pytest.warns(ConvergenceWarning, match="has not converged"):
-        assert slow.fit(make_returns()).n_iter_ == 5

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from helpers import few_of, slow_but
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
 from sk_stormc import CompositionalPortfolio
@@ -116,7 +117,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("table", [frame(), pl.DataFrame(returns(), schema=NAMES)], ids=["pandas", "polars"])
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", slow_but(FORMS, "Series", "polars frame of one row"))
 def test_labelled_bounds_go_to_the_columns_of_their_names(kind, table):
     turned = FORMS[kind](dict(reversed(list(zip(NAMES, CAPS, strict=True)))))
     expected = fit(table, constraint=(0.0, CAPS), budget=1.0)
@@ -221,7 +222,7 @@ def market(days=None):
     return pd.Series(0.01 * np.random.default_rng(9).normal(size=len(days)), index=days)
 
 
-@pytest.mark.parametrize("index", [DAYS, pd.RangeIndex(50, 170), [f"day {k}" for k in range(120)]])
+@pytest.mark.parametrize("index", few_of([DAYS, pd.RangeIndex(50, 170), [f"day {k}" for k in range(120)]], 0))
 def test_a_benchmark_goes_to_the_rows_of_its_labels(index):
     X, series = frame(pd.Index(index)), market(pd.Index(index))
     expected = fit(X, benchmark=series.to_numpy())
@@ -291,7 +292,7 @@ def narrow(values):
     return np.array([values[name] for name in NAMES])
 
 
-@pytest.mark.parametrize("kind", LABELLED)
+@pytest.mark.parametrize("kind", slow_but(LABELLED, "row"))
 def test_labels_of_assets_that_x_does_not_have(kind):
     X, labelled = frame(), LABELLED[kind](WIDE)
     params = {"constraint": (0.0, 0.6), "budget": 1.0}

@@ -149,16 +149,6 @@ def test_tail_risks(measure, half_life):
         assert portfolio.loss_curve_[-1] == pytest.approx(-portfolio.score(X), rel=0.02)
 
 
-def test_semivariance_around_weights_of_zero():
-    """Rows that came while all weights were 0 count half: of no row is it known on which side of the mean it is."""
-    X = RETURNS[:6000]
-    portfolio = streamed(X, 5000, risk_measure="semivariance", l1=5.0)
-    assert not portfolio.weights_.any() and portfolio.loss_curve_[-1] == 0
-    params = {"risk_measure": "semivariance", "budget": 0.0, "constraint": (-1.0, 1.0)}
-    held = streamed(np.repeat(X[:, :1], 2, axis=1), 5000, **params)
-    np.testing.assert_allclose(held.weights_.sum(), 0, atol=1e-9)
-
-
 def test_regimes():
     """The objective over rows of other regimes is known by moments, and nothing diverges."""
     chunks = [make_gaussian_returns(1000, 20, mean=0.1, random_state=i) for i in range(12)]
@@ -221,13 +211,6 @@ def test_few_rows_are_enough_within_limits():
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()
     assert free.partial_fit(RETURNS[6:200]).weights_.any()
-
-
-def test_the_least_risk_with_costs():
-    X, held = make_returns(1000), np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
-    params = {"risk_aversion": np.inf, "budget": 1.0, "previous_weights": held, "transaction_cost": 1e-5}
-    stream, exact = streamed(X, 250, **params), CompositionalPortfolio("newton", **params).fit(X)
-    np.testing.assert_allclose(stream.weights_, exact.weights_, atol=1e-3)
 
 
 REFUSED = [

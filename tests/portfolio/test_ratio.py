@@ -139,7 +139,7 @@ def test_a_ratio_without_a_maximum(measure):
 # the most return within a risk
 
 
-@pytest.mark.parametrize("measure", slow_but(PROPORTIONAL, "semivariance", "cvar", "evar"))
+@pytest.mark.parametrize("measure", slow_but(PROPORTIONAL, "semivariance", "cvar"))
 def test_no_portfolio_within_the_risk_has_more_return(measure):
     R = make_returns(seed=1)
     smallest = risk(R @ fit(R, risk_measure=measure, risk_aversion=np.inf).weights_, measure)

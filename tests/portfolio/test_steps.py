@@ -235,7 +235,9 @@ def test_the_gap_takes_all_feasible_weights_into_account():
             assert early.dual_gap_ >= early.loss_curve_[-1] - best.loss_curve_[-1] - 1e-12
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "sarah-c", "sketchy-storm", "scgd"])
+@pytest.mark.parametrize(
+    "solver", slow_but(["storm-c", "lbfgs", "sarah-c", "sketchy-storm", "scgd"], "storm-c", "lbfgs", "scgd")
+)
 @pytest.mark.parametrize("measure", TAILS)
 def test_tail_risks_are_right_or_warn(measure, solver):
     R, params = make_returns(300), {"risk_measure": measure, "constraint": (0.02, 0.4), "tol": 1e-4}

@@ -12,9 +12,8 @@ from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import report, streaming
 from sk_stormc.reproduce.claims import CLAIMS, METHODS, RULE, STORM, Entry, Results, verdict
 from sk_stormc.reproduce.complexity import METHODS as ROWS
-from sk_stormc.reproduce.complexity import Measured
+from sk_stormc.reproduce.complexity import Measured, fit_slope
 from sk_stormc.reproduce.runner import Case, Run
-from sk_stormc.reproduce.slopes import fit_slope
 from sk_stormc.reproduce.tuning import VARIANTS, largest_curvature, settings_of, tune
 
 TINY = {
