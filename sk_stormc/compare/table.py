@@ -1,15 +1,24 @@
 """Runs of several solvers side by side: what `compare_solvers` returns."""
 
+from __future__ import annotations
+
 import math
 import re
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from sk_stormc.compare.text_table import format_table
 from sk_stormc.engine.results import Recorded
 from sk_stormc.utils.validation import is_word
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sk_stormc.plotting import ConvergenceDisplay
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
@@ -76,11 +85,11 @@ class ComparedRun(Recorded):
     objective_label: str
 
     @property
-    def fun(self):
+    def fun(self) -> float:
         """The objective at the returned point."""
         return float(self.loss_curve[-1])
 
-    def recorded(self):
+    def recorded(self) -> dict[str, Any]:
         """The values at the records, as a dict for the displays."""
         return {
             "label": self.label,
@@ -136,7 +145,7 @@ class SolverComparison:
         return run.ifo[near[0]] / run.pass_ifo, run.seconds[near[0]]
 
     @property
-    def table(self):
+    def table(self) -> list[dict[str, Any]]:
         """The table as a list, with a dict for each solver.
 
         ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
@@ -169,7 +178,7 @@ class SolverComparison:
         return rows
 
     @property
-    def warnings(self):
+    def warnings(self) -> dict[str, dict[str, int]]:
         """The messages of each solver's runs, and how often each came: a dict of dicts."""
         found = {}
         for label, runs in self.runs.items():
@@ -177,7 +186,7 @@ class SolverComparison:
             found[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
         return found
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame, one row for each solver.
 
         Returns
@@ -194,7 +203,14 @@ class SolverComparison:
         rows = [row | {"stop_reasons": stop_reasons(row)} for row in self.table]
         return pd.DataFrame(rows).set_index("solver")
 
-    def plot(self, *, x="passes", y="gap", ax=None, **kwargs):
+    def plot(
+        self,
+        *,
+        x: Literal["passes", "seconds", "ifo", "iterations"] = "passes",
+        y: Literal["gap", "objective", "gradient"] = "gap",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> ConvergenceDisplay:
         """Draw the runs, the median of each solver and a band between the quartiles.
 
         Parameters

@@ -20,7 +20,7 @@ from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, F, FloatArray
 from sk_stormc.utils.validation import (
     check_choice,
     check_int,
@@ -55,9 +55,9 @@ class only_if:
     def __init__(self, check):
         self.check = check
 
-    def __call__(self, method):
+    def __call__(self, method: F) -> F:
         self.method = method
-        return update_wrapper(self, method)
+        return update_wrapper(self, method)  # type: ignore[return-value]  # the bound method, as __get__ makes it
 
     def __get__(self, estimator, owner=None):
         if estimator is None:
@@ -153,7 +153,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
         if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
-            self.solver = get_solver("storm-c" if self.solver == "auto" and self.own_solvers else self.solver)
+            name: Any = "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
+            self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:

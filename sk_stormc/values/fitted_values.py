@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -114,6 +115,15 @@ class Intervals:
 
 class FittedValues(Intervals, RegressorMixin, LinearEstimator):
     """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The values of states.
