@@ -3,7 +3,7 @@ A search on a dask cluster
 ==========================
 
 joblib sends the fits of a search to the workers of a cluster. The results have the same bits as on one machine. A
-cluster of two processes on this computer stands for a real one. It needs ``pip install dask distributed``.
+cluster of two processes on this computer stands for a real one. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%

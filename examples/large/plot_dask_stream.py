@@ -3,8 +3,8 @@ Streams from dask collections
 =============================
 
 The partitions of a dask array or data frame are given to ``partial_fit``, one in memory at a time. How the rows are
-divided into partitions makes no difference to the result, to the last bit. It needs ``pip install "dask[array,
-dataframe]"``.
+divided into partitions makes no difference to the result, to the last bit. It needs ``pip install
+"sk_stormc[dask]"``.
 """
 
 # %%

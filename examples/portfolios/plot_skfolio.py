@@ -4,7 +4,7 @@ Together with skfolio
 
 skfolio has many portfolios, and tools around them. Its walk-forward splits choose the aversion to risk of a
 ``CompositionalPortfolio`` here, and its ``Portfolio`` reports what the weights earned later. It needs
-``pip install "sk_stormc[portfolio]"``.
+``pip install skfolio``.
 """
 
 # %%
