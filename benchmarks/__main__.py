@@ -18,7 +18,7 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "rates", "iteration_cost", "overhead", "maps", "large_maps", "bellman",
-    "streams", "values", "desk", "desk_cases", "rare_losses", "paper", "mutants",
+    "streams", "values", "desk", "desk_cases", "rare_losses", "paper",
 )  # fmt: skip
 
 

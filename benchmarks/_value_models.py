@@ -20,14 +20,7 @@ class Episodes(NamedTuple):
 
 
 class Model:
-    """States with two actions; every step ends the episode with a probability of 1 - ``goes_on``.
-
-    Parameters
-    ----------
-    n_states : int
-    goes_on : float
-    seed : int
-    """
+    """States with two actions; every step ends the episode with a probability of 1 - ``goes_on``."""
 
     def __init__(self, n_states, goes_on, seed):
         rng = np.random.default_rng(seed)

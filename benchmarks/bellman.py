@@ -7,7 +7,6 @@ the values of all successors at x_t and x_{t+1}, a batch's gathered at both, the
 f's gradient pulled back through two estimates of P.
 """
 
-import time
 import warnings
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks import _bellman_control, _bellman_fits
 from benchmarks._bellman_logs import ENVIRONMENTS
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.datasets import make_bellman_problem
@@ -33,13 +33,6 @@ MODELS = {
     "Garnet, n = 20,000, d = 100": {"n_states": 20_000, "n_features": 100, "kind": "garnet"},
 }
 SMALL = {"dense, n = 40, d = 10": {"n_states": 40, "n_features": 10}}
-
-
-def seconds(function, *args, **kwargs):
-    """CPU seconds of a call, and what it returns."""
-    began = time.process_time()
-    value = function(*args, **kwargs)
-    return time.process_time() - began, value
 
 
 def products(problem, n_iterations):
@@ -71,11 +64,11 @@ def iteration(quick):
         ours, bare = [], []
         for _ in range(2 if quick else ROUNDS):
             short, long = (
-                seconds(minimize, problem, solver, max_iter=k, record_every=10**12, random_state=0)[0]
+                timed(minimize, problem, solver, max_iter=k, record_every=10**12, random_state=0)[0]
                 for k in (n_iterations // 10, n_iterations + n_iterations // 10)
             )
             ours.append((long - short) / n_iterations * 1e6)
-            bare.append(seconds(products, problem, n_iterations)[0] / n_iterations * 1e6)
+            bare.append(timed(products, problem, n_iterations)[0] / n_iterations * 1e6)
         rows.append({"model": name, "solver": np.median(ours), "products": np.median(bare)})
     return rows
 
@@ -97,9 +90,9 @@ def gap(quick):
                     model.problem(), solver, random_state=0, on_record=lambda r: r.fun <= goal, tol=0, **changes
                 )
 
-            used, result = seconds(run)
+            used, result, _ = timed(run)
             row[way] = {"ms": used * 1e3, "ifo": result.ifo[-1] if result.fun <= goal else None}
-        row["least squares"] = seconds(lambda model=model: model.problem().minimizer())[0] * 1e3
+        row["least squares"] = timed(lambda model=model: model.problem().minimizer())[0] * 1e3
         rows.append(row)
     return rows
 
@@ -123,20 +116,7 @@ PARTS = (*OTHERS, *ENVIRONMENTS)
 
 
 def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    list of dict
-    """
+    """Measure one part."""
     if name in ENVIRONMENTS:
         return _bellman_fits.measure(name, quick)
     with warnings.catch_warnings():

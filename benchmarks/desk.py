@@ -8,12 +8,10 @@ two. Times are medians of three fits, or one fit where that takes more than two 
 
 import importlib.util
 import statistics
-import time
-import warnings
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import CompositionalPortfolio
 
@@ -56,12 +54,8 @@ def fitted(estimator, R):
     """Weights, the seconds of a fit, and whether it warned."""
     seconds = []
     while len(seconds) < 3 and (not seconds or seconds[0] < 2):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            began = time.process_time()
-            estimator.fit(R)
-            seconds.append(time.process_time() - began)
-    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in said)
+        used, _, warned = timed(estimator.fit, R)
+        seconds.append(used)
     return estimator.weights_, statistics.median(seconds), warned
 
 
@@ -92,13 +86,7 @@ def run(quick, data):
 
 
 def seconds_cell(entry):
-    """Seconds to two digits; nothing where there is no fit.
-
-    Examples
-    --------
-    >>> seconds_cell({"seconds": 0.0123}), seconds_cell({"seconds": 12.3}), seconds_cell(None)
-    ('0.012', '12', '')
-    """
+    """Seconds to two digits; nothing where there is no fit."""
     if entry is None:
         return ""
     seconds = entry["seconds"]

@@ -16,8 +16,8 @@ import time
 import warnings
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
@@ -126,15 +126,11 @@ def limits(further, params, R, rng):
 def ours(params, R, solver="auto"):
     """A fit: weights, seconds, whether it warned, the gap that it states; no weights where it is refused."""
     portfolio = CompositionalPortfolio(solver, random_state=0, **params)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        began = time.process_time()
-        try:
-            portfolio.fit(R)
-        except ValueError as error:
-            return None, time.process_time() - began, str(error), np.nan
-        seconds = time.process_time() - began
-    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in said)
+    began = time.process_time()
+    try:
+        seconds, _, warned = timed(portfolio.fit, R)
+    except ValueError as error:
+        return None, time.process_time() - began, str(error), np.nan
     return portfolio.weights_, seconds, warned, float(portfolio.dual_gap_)
 
 
@@ -217,9 +213,7 @@ def judge(params, R, weights):
     centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
     if against:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
-    problem = PortfolioProblem(
-        R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own
-    )
+    problem = PortfolioProblem(R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own)
     if params.get("objective") == "ratio":
         # a point that misses a constraint by a billionth may be better than any that keeps it
         kept = {"kept": ROUNDING} if any(name in params for name in LIMITS) else {}

@@ -7,12 +7,9 @@ budget and problem by itself. The grid is the product of learning rates and of t
 "auto" is what the library does untuned. A new solver needs nothing here, unless its learning rate has a schedule.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._measure import a_pass, least_variance, published
+from benchmarks._measure import a_pass, least_variance, published, timed
 from benchmarks._tables import markdown
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
@@ -98,12 +95,8 @@ def grid(name, problem, rates, batches):
 def gaps_of(problem, best, scale, name, params, seed, passes):
     """The gap of the last record within each budget; infinite where the run overflowed."""
     n = a_pass(problem)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = minimize(
-            problem, name, np.zeros(problem.n_variables), random_state=seed, tol=0, max_ifo=max(passes) * n,
-            record_every=max(1, n // 5), **params
-        )  # fmt: skip
+    budget = {"tol": 0, "max_ifo": max(passes) * n, "record_every": max(1, n // 5)}
+    _, result, _ = timed(minimize, problem, name, np.zeros(problem.n_variables), random_state=seed, **budget, **params)
     if result.stop_reason == "non_finite":
         return [np.inf] * len(passes)
     last = [np.flatnonzero(result.ifo <= k * n)[-1] for k in passes]
@@ -121,13 +114,7 @@ def compare(
     passes=PASSES,
     methods=tuple(SOLVERS),
 ):
-    """Tune and report.
-
-    Returns
-    -------
-    dict
-        By solver: for each budget (median gap, worst gap, setting, whether at an end of the grid).
-    """
+    """Tune and report."""
     table = {}
     for name in methods:
         settings = grid(name, problem, rates, batches)
@@ -164,13 +151,7 @@ def run(quick, data):
 
 
 def gap(value):
-    """A gap as a cell has it; None is an overflow.
-
-    Examples
-    --------
-    >>> gap(1.23e-12), gap(0.5), gap(3.0), gap(0.0), gap(None)
-    ('1.2e-12', '5.0e-1', '3.0', '<1e-15', 'overflow')
-    """
+    """A gap as a cell has it; None is an overflow."""
     if value is None:
         return "overflow"
     if value < 1e-15:

@@ -4,11 +4,7 @@ Passes are counted twice: IFO, by which a minibatch drawn once counts once, and 
 2 n_inner + n_outer. Gaps are relative to |Phi*|, for Bellman problems to the first gap.
 """
 
-import time
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import (
     GAPS,
@@ -23,6 +19,7 @@ from benchmarks._measure import (
     published,
     spread,
     summary,
+    timed,
 )
 from benchmarks._tables import markdown
 from sk_stormc import SketchySTORM, minimize
@@ -96,14 +93,7 @@ def others(sets, quick):
 
 def milliseconds(problem, solver, seeds):
     """CPU time of a default fit, the least over the seeds."""
-    times = []
-    for seed in seeds:
-        start = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            minimize(problem, solver, random_state=seed)
-        times.append(1e3 * (time.process_time() - start))
-    return min(times)
+    return 1e3 * min(timed(minimize, problem, solver, random_state=seed)[0] for seed in seeds)
 
 
 def run(quick, data):

@@ -4,12 +4,9 @@ European daily returns, long only. Gaps are those of the last iterate to the lea
 from equal weights.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._measure import SEEDS, a_pass, generated, published
+from benchmarks._measure import SEEDS, a_pass, generated, published, timed
 from benchmarks._tables import markdown
 from sk_stormc import CompositionalPortfolio, minimize
 from sk_stormc.penalties import Simplex
@@ -35,9 +32,7 @@ def run(quick, data):
         decrease = problem.objective(start) - least
         row = {"unit": unit, "risk_aversion": risk_aversion, "largest exponent": -risk_aversion * returns.min()}
         for solver in SOLVERS:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                runs = [minimize(problem, solver, start, random_state=seed) for seed in seeds]
+            runs = [timed(minimize, problem, solver, start, random_state=seed)[1] for seed in seeds]
             row[solver] = {
                 "gaps": [(run.fun - least) / decrease for run in runs],
                 "passes": [run.ifo[-1] / a_pass(problem) for run in runs],

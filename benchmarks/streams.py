@@ -17,12 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._measure import timed
 from benchmarks._tables import ROOT, markdown
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
@@ -136,10 +135,8 @@ def by_moments(**kwargs):
 def streamed(portfolio, chunks):
     """The portfolio after these chunks, and whether it has warned of the last."""
     for chunk in chunks:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", ConvergenceWarning)
-            portfolio.partial_fit(chunk)
-    return portfolio, bool(said)
+        _, _, warned = timed(portfolio.partial_fit, chunk)
+    return portfolio, warned
 
 
 def correlated(rng, n, A, mean):
@@ -213,29 +210,14 @@ def run_speed(quick):
     for name, make in WAYS_ON.items():
         for risk_measure, constraint in KINDS[:6]:
             portfolio = make(risk_measure=risk_measure, constraint=constraint)
-            began = time.process_time()
-            streamed(portfolio, np.split(X, range(BLOCK, n, BLOCK)))
-            used = time.process_time() - began
+            used, _, _ = timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))
             rows.append({"what": name, "risk_measure": risk_measure, "constraint": constraint,
                          "speed": X.nbytes / used / 1e9})  # fmt: skip
     return rows
 
 
 def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    list of dict
-    """
+    """Measure one part."""
     if name == "memory":
         return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
     if name == "chunks":

@@ -4,7 +4,6 @@ Intervals of 90 % are of 500 logs of small models whose values are known. Seeds 
 The plain numpy of each estimator stands beside it; that of intervals has the normal quantile and no correction.
 """
 
-import time
 import warnings
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import _value_models as models
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
@@ -163,15 +163,13 @@ def cpu(quick):
         y = X @ rng.normal(size=d) + rng.normal(size=n)
         ways = {
             "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
-            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("auto", X, next_X, y, terminal),
-            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("storm-c", X, next_X, y, terminal),
+            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("auto", X, next_X, y, terminal),
+            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("storm-c", X, next_X, y, terminal),
         }
         found = {name: [] for name in ways}
         for _ in range(2 if quick else 7):
             for name, way in ways.items():
-                began = time.process_time()
-                way()
-                found[name].append(time.process_time() - began)
+                found[name].append(timed(way)[0])
         seconds = {name: np.array(used) for name, used in found.items()}
         rows.append({
             "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
@@ -187,11 +185,9 @@ def plain_products(X, next_X, y, terminal):
     return Z.T @ Z, np.linalg.solve(Z.T @ D, Z.T @ y)
 
 
-def timed_fit(solver, X, next_X, y, terminal):
-    """A fit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
+def fit(solver, X, next_X, y, terminal):
+    """A fit of values."""
+    BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
 
 
 def ridge(quick):
@@ -218,20 +214,7 @@ PARTS = ("coverage", "off_policy", "cut_off", "cpu", "ridge")
 
 
 def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    list of dict
-    """
+    """Measure one part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
@@ -289,6 +272,11 @@ def table_of_ridge(rows):
 
 def tables(stored):
     """A table for each part that was measured."""
-    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cut_off": table_of_cut_off,
-              "cpu": table_of_cpu, "ridge": table_of_ridge}
+    makers = {
+        "coverage": table_of_coverage,
+        "off_policy": table_of_off_policy,
+        "cut_off": table_of_cut_off,
+        "cpu": table_of_cpu,
+        "ridge": table_of_ridge,
+    }
     return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}

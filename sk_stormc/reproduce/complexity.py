@@ -15,23 +15,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.schedules import power
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.runner import check_methods, format_table
+from sk_stormc.reproduce.runner import check_methods, format_table, progress_line
 from sk_stormc.reproduce.slopes import Slope, draw_slopes, fit_slope
 from sk_stormc.reproduce.valley import FallingValley
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int, check_number
 
-__all__ = [
-    "EPSILONS",
-    "MAX_IFO",
-    "METHODS",
-    "SEEDS",
-    "Measured",
-    "Row",
-    "run_complexity",
-]
+__all__ = ["EPSILONS", "MAX_IFO", "METHODS", "SEEDS", "Measured", "Row", "run_complexity"]
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
@@ -41,22 +32,12 @@ RESAMPLES = 200  # of the bootstrap over seeds
 
 @dataclass(frozen=True)
 class Row:
-    """A method and how its parameters follow eps.
-
-    Attributes
-    ----------
-    name : str
-    solver : str
-    order : str
-        The theory's exponent of 1/eps.
-    parameters : callable
-        ``parameters(eps)``, for `sk_stormc.minimize`.
-    """
+    """A method and how its parameters follow eps."""
 
     name: str
     solver: str
-    order: str
-    parameters: Callable
+    order: str  # the theory's exponent of 1/eps
+    parameters: Callable  # of eps, for `sk_stormc.minimize`
 
 
 def _storm(eps):
@@ -108,24 +89,12 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row needed.
-
-    Attributes
-    ----------
-    row : Row
-    epsilons : ndarray of shape (n_reached,)
-        The largest eps first, down to the last one that was reached.
-    ifo : ndarray of shape (n_reached,)
-        IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps.
-    resampled : ndarray of shape (n_resamples, n_reached)
-        The same with the seeds drawn again, with replacement.
-    slope : Slope
-    """
+    """What a row needed for each eps, the largest first, down to the last one that was reached."""
 
     row: Row
     epsilons: np.ndarray
-    ifo: np.ndarray
-    resampled: np.ndarray
+    ifo: np.ndarray  # of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
+    resampled: np.ndarray  # of shape (n_resamples, n_reached): the same with the seeds drawn again, with replacement
     slope: Slope
 
 

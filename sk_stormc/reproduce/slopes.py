@@ -50,29 +50,23 @@ def draw_slopes(measured):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from sk_stormc.plotting._style import GRID, log_axis, styles_of
+    from sk_stormc.plotting._style import GRID, styles_of
 
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     ax = figure.subplots()
     styles = styles_of(m.row.name for m in measured)
     for m in measured:
-        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
         if not m.ifo.size:
             continue
-        s = m.slope
         errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
-        label = f"{m.row.name}: {s.value:.2f} [{s.low:.2f}, {s.high:.2f}]"
+        label = f"{m.row.name}: {m.slope.value:.2f} [{m.slope.low:.2f}, {m.slope.high:.2f}]"
+        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
         ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
-        if m.ifo.size > 1:
-            level = np.mean(np.log(m.ifo) + s.value * np.log(m.epsilons))
-            ax.plot(m.epsilons, np.exp(level) * m.epsilons**-s.value, color=color, linewidth=1.2)
+        level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
+        ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
     ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
     ax.invert_xaxis()
-    log_axis(ax.yaxis)
-    ticks = max((m.epsilons for m in measured), key=len)
-    ax.set_xticks(ticks, [f"{eps:.3g}" for eps in ticks])
-    ax.set_xticks([], minor=True)
     ax.grid(True, **GRID)
     ax.legend(title="slope [95 % interval]", fontsize="small")
     return figure

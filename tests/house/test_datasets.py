@@ -12,7 +12,7 @@ import pytest
 
 from sk_stormc.datasets import fetch_french_portfolios, make_gaussian_returns
 from sk_stormc.datasets import french as _french
-from sk_stormc.datasets.french_csv import parse_french_csv
+from sk_stormc.datasets.french import parse_french_csv
 
 NAMES = [f"ME{i} OP{j}" for i in range(1, 6) for j in range(1, 6)]
 NAMES[0], NAMES[4], NAMES[20], NAMES[24] = "SMALL LoOP", "SMALL HiOP", "BIG LoOP", "BIG HiOP"

@@ -12,7 +12,6 @@ TIME = re.compile(r"\b\d[\d.,]* ?(?:s|ms|seconds|minutes|milliseconds|CPU second
 RATIO = re.compile(NUMBER + r" (?:times (?:as|the|that|those|their|closer|farther|faster|slower|more|less)\b|passes)")
 MEASURED_CELL = re.compile(r"[<>~-]? ?\d*\.\d+(?:e-?\d+)?|\d+e-?\d+")
 SETTINGS = {  # what somebody chose, and did not measure, or what follows from a formula
-    ("mutants.md", "8 seconds of CPU time"),
     ("counting.md", "100 passes"),
     ("gallery.md", "100 passes"),
     ("gallery.md", "32 times the"),

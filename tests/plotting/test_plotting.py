@@ -1,8 +1,6 @@
-"""Tests of what an experiment shows: sk_stormc.plotting and the line of progress."""
+"""Tests of sk_stormc.plotting."""
 
-import builtins
 import io
-import sys
 
 import matplotlib
 import numpy as np
@@ -17,8 +15,6 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.plotting import ConvergenceDisplay, EmbeddingDisplay, FrontierDisplay, frontier, plot_curves
 from sk_stormc.plotting._style import LogTickFormatter, LogTicks
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce import progress
-from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import SOLVERS
 
 IFO = [0, 100, 1000]
@@ -439,62 +435,3 @@ def test_fits_that_do_not_converge_are_said_once():
 def test_errors_of_the_frontier_display(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-# --- the progress line --------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def without_rich(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.startswith("rich"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-
-
-def test_progress_in_a_log_has_a_line_for_each_text(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    with progress_line() as show:
-        for text, fraction in (("a", 0.0), ("a", 0.2), ("b", 0.5)):
-            show(text, fraction)
-    assert capsys.readouterr().err == "  0 %  a\n 50 %  b\n"
-
-
-def test_progress_on_a_terminal_without_rich(monkeypatch):
-    without_rich(monkeypatch)
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
-    with progress_line() as show:
-        show("something long", 0.0)
-        show("short", 0.25)
-        show("short", 0.5)
-    lines = terminal.getvalue().split("\r")
-    assert [line.rstrip() for line in lines] == [
-        "",
-        "  0 %  something long",
-        " 25 %  short",
-        " 50 %  short",
-        "",
-        "",
-    ]
-    assert len(lines[2]) == len(lines[1])  # covers what was there
-
-
-def test_progress_on_a_terminal_with_rich(monkeypatch):
-    pytest.importorskip("rich")
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    with progress_line() as show:
-        show("data [of mine], storm-c", 0.5)
-    assert "data [of mine], storm-c" in terminal.getvalue() and "50%" in terminal.getvalue()

@@ -3,21 +3,18 @@
 import functools
 import json
 import math
-import shutil
 import types
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as cli
-from benchmarks import _choices, _measure, _tables, gallery, methods
+from benchmarks import _choices, _measure, _tables
 from benchmarks.__main__ import BENCHMARKS, main, module_of
-from benchmarks.gallery_problems import GALLERY
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SOLVERS
 
 STORED = sorted(path.stem for path in _tables.RESULTS.glob("*.json"))
 
@@ -44,17 +41,6 @@ def test_each_benchmark_is_stored_and_each_table_is_on_a_page():
     assert shown == set(tables())
 
 
-def test_the_guides_tables_follow_the_results(tmp_path):
-    for name in _choices.FROM:
-        shutil.copy(_tables.RESULTS / f"{name}.json", tmp_path)
-    assert _choices.tables(tmp_path) == _choices.tables()
-    stored = _tables.load("maps", tmp_path)
-    (ours,) = [row for row in stored["results"]["times_20000"] if row["method"] == "SNEEmbedding"]
-    ours["seconds"] = [1234.0]
-    (tmp_path / "maps.json").write_text(json.dumps(stored), encoding="utf-8")
-    assert "20,000 points: 1234.0 s" in _choices.tables(tmp_path)["choices/others"]
-
-
 def test_results_name_no_place_of_the_machine():
     for stem in STORED:
         text = (_tables.RESULTS / f"{stem}.json").read_text(encoding="utf-8")
@@ -65,7 +51,7 @@ def test_results_name_no_place_of_the_machine():
 # running and rendering
 
 
-SLOW = ("maps", "large_maps", "bellman", "values", "streams", "mutants", "methods", "newer", "rates", "desk")
+SLOW = ("maps", "large_maps", "bellman", "values", "streams", "methods", "newer", "rates", "desk")
 SLOW += ("desk_cases", "portfolio", "gallery", "paper")
 
 
@@ -107,24 +93,6 @@ def test_parts_are_stored_one_by_one(tmp_path, monkeypatch, capsys):
     assert "--parts must be among one, two, three, got four" in capsys.readouterr().err
 
 
-def test_parts_of_a_benchmark_that_has_none(capsys):
-    for name in (["newer"], []):
-        with pytest.raises(SystemExit):
-            main([*name, "--parts", "a"])
-        assert "--parts must be among none here, got a" in capsys.readouterr().err
-
-
-def test_the_list_names_all(capsys):
-    assert main([]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BENCHMARKS)
-
-
-def test_without_the_published_sets(tmp_path, capsys):
-    assert main(["newer", "--data", str(tmp_path / "none"), "--results", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_results_stored_elsewhere_leave_the_pages_alone(tmp_path, monkeypatch):
     tiny = types.SimpleNamespace(
         NEEDS_DATA=False, run=lambda quick, data: {"results": {"a": int(quick)}}, tables=FAKE.tables
@@ -134,11 +102,6 @@ def test_results_stored_elsewhere_leave_the_pages_alone(tmp_path, monkeypatch):
     assert main(["rates", "--results", str(tmp_path)]) == 0
     assert [page.read_bytes() for page in _tables.pages()] == before
     assert _tables.load("rates", tmp_path)["results"] == {"a": 0}
-
-
-def test_rendering_what_was_never_measured(tmp_path, capsys):
-    assert main(["newer", "--render", "--results", str(tmp_path)]) == 1
-    assert "newer.json" in capsys.readouterr().err
 
 
 FAKE = types.SimpleNamespace(tables=lambda stored: {"one": f"| {stored['results']['a']} |"})
@@ -179,17 +142,6 @@ def test_pages_that_cannot_be_rendered(tmp_path, stored, text, error):
     assert page.read_text() == text
 
 
-@pytest.mark.parametrize("name", STORED)
-def test_stored_results_are_rendered_into_an_empty_page(tmp_path, name):
-    module, result = module_of(name), _tables.load(name)
-    shutil.copy(_tables.RESULTS / f"{name}.json", tmp_path)
-    page = tmp_path / "page.md"
-    names = list(_tables.tables_of(module, result))
-    page.write_text("".join(f"<!-- table: {table} -->\n<!-- end -->\n" for table in names))
-    _tables.render(module, _tables.load(name, tmp_path), [page])
-    assert [table for table, _ in _tables.included(page)] == names
-
-
 # measuring
 
 
@@ -218,68 +170,3 @@ def test_published_sets():
     sets = _measure.published(_measure.DATA)
     assert [R.shape for R in sets.values()] == [(7240, 25)] * 6 + [(2000, 200)] * 2
     assert 0.005 < sets["Europe"].std() < 0.02  # daily, as fractions
-
-
-def test_cells():
-    assert _measure.cell([1.26, 3, 2.5]) == "1.3 / 3.0 (2.5)"
-    assert _measure.cell([2.0, None, None]) == "2.0 / > 100 (> 100)"
-    assert _measure.cell([1.26, 1.28, 2.5], evaluations=False) == "1.3"
-    assert _measure.summary([[1.0, 2.0, 0], [2.0, None, 0]]) == "1.5 / > 100"
-    assert _measure.summary([[1.0, 2.0, 0], [None, None, 0]]) == "> 100 on 1 of 2"
-    assert _measure.spread([[1.0, 9, 4.0], [2.0, 9, 4.0]]) == "1.0 to 2.0 (4.0)"
-    assert [methods.gap(g) for g in (1.23e-12, 0.5, 3.0, 0.0, None)] == [
-        "1.2e-12",
-        "5.0e-1",
-        "3.0",
-        "<1e-15",
-        "overflow",
-    ]
-
-
-def test_the_comparison_discovers_and_tunes():
-    R = make_gaussian_returns(200, 4, mean=0.3, random_state=0)
-    problem = PortfolioProblem(R)
-    hessian = 2 * np.cov(R.T, bias=True)
-    assert methods.largest_eigenvalue(problem) == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
-    best = _measure.least_variance(problem)
-    table = methods.compare(
-        problem, best, abs(best), rates=(0.02, 0.4, 50.0), batches=(16,), tuning=(0, 3), reporting=(1, 2), passes=(2, 6)
-    )
-    assert list(table) == list(SOLVERS)
-    assert all(median <= worst for row in table.values() for median, worst, _, _ in row)
-    (_, early, _, _), (_, late, setting, _) = table["sarah-c"]
-    assert late < 0.5 * early
-    assert "50/L" not in setting  # the highest rate diverges
-
-
-@pytest.mark.slow
-def test_the_gallery_measures_and_tunes():
-    case = GALLERY["maml"]()
-    missing, passes, warned = gallery.measure(case, "lbfgs", 0, gallery.LIMIT)
-    assert abs(missing) < 1e-6 and passes < 30 and not warned
-    early, few, _ = gallery.measure(case, "lbfgs", 0, 3)
-    assert 1e-3 < early < 1 and few <= 3
-    scaled = GALLERY["badly scaled"]()
-    assert gallery.measure(scaled, "lbfgs", 0, gallery.LIMIT)[2]  # its budget ended first, which it said
-    rate = gallery.automatic_rate(case.problem, 64, 0)
-    params, text, edge = gallery.tune(case, 5, (2.0**-9, 0.5, 2.0**9), (64,), (0,))
-    assert params == {"learning_rate": 0.5 * rate, "batch_size": 64}  # the others crawl and diverge
-    assert (text, edge) == ("0.5, B=64", False)
-
-
-def test_the_gallerys_settings_alike_are_ranked_by_passes(monkeypatch):
-    runs = {1.0: (1e-9, 30.0, False), 2.0: (1e-8, 20.0, False), 4.0: (1e-3, 10.0, False)}
-    monkeypatch.setattr(gallery, "automatic_rate", lambda *args: 1.0)
-    monkeypatch.setattr(gallery, "measure", lambda *args, learning_rate, **others: runs[learning_rate])
-    assert gallery.tune(GALLERY["maml"](), 5, tuple(runs), (16,), (0, 1))[1] == "2, B=16"
-
-
-def test_the_gallerys_cells():
-    values = (0.2271, 0.0297, -0.012, 1.623e-07, 4e-13, -2e-12, 2.4)
-    assert [gallery.fraction(v) for v in values] == ["23 %", "3.0 %", "-1.2 %", "1.6e-7", "<1e-9", "<1e-9", "240 %"]
-    runs = [(0.5, 10.0, True), (0.2, 100.0, False), (0.1, 20.0, True)]
-    entry = gallery.summary(runs)
-    assert (entry["shortfall"], entry["passes"]) == ([0.2, 0.5], [20.0, 100.0])
-    assert gallery.shortfall_cell(entry) == "20 % / 50 % (2 of 3 warned)"
-    assert gallery.shortfall_cell(gallery.summary(runs[:1])) == "50 % (warned)"
-    assert gallery.shortfall_cell(gallery.summary(runs[1:2])) == "20 %"

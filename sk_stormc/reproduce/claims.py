@@ -1,30 +1,44 @@
 """The paper's claims, and how measured numbers decide about them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from sk_stormc.reproduce.report.grids import METHODS, PARTS, STORM
-from sk_stormc.reproduce.report.notes import NAMES
-from sk_stormc.reproduce.slopes import fit_slope
 from sk_stormc.reproduce.tuning import WIDER
 
 __all__ = [
     "CLAIMS",
-    "CONFIRMED",
-    "NOT_CONFIRMED",
-    "NOT_CONTRADICTED",
+    "METHODS",
+    "NAMES",
+    "PARTS",
     "RULE",
-    "THERE_ONLY",
-    "UNDECIDED",
+    "STORM",
+    "TITLES",
     "Claim",
+    "Entry",
     "Results",
-    "ahead",
-    "as_good",
+    "name_of",
     "verdict",
 ]
 
+STORM = "storm-c-paper"  # Algorithm 1
+RIVAL = "sarah-c"  # with which tuning is compared
+METHODS = ("scgd", "asc-pg", "vrsc-pg", RIVAL, STORM)
+NAMES = {
+    "scgd": "SCGD",
+    "asc-pg": "ASC-PG",
+    "vrsc-pg": "VRSC-PG",
+    "sarah-c": "SARAH-C",
+    "storm-c-paper": "STORM-C",
+}
+PARTS = ("published", "tuned")  # by which claims are decided
+TITLES = {
+    "portfolio": "Finite-sum portfolio",
+    "streaming": "Streaming portfolio",
+    "bellman": "Bellman",
+    "sne": "SNE",
+}
 CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 FLOOR = 1e-4  # of what there was to gain: nearer counts as the minimum itself
@@ -32,13 +46,6 @@ STUCK = 0.9  # of what there was to gain: farther counts as the start
 ALIKE = 1.1  # largest ratio of two medians that count as equally good
 GOOD = 2  # largest ratio to the best of a grid of a setting that counts as good
 ORDER = 3.3  # largest upper end of an interval that still agrees with an order of at most 3
-RIVAL = "sarah-c"  # with which tuning is compared
-TITLES = {
-    "portfolio": "Finite-sum portfolio",
-    "streaming": "Streaming portfolio",
-    "bellman": "Bellman",
-    "sne": "SNE",
-}
 
 RULE = f"""\
 The numbers below decide, by this rule alone. A run's end is how far Phi is from its minimum, as a part of what there
@@ -71,55 +78,46 @@ def verdict(published, tuned=None, theory=False):
     return THERE_ONLY
 
 
+@dataclass
+class Entry:
+    """A method's runs on one case, and the setting that was tuned."""
+
+    runs: list
+    setting: str = ""
+    at_end: bool = False  # whether the best learning rate stands at an end of the grid
+    grid: list = field(default_factory=list)  # relative gaps of the settings of the grid
+
+    def gaps(self):
+        """The final relative gaps of the seeds, the mean divergence for SNE; inf where a run overflowed."""
+        return np.array([np.inf if run.failed else run.gap[-1] / run.case.scale for run in self.runs])
+
+
+@dataclass
 class Results:
-    """What the pieces found, by name.
+    """All that was measured."""
 
-    Parameters
-    ----------
-    pieces : dict of dict
-        As `Store.run` returns them.
-    """
-
-    def __init__(self, pieces):
-        self.pieces = {name: piece["result"] for name, piece in pieces.items()}
-        self.seconds = sum(piece["seconds"] for piece in pieces.values())
-
-    def __getitem__(self, name):
-        return self.pieces[name]
+    entries: dict = field(default_factory=dict)  # by (experiment, part), case and method
+    theory: dict = field(default_factory=dict)
+    complexity: list = field(default_factory=list)
 
     def part(self, experiment, part):
-        """Pieces of a part: by case, then method."""
-        found = {}
-        for name, piece in self.pieces.items():
-            where, _, rest = name.partition("/")
-            if where == experiment and rest.startswith(f"{part}/"):
-                _, case, method = rest.split("/")
-                found.setdefault(case, {})[method] = piece
-        return found
+        """Entries of a part: by case, then method."""
+        return self.entries.get((experiment, part), {})
 
-    def least(self, experiment):
-        """Phi* in the units of the gaps: 0, and for SNE the lowest divergence of all runs."""
-        if experiment != "sne":
-            return 0.0
-        return min(min(curve["gap"]) for curve in self._curves("sne") if not curve["failed"])
+    def gained(self, experiment, entry, gaps):
+        """Relative gaps as parts of what there was to gain, for SNE down to the lowest divergence of all runs."""
+        least, gain = 0.0, 1.0
+        if experiment == "sne":
+            parts = [self.part("sne", part) for part in PARTS]
+            entries = [other for part in parts for methods in part.values() for other in methods.values()]
+            runs = [run for other in entries for run in other.runs if not run.failed]
+            least = min(run.gap.min() / run.case.scale for run in runs)
+            gain = entry.runs[0].gap[0] / entry.runs[0].case.scale - least
+        return np.maximum((np.asarray(gaps) - least) / gain, 0.0)
 
-    def scale(self, experiment, piece):
-        """What there was to gain."""
-        if piece["scale"] is not None:
-            return piece["scale"]
-        return piece["curves"][0]["gap"][0] - self.least(experiment)
-
-    def ends(self, experiment, piece):
+    def ends(self, experiment, entry):
         """The final gaps of the seeds, in what there was to gain."""
-        least, scale = self.least(experiment), self.scale(experiment, piece)
-        ends = [np.inf if curve["failed"] else (curve["gap"][-1] - least) / scale for curve in piece["curves"]]
-        return np.maximum(ends, 0.0)
-
-    def _curves(self, experiment):
-        for part in (*PARTS, "defaults"):
-            for methods in self.part(experiment, part).values():
-                for piece in methods.values():
-                    yield from piece["curves"]
+        return self.gained(experiment, entry, entry.gaps())
 
 
 def ahead(ends, others):
@@ -134,23 +132,18 @@ def as_good(ends, others):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper.
+    """A claim of the paper."""
 
-    Attributes
-    ----------
-    source : str
-        Where the paper has it.
-    text : str
-    decide : callable
-        ``decide(results)``: (published, tuned or None, the numbers in words).
-    theory : bool
-        Whether it is a statement for all problems, of which one is tried.
-    """
-
-    source: str
+    source: str  # where the paper has it
     text: str
-    decide: Callable
-    theory: bool = False
+    decide: Callable  # of results: whether it holds, whether it holds tuned (or None), the numbers in words
+    theory: bool = False  # whether it is a statement for all problems, of which one is tried
+
+
+def name_of(method):
+    """The name of a method, whose label may have a remark in brackets."""
+    base, mark, extra = method.partition(" (")
+    return NAMES[base] + mark + extra
 
 
 def _compared(experiment, others, text, rule):
@@ -159,19 +152,19 @@ def _compared(experiment, others, text, rule):
     def decide(results):
         holds, words = {}, []
         for part in PARTS:
-            found = []
+            cases = []
             for case, methods in results.part(experiment, part).items():
-                ends = {name: results.ends(experiment, piece) for name, piece in methods.items()}
+                ends = {name: results.ends(experiment, entry) for name, entry in methods.items()}
                 theirs = {name: end for name, end in ends.items() if name.partition(" (")[0] in others}
                 holds[part] = holds.get(part, True) and rule(ends[STORM], list(theirs.values()))
                 best = min(theirs, key=lambda name, theirs=theirs: np.median(theirs[name]))
-                base, mark, extra = best.partition(" (")
-                found.append(
-                    f"{case}: {_number(np.median(ends[STORM]))} against {_number(np.median(ends[best]))} "
-                    f"({NAMES[base]}{mark}{extra})"
-                )
-            words.append(f"{part.capitalize()} - {'; '.join(found)}")
-        return holds["published"], _tuned(results, experiment, holds), ". ".join(words) + "."
+                ours, least = _number(np.median(ends[STORM])), _number(np.median(ends[best]))
+                cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
+            words.append(f"{part.capitalize()} - {'; '.join(cases)}")
+        tuned = holds["tuned"]
+        if not tuned and any(methods[STORM].at_end for methods in results.part(experiment, "tuned").values()):
+            tuned = UNDECIDED
+        return holds["published"], tuned, ". ".join(words) + "."
 
     *first, last = (NAMES[name] for name in others)
     names = f"{', '.join(first)} and {last}"
@@ -183,34 +176,27 @@ def _simpler(results):
     holds, words = True, []
     for experiment in TITLES:
         for case, methods in results.part(experiment, "tuned").items():
-            n_good, sizes = {}, {}
+            n_good, size = {}, {}
             for name in (STORM, RIVAL):
-                piece = methods[name]
-                ends = np.array(piece["grid"], dtype=float) - results.least(experiment)
-                ends = np.maximum(ends / results.scale(experiment, piece), FLOOR)
+                ends = np.maximum(results.gained(experiment, methods[name], methods[name].grid), FLOOR)
                 n_good[name] = int(np.sum(ends <= GOOD * ends.min())) if np.isfinite(ends.min()) else 0
-                sizes[name] = len(ends)
-            holds = holds and n_good[STORM] / sizes[STORM] > n_good[RIVAL] / sizes[RIVAL]
-            words.append(f"{case}: {n_good[STORM]} of {sizes[STORM]} against {n_good[RIVAL]} of {sizes[RIVAL]}")
-    return holds, None, f"{_capital('; '.join(words))}."
-
-
-def _tuned(results, experiment, holds):
-    """Whether a claim holds tuned; undecided where it does not, and STORM-C's best rate ends its grid."""
-    at_end = any(methods[STORM]["at_end"] for methods in results.part(experiment, "tuned").values())
-    return UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
+                size[name] = len(ends)
+            holds = holds and n_good[STORM] / size[STORM] > n_good[RIVAL] / size[RIVAL]
+            words.append(f"{case}: {n_good[STORM]} of {size[STORM]} against {n_good[RIVAL]} of {size[RIVAL]}")
+    text = "; ".join(words)
+    return holds, None, f"{text[:1].upper()}{text[1:]}."
 
 
 def _count(results):
-    counts = results["theory/Lemma 3.1"]["counts"]
+    counts = results.theory["Lemma 3.1"]
     equal = sum(used == said for used, said in counts)
     return equal == len(counts), None, f"{equal} of {len(counts)} runs with random batch sizes used exactly that many."
 
 
 def _accuracy(results):
-    found = results["theory/Theorem 1"]
+    found = results.theory["Theorem 1"]
     mean, eps = float(np.mean(found["means"])), found["epsilon"]
-    condition = results["theory/Proposition 3.2"]["corrected"]["condition"]
+    condition = results.theory["Proposition 3.2"]["corrected"]["condition"]
     return (
         condition <= 1 / 16 and mean <= eps,
         None,
@@ -220,7 +206,7 @@ def _accuracy(results):
 
 
 def _parameters(results):
-    found = results["theory/Proposition 3.2"]
+    found = results.theory["Proposition 3.2"]
     paper, corrected = found["paper"], found["corrected"]
     return (
         max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9,
@@ -232,39 +218,23 @@ def _parameters(results):
 
 
 def _closing_formula(results):
-    found = results["theory/Proposition 3.2"]["corrected"]
+    found = results.theory["Proposition 3.2"]["corrected"]
     ratio = found["closing_formula"] / found["ifo"]
     return (
         abs(ratio - 1) <= 0.01,
         None,
         f"{_number(found['closing_formula'])} by the formula, {_number(found['ifo'])} by Lemma 3.1, at eps = "
-        f"{results['theory/Proposition 3.2']['epsilon']:g}: the factor (32/3) L_Phi Delta is missing.",
+        f"{results.theory['Proposition 3.2']['epsilon']:g}: the factor (32/3) L_Phi Delta is missing.",
     )
 
 
-def slopes(results):
-    """The fitted exponents of `sk_stormc.reproduce.complexity`, by row; nothing where two eps were not reached."""
-    rows = [row for name, piece in results.pieces.items() if name.startswith("complexity/") for row in piece.items()]
-    return {name: fit_slope(row["epsilons"], row["ifo"], row["resampled"]) for name, row in rows}
-
-
 def _order(results):
-    storm = slopes(results)[STORM]
-    return storm.high <= ORDER, None, f"Exponent {_interval(storm)}."
+    (slope,) = (measured.slope for measured in results.complexity if measured.row.name == STORM)
+    return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]."
 
 
 def _number(value):
-    if not np.isfinite(value):
-        return "overflow"
-    return f"{value:.3g}"
-
-
-def _interval(slope):
-    return f"{slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]"
-
-
-def _capital(text):
-    return text[0].upper() + text[1:]
+    return f"{value:.3g}" if np.isfinite(value) else "overflow"
 
 
 _AVERAGES, _REDUCED = ("scgd", "asc-pg"), ("vrsc-pg", "sarah-c")

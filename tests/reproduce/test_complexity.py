@@ -37,8 +37,10 @@ def test_constants_bound_what_sampling_finds():
         j, i = (kinds[rng.integers(KINDS)] for _ in range(2))
         f = [problem.outer_gradient(None, y, i)[1] for y in (x, z)]
         J = [problem.jacobian(y, j) for y in (x, z)]
-        F = [problem.vjp(problem.jacobian(y, j), problem.outer_gradient(y, problem.inner(y, everything), i)[1])
-             for y in (x, z)]
+        F = [
+            problem.vjp(problem.jacobian(y, j), problem.outer_gradient(y, problem.inner(y, everything), i)[1])
+            for y in (x, z)
+        ]
         step = norm(z - x)
         found.append(
             (norm(f[1] - f[0]) / step, norm(J[1] - J[0]) / step, norm(F[1] - F[0]) / step, norm(f[0]), norm(J[0], 2))
