@@ -89,7 +89,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
-        If 1, print a line for each record.
+        If 1, print a line for each record. Exact solutions of values, and calls of `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -270,6 +270,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 seeds.set_state(before)
             raise
         self.__dict__ = new.__dict__
+        self._report_result()
         return self
 
     def _stream_on(self, rows, window, open_stream, x0, settles=False):
@@ -329,6 +330,16 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "scale of the steps. Use fit for shorter data.",
             ConvergenceWarning,
         )
+
+    def _report_result(self):
+        """The output of verbose=1 for a result that came at once, if there is one yet."""
+        if self.verbose and "loss_curve_" in vars(self):
+            solver = self.recorded()["label"]
+            print(
+                f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, {self.objective_label} "
+                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
+                flush=True,
+            )
 
     def _seed(self):
         """The seed of a stream, which is drawn at its first call."""

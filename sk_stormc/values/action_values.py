@@ -268,6 +268,7 @@ class ActionValueEstimator(FittedActionValues):
             self.policy_changes_ = np.array(changes)
         if result is None:
             self.__dict__.update(exact, _progress=None)
+            self._report_result()
         else:
             self._keep(solver, result, fit)
             fit.end()

@@ -293,6 +293,7 @@ class BellmanValueEstimator(FittedValues):
         self._given = given.names()
         if result is None:
             self.__dict__.update(exact, _progress=None)
+            self._report_result()
         else:
             forget(self)
             self._keep(solver, result, fit)

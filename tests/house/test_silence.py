@@ -425,3 +425,17 @@ def test_a_line_a_record(solver, capsys):
     assert first[0] == "0" and float(first[1]) == 0 and float(first[2]) == pytest.approx(portfolio.loss_curve_[0])
     said(lambda: CompositionalPortfolio(solver, random_state=0).fit(R))
     assert capsys.readouterr().out == ""
+
+
+def test_a_line_for_a_result_that_comes_at_once(capsys):
+    log = make_bellman_problem(n_states=10, n_features=None, random_state=0).transitions(200, random_state=0)
+    value = BellmanValueEstimator(verbose=1).fit(log.X, log.y, next_X=log.next_X)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("BellmanValueEstimator: lstd, n_iter=1, objective ") and line.endswith(", converged")
+    assert f"{value.loss_curve_[-1]:.8g} ({value.loss_curve_[0]:.8g} at the start)" in line
+    R = make_gaussian_returns(600, 5, random_state=0)
+    for solver, name in (("auto", "moments"), ("scgd", "SCGD")):
+        CompositionalPortfolio(solver, verbose=1, random_state=0).partial_fit(R)
+        assert f": {name}, n_iter=" in capsys.readouterr().out
+    CompositionalPortfolio(random_state=0).partial_fit(R)
+    assert capsys.readouterr().out == ""
