@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 import sk_stormc as sk
@@ -126,6 +127,11 @@ def offline(**arguments):
 
 def composed(**arguments):
     return run_problem(problems.FiniteSumComposition)(**arguments)
+
+
+def differentiable(**arguments):
+    pytest.importorskip("jax", reason="needs JAX")
+    return run_problem(problems.DifferentiableComposition)(**arguments)
 
 
 FITTED = quiet(fit_portfolio)()
@@ -380,6 +386,15 @@ CASES = {
         composed, COMPOSITION,
         {"inner": FUNCTION, "inner_jacobian": f"None,{FUNCTION}", "outer_gradient": FUNCTION, "outer": FUNCTION,
          "n_variables": "None", "inner_vjp": f"None,{FUNCTION}", "x0": "None", "penalty": "None", "metric": "None",
+         "inner_floor": f"None,bool,{ANY_NUMBER}"},
+    ),
+    "DifferentiableComposition": Case(
+        differentiable,
+        {"inner": lambda x, row: row @ x, "outer": lambda x, u, row: x @ x + u * row[0], "inner_data": RETURNS,
+         "outer_data": RETURNS, "x0": np.zeros(3), "jacobian": "auto", "sample_weight": None, "penalty": None,
+         "metric": None, "inner_floor": None},
+        {"inner": FUNCTION, "outer": FUNCTION, "inner_data": "None,3-d", "outer_data": "None,3-d",
+         "x0": "negative,fraction,bool,3-d,dict", "sample_weight": "None", "penalty": "None", "metric": "None",
          "inner_floor": f"None,bool,{ANY_NUMBER}"},
     ),
     "StreamingProblem": Case(

@@ -238,6 +238,18 @@ class Oracle:
             self._told["J"] = J
         return J
 
+    def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
+        """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). Of the old point, None for what is not asked.
+
+        The old point is first, so that a batch that caches values at its last x is used efficiently.
+        """
+        if u_old and J_old:
+            self.n_evaluations["inner"] += 2 * batch.size
+            self.n_evaluations["jacobian"] += 2 * slope.size
+            return self.problem.inner_pair(x_old, x, batch.data, slope.data)
+        before = self.inner(x_old, batch) if u_old else None, self.jacobian(x_old, slope) if J_old else None
+        return before, (self.inner(x, batch), self.jacobian(x, slope))
+
     def exact_jacobian(self, x):
         """The constant Jacobian over all components. It is counted at its first use only, also in resumed runs."""
         if self._exact is None:
@@ -257,6 +269,12 @@ class Oracle:
         if exact:
             self._remember(x, F)
         return F
+
+    def gradient_pair(self, old, new, batch):
+        """F at two points (x, u, J) over an outer batch that does not contain all components."""
+        self.n_evaluations["outer"] += 2 * batch.size
+        points = ((x, u, self.exact_jacobian(x) if J is None else J) for x, u, J in (old, new))
+        return self.problem.gradient_pair(*points, batch.data)
 
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x directly."""

@@ -182,7 +182,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             If there is neither a fit nor the file of one.
         ValueError
             If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
-            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged.
+            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged. Exact methods
+            of portfolios begin again, so they take other data.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _get_feature_names
 
 from sk_stormc.engine.results import RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
-from sk_stormc.solvers import StopReason
+from sk_stormc.solvers import CompositionalSolver, StopReason
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
@@ -44,7 +44,7 @@ class Progress:
     parameters : dict
         Descriptions by `in_words` of the parameters that a resumed fit must have in common.
     data : dict
-        Fingerprints of the data.
+        Fingerprints of the data. Empty for an exact method.
     random_state : int, RandomState or None
         The seed at the beginning of the fit.
     runs : list of RunState
@@ -103,6 +103,8 @@ class Fit:
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         data["names of X"] = _get_feature_names(X)
+        if not isinstance(solver, CompositionalSolver):  # nothing of an exact method is resumed, it begins again
+            data = {}
         self.progress = Progress(
             type(estimator).__name__,
             _described(estimator, solver),

@@ -21,6 +21,7 @@ from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import (
     BellmanProblem,
     CompositionalProblem,
+    DifferentiableComposition,
     PortfolioProblem,
     ProjectedBellmanProblem,
     SNEProblem,
@@ -53,6 +54,20 @@ def transitions(**kwargs):
 
 def composed(way, dtype=float, **kwargs):
     return composition(*regression(1100), way, dtype, **kwargs)
+
+
+def differentiable(dtype=float, **kwargs):
+    jnp = pytest.importorskip("jax.numpy", reason="needs JAX")
+
+    def loss(x, row):
+        a, b = row
+        return (jnp.tanh(a @ x) - b) ** 2
+
+    def outer(x, u, row):
+        return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
+
+    data = regression(1100)
+    return DifferentiableComposition(loss, outer, data, data, x0=np.array([1.0, -0.5, 0.5], dtype), **kwargs)
 
 
 EXAMPLES = {
@@ -116,6 +131,13 @@ EXAMPLES = {
         "differences": lambda: composed("differences"),
         "float32": lambda: composed("jacobian", np.float32),
         "l1": lambda: composed("vjp", penalty=L1(0.01)),
+    },
+    "DifferentiableComposition": {
+        "sampled": differentiable,
+        "operator": lambda: differentiable(jacobian="operator"),
+        "weighted": lambda: differentiable(sample_weight=1.0 + np.arange(1100)),
+        "float32": lambda: differentiable(np.float32),
+        "l1": lambda: differentiable(jacobian="operator", penalty=L1(0.01)),
     },
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver

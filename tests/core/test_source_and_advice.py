@@ -31,7 +31,7 @@ def test_an_author_meets_few_members():
     """Those that must or may be written for the mathematics, what users call, and what is declared apart."""
     mathematics = {"n_inner", "n_outer", "n_variables", "n_blocks", "jacobian_kind", "inner_floor", "penalty", "metric"}
     methods = {"initial_point", "inner_batch", "outer_batch", "inner", "jacobian", "outer_gradient", "outer"}
-    overridable = {"vjp", "compositional_gradient"}
+    overridable = {"vjp", "compositional_gradient", "inner_pair", "gradient_pair"}
     for_users = {"objective", "gradient", "reported", "description"}
     known = mathematics | methods | overridable | for_users | {"source", "advice", "in_run"}
     found = {name for name in dir(CompositionalProblem) if not name.startswith("_")}

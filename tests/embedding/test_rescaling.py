@@ -6,8 +6,8 @@ from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.embedding import rescaling, stages
-from sk_stormc.embedding.rescaling import PART, ROOM, STEP, has_tight_groups, rescaled
+from sk_stormc.embedding import stages
+from sk_stormc.embedding.stages import PART, ROOM, STEP, has_tight_groups, rescaled
 from sk_stormc.problems import SNEProblem
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -61,7 +61,7 @@ def test_there_is_a_widest_map(P, crowded, monkeypatch):
 
 
 def test_which_maps_stay_as_they_are(P, crowded, monkeypatch):
-    monkeypatch.setattr(rescaling, "ENOUGH", 0.01)
+    monkeypatch.setattr(stages, "ENOUGH", 0.01)
     plain = SNEProblem(P, 2, kernel="student-t")
     x = crowded.ravel()
     assert has_tight_groups(plain, x)
@@ -104,7 +104,7 @@ def test_half_of_the_iterations_behind_the_early_stage_become_early(monkeypatch)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("calls, first, last", [(10, 1, 3), (27, 5, 11), (48, 13, 19)])  # in each of the three stages
 def test_a_map_that_is_drawn_out_has_the_same_bits_when_it_is_resumed(monkeypatch, calls, first, last):
-    monkeypatch.setattr(rescaling, "ENOUGH", 0.0)
+    monkeypatch.setattr(stages, "ENOUGH", 0.0)
     maps = [SNEEmbedding(perplexity=8, max_iter=20, random_state=0, n_jobs=k).fit(DIGITS) for k in (None, 2)]
     assert [stage.n_iter for stage in maps[0]._progress.plan] == [4, 8, 8]
     np.testing.assert_array_equal(maps[0].embedding_, maps[1].embedding_)

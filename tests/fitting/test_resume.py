@@ -118,7 +118,7 @@ def test_a_converged_fit_goes_on_to_a_smaller_tol():
 
 
 def test_other_data_or_parameters_are_refused_and_named():
-    model = CompositionalPortfolio(max_iter=20, random_state=0).fit(RETURNS)
+    model = CompositionalPortfolio("storm-c", max_iter=20, random_state=0).fit(RETURNS)
     weights = model.weights_
     for data in (RETURNS[::-1], RETURNS[:-1], RETURNS.astype(np.float32), RETURNS + 1e-9):
         with pytest.raises(ValueError, match="^X must be the data of the fit to resume"):

@@ -13,7 +13,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROO
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-OPTIONAL = ("gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
+OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
 
 
 def skip_without_what_it_imports(text):
@@ -62,6 +62,8 @@ def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_
     for name in list(sys.modules):
         if name.split(".")[0] in HIDDEN:
             monkeypatch.delitem(sys.modules, name)
+    if "import jax" in README[number]:
+        pytest.importorskip("jax", reason="needs JAX")
     exec(compile(README[number], "README.md", "exec"), {"__name__": "block"})
 
 
