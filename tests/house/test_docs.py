@@ -57,7 +57,8 @@ README = [block for _, block in BLOCK.findall(PAGES[0].read_text(encoding="utf-8
 
 
 @pytest.mark.parametrize("number", range(len(README)))
-def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_needs(number, monkeypatch):
+def test_a_block_of_the_readme_runs_alone_and_with_nothing_but_what_the_package_needs(number, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [Hide(), *sys.meta_path])
     for name in list(sys.modules):
         if name.split(".")[0] in HIDDEN:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -54,6 +55,13 @@ def test_the_version_has_one_place():
     assert not re.search(r"^version *= *[\"\d]", text, re.MULTILINE)
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")  # which is read where nothing is run
     assert f"\nversion: {sk_stormc.__version__}\n" in citation and "2006.01688" in citation
+
+
+def test_the_addresses_of_the_project_have_one_place():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    found = {page.name: re.findall(r"git clone (\S+)", page.read_text(encoding="utf-8")) for page in pages}
+    assert found["README.md"] == found["install.md"] == [project["urls"]["Source"]]
 
 
 def test_links_of_the_pages_beside_the_readme():

@@ -20,7 +20,7 @@ SETTINGS = {  # what somebody chose, and did not measure, or what follows from a
     ("solvers.md", "100 passes"),
     ("solving.md", "100 passes"),
     ("portfolio.md", "100 passes"),
-    ("choose.md", "16 times their"),
+    ("gallery.md", "16 times their"),
 }
 HISTORY = "design.md"  # its numbers say why something was decided, and with which version
 PAGES = [page for page in _tables.pages() if page.name != HISTORY]
