@@ -2,7 +2,7 @@
 
 import zlib
 
-PACKAGES = {  # the site, the path of a name's page, and the names by their kind
+PACKAGES = {  # the site, and the path of a name's page
     "numpy": ("https://numpy.org/doc/stable/", "reference/generated/{}.html"),
     "scipy": ("https://docs.scipy.org/doc/scipy/", "reference/generated/{}.html"),
     "sklearn": ("https://scikit-learn.org/stable/", "modules/generated/{}.html"),
@@ -10,17 +10,19 @@ PACKAGES = {  # the site, the path of a name's page, and the names by their kind
     "gymnasium": ("https://gymnasium.farama.org/", "api/env/"),
     "matplotlib": ("https://matplotlib.org/stable/", "api/_as_gen/{}.html"),
 }
-NAMES = """
-numpy.ndarray numpy.load:function numpy.log:function numpy.maximum:function numpy.minimum:function
-numpy.errstate numpy.random.Generator
-scipy.optimize.OptimizeResult scipy.optimize.minimize:function
-sklearn.callback.ProgressBar sklearn.callback.ScoringMonitor sklearn.datasets.get_data_home:function
-sklearn.frozen.FrozenEstimator sklearn.manifold.TSNE sklearn.neighbors.KNeighborsTransformer
-sklearn.neighbors.NearestNeighbors sklearn.utils.Bunch sklearn.utils.check_random_state:function
-pandas.DataFrame pandas.Series
-gymnasium.Env
-matplotlib.axes.Axes.scatter:method
-""".split()
+NAMES = {
+    "class": """
+        numpy.ndarray numpy.errstate numpy.random.Generator scipy.optimize.OptimizeResult sklearn.callback.ProgressBar
+        sklearn.callback.ScoringMonitor sklearn.frozen.FrozenEstimator sklearn.manifold.TSNE
+        sklearn.neighbors.KNeighborsTransformer sklearn.neighbors.NearestNeighbors sklearn.utils.Bunch pandas.DataFrame
+        pandas.Series gymnasium.Env
+    """,
+    "function": """
+        numpy.load numpy.log numpy.maximum numpy.minimum scipy.optimize.minimize sklearn.datasets.get_data_home
+        sklearn.utils.check_random_state
+    """,
+    "method": "matplotlib.axes.Axes.scatter",
+}
 
 
 def write_inventories(folder):
@@ -28,11 +30,12 @@ def write_inventories(folder):
     folder.mkdir(parents=True, exist_ok=True)
     mapping = {}
     for package, (site, page) in PACKAGES.items():
-        lines = []
-        for entry in NAMES:
-            name, _, kind = entry.partition(":")
-            if name.startswith(f"{package}."):
-                lines.append(f"{name} py:{kind or 'class'} 1 {page.format(name)}#$ -\n")
+        lines = [
+            f"{name} py:{kind} 1 {page.format(name)}#$ -\n"
+            for kind, names in NAMES.items()
+            for name in names.split()
+            if name.startswith(f"{package}.")
+        ]
         head = f"# Sphinx inventory version 2\n# Project: {package}\n# Version: \n"
         text = f"{head}# The remainder of this file is compressed using zlib.\n".encode()
         file = folder / f"{package}.inv"

@@ -71,11 +71,7 @@ class EmbeddingDisplay:
 
     Examples
     --------
-    >>> from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
+    >>> import numpy as np
     >>> from sk_stormc.plotting import EmbeddingDisplay
     >>> points = np.random.default_rng(0).normal(size=(90, 2))
     >>> display = EmbeddingDisplay(points, y=np.repeat(["a", "b", "c"], 30)).plot()
