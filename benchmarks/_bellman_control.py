@@ -12,8 +12,8 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import Bunch
 
+from benchmarks import _tables
 from benchmarks._measure import timed
-from benchmarks._tables import markdown
 from sk_stormc import ActionValueEstimator
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
@@ -185,12 +185,10 @@ def table(rows):
         mean, worst = (abs(number) if abs(number) < 5e-4 else number for number in (np.mean(row[way]), worst))
         return f"{mean:.1f} ({worst:.1f})" if steps else f"{mean:.3f} ({worst:.3f})"
 
-    header = ["", "transitions", "logs", "`ActionValueEstimator`", "LSPI in numpy"]
-    header += ["policies", "warned", "CPU s", "numpy's"]
-    lines = [
-        [row["case"], f"{row['n_rows']:,}", str(row["n_logs"]), text(row, "ours"), text(row, "plain"),
-         f"{np.median(row['policies']):.0f}", str(row["warned"]), f"{row['ours seconds']:.2f}",
-         f"{row['plain seconds']:.2f}"]
-        for row in rows
-    ]  # fmt: skip
-    return markdown(header, lines)
+    columns = {
+        "": "{case}", "transitions": "{n_rows:,}", "logs": "{n_logs}",
+        "`ActionValueEstimator`": lambda row: text(row, "ours"), "LSPI in numpy": lambda row: text(row, "plain"),
+        "policies": lambda row: f"{np.median(row['policies']):.0f}", "warned": "{warned}",
+        "CPU s": "{ours seconds:.2f}", "numpy's": "{plain seconds:.2f}",
+    }  # fmt: skip
+    return _tables.table(rows, columns)

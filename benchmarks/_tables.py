@@ -101,6 +101,12 @@ def markdown(header, rows):
     return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])
 
 
+def table(rows, columns):
+    """Records as Markdown: for each column its header, and a format of the record's fields or a function of it."""
+    cells = [[c.format_map(row) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
+    return markdown(list(columns), cells)
+
+
 def tables_of(module, stored):
     """The tables of a benchmark by their names, "benchmark/table", each with a last line that says where it is from."""
     name = stored["benchmark"]

@@ -68,18 +68,6 @@ def numpy_lstd(log, ratio, n_states):
     return x, np.sqrt(np.square(influence).sum(axis=1))
 
 
-def numpy_bootstrap(log, ratio, n_states, n_resamples=200):
-    """Ends of 90 % intervals of the values of all states: quantiles over episodes that are drawn anew."""
-    Z, m = np.eye(n_states)[log.state], log.episode.max() + 1
-    D = Z - GAMMA * ~log.terminal[:, None] * np.eye(n_states)[log.after]
-    A, b = np.zeros((m, n_states, n_states)), np.zeros((m, n_states))
-    np.add.at(A, log.episode, (ratio[:, None] * Z)[:, :, None] * D[:, None, :])
-    np.add.at(b, log.episode, (ratio * log.y)[:, None] * Z)
-    counts = np.random.default_rng(len(log.y)).multinomial(m, np.full(m, 1 / m), size=n_resamples).astype(float)
-    A = np.tensordot(counts, A, 1) + 1e-9 * np.eye(n_states)  # a state that is not drawn has the value 0
-    return np.quantile(np.linalg.solve(A, (counts @ b)[:, :, None])[:, :, 0], (0.05, 0.95), axis=0)
-
-
 def numpy_lstdq(log, first, n_states, alpha=1e-6):
     """Values of actions of the policy that takes the first one with this probability, of shape (n_states, 2)."""
     psi = np.eye(2 * n_states)[2 * log.state + log.action]

@@ -12,7 +12,7 @@ import statistics
 import numpy as np
 
 from benchmarks._measure import timed
-from benchmarks._tables import markdown
+from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 
 DURATION = "2 minutes"
@@ -103,10 +103,11 @@ def gap_cell(entry):
 
 def tables(stored):
     """One row a size and risk."""
-    header = ["periods x assets", "risk", "sk_stormc, CPU s", "skfolio, CPU s", "sk_stormc, gap", "skfolio, gap"]
-    rows = []
-    for entry in stored["results"]:
-        pair = entry["sk_stormc"], entry.get("skfolio")
-        size = f"{entry['periods']} x {entry['assets']}"
-        rows.append([size, entry["risk"], *map(seconds_cell, pair), *map(gap_cell, pair)])
-    return {"times": markdown(header, rows)}
+    columns = {
+        "periods x assets": "{periods} x {assets}", "risk": "{risk}",
+        "sk_stormc, CPU s": lambda row: seconds_cell(row["sk_stormc"]),
+        "skfolio, CPU s": lambda row: seconds_cell(row.get("skfolio")),
+        "sk_stormc, gap": lambda row: gap_cell(row["sk_stormc"]),
+        "skfolio, gap": lambda row: gap_cell(row.get("skfolio")),
+    }  # fmt: skip
+    return {"times": table(stored["results"], columns)}

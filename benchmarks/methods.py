@@ -14,6 +14,7 @@ from benchmarks._tables import markdown
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
+from sk_stormc.reproduce.tuning import largest_curvature
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
@@ -56,23 +57,12 @@ def bellman_problems(quick):
         yield name, problem, best, problem.objective(np.zeros(problem.n_variables)) - best
 
 
-def largest_eigenvalue(problem):
-    """L, of the Hessian; all the problems here are quadratic."""
-    x, v = np.zeros(problem.n_variables), np.random.default_rng(0).normal(size=problem.n_variables)
-    start = problem.gradient(x)
-    for _ in range(100):
-        w = problem.gradient(v) - start
-        size = np.linalg.norm(w) / np.linalg.norm(v)
-        v = w / np.linalg.norm(w)
-    return size
-
-
 def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
     if name in UNTUNED:
         return [("-", {}, False)]
     # the rates of "sketchy-storm" are those of a metric that is about the inverse Hessian
-    L = 1.0 if name == "sketchy-storm" else largest_eigenvalue(problem)
+    L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))
     # no step of a Bellman problem takes the constant Jacobian exactly, as in the papers; of a portfolio problem all do
     exact = isinstance(problem, PortfolioProblem)
     choices = []

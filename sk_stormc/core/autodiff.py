@@ -18,7 +18,6 @@ from sk_stormc.utils.validation import check_callable, check_choice, check_metri
 __all__ = ["DifferentiableComposition"]
 
 BLOCK = 2**20  # numbers that one call evaluates at most, where a batch has more
-LENT = 2**14  # numbers from which a copy takes longer than lending them
 TRACKED = 2**14  # entries up to which a Jacobian is an array
 
 
@@ -197,12 +196,12 @@ class DifferentiableComposition(CompositionalProblem):
         """u and J at two points, by one call."""
         if not (self._fits("inner", batch) and self._fits("inner", slope_batch)):
             return super().inner_pair(x_old, x, batch, slope_batch)
-        points = np.concatenate((x_old, x))
+        points, rows = np.concatenate((x_old, x)), self._rows["inner"]
         if self.jacobian_kind == "operator":
-            values = self._call("inner_pair", points, self._take("inner", batch))
+            values = self._call("inner_pair", points, rows.take(batch))
             return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
         n_u = self._u_structure.size
-        values = self._call("inner_pair", points, self._take("inner", batch), self._take("inner", slope_batch))
+        values = self._call("inner_pair", points, rows.take(batch), rows.take(slope_batch))
         return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
 
     def gradient_pair(self, old, new, batch):
@@ -212,25 +211,17 @@ class DifferentiableComposition(CompositionalProblem):
         if self.jacobian_kind == "operator":
             (parts[2], draws), (parts[5], other) = parts[2], parts[5]
             fits = fits and draws is other and self._fits("inner", draws)
-            rows = (self._take("inner", draws),) if fits else ()
+            rows = (self._rows["inner"].take(draws),) if fits else ()
         if not fits:
             return super().gradient_pair(old, new, batch)
         points = np.concatenate([part.ravel() for part in parts])
-        return tuple(self._call("gradient_pair", points, self._take("outer", batch), *rows))
+        return tuple(self._call("gradient_pair", points, self._rows["outer"].take(batch), *rows))
 
     # calls of what JAX compiled
 
     def _call(self, name, *args):
         with precision(self._x0.dtype):
             return np.asarray(self._compiled[name](*args))
-
-    def _take(self, side, draws):
-        """Rows of the data. Large ones are lent to JAX, which would copy them."""
-        rows = self._rows[side].take(draws)
-        if rows and len(rows[0]) * self._rows[side].width > LENT:
-            with precision(self._x0.dtype):
-                rows = import_jax().device_put(rows, may_alias=True)
-        return rows
 
     def _fits(self, side, batch):
         return batch is not None and len(batch) <= self._block(side)
@@ -250,7 +241,7 @@ class DifferentiableComposition(CompositionalProblem):
         for first, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             part = slice(first, end) if batch is None else batch[first:end]
             p = None if weights is None else weights[first:end]
-            value = self._call(name, *args, self._take(side, part), p)
+            value = self._call(name, *args, self._rows[side].take(part), p)
             total = total + (value if p is not None or len(ends) == 2 else (end - first) / n * value)
         return total
 
@@ -350,7 +341,7 @@ def compiled(problem):
             u = g(x, rows)
             return u if slope_rows is None else jnp.concatenate([u, slope(x, slope_rows).ravel()])
 
-        return jax.vmap(both)(points.reshape(2, d))
+        return jnp.stack([both(x) for x in points.reshape(2, d)])  # vmap would take three times as long
 
     def gradient_pair(points, rows, inner_rows=None):
         def F(point):
@@ -358,7 +349,7 @@ def compiled(problem):
             f_x, f_u = gradient(x, u, rows)
             return f_x + (f_u @ J.reshape(n_u, d) if inner_rows is None else vjp(J, f_u, inner_rows))
 
-        return jax.vmap(F)(points.reshape(2, -1))
+        return jnp.stack([F(point) for point in points.reshape(2, -1)])
 
     slope = jax.jacrev(g) if n_u <= d else jax.jacfwd(g)
     gradient = jax.grad(f, (0, 1))

@@ -47,9 +47,10 @@ def tracing(name, **arguments):
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
         libraries = os.path.dirname(jax.__file__), os.path.dirname(np.__file__), __file__
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
+        line, file = frames[-1], os.path.basename(frames[-1].filename)
         raise ValueError(
             f"{name} must be written with jax.numpy, without NumPy's functions, float(), int() or `if` on the numbers "
-            f"that it is given (jnp.where chooses), got in line {frames[-1].lineno}: {frames[-1].line}"
+            f"that it is given (jnp.where chooses), got in line {line.lineno} of {file}: {line.line}"
         ) from error
     except Exception as error:
         called = ", ".join(f"{argument} of {_shapes(value)}" for argument, value in arguments.items())

@@ -175,9 +175,9 @@ def fetch_french_portfolios(
     >>> europe.returns.shape[1]  # doctest: +SKIP
     25
     """
-    for name, value, known in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(known)}.")
+    for name, value, choices in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(choices)}.")
     check_bool("download_if_missing", download_if_missing)
     check_bool("as_frame", as_frame)
     if data_home is not None and not isinstance(data_home, (str, os.PathLike)):

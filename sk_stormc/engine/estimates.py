@@ -152,15 +152,15 @@ def advance_inner(oracle, old, x, momentum, size):
     correct_u = not (batch.full or a_g == 1)
     correct_J = not (slope.full or slope.anew or a_dg == 1)
     # step 10 with Jacobians of two batches would accumulate their differences
-    again = slope.anew and a_phi != 1 and size[2] is not None
+    needs_old_J = slope.anew and a_phi != 1 and size[2] is not None
 
-    before, (u, J) = oracle.inner_pair(old.x, x, batch, slope, correct_u, correct_J or again)
+    before, (u, J) = oracle.inner_pair(old.x, x, batch, slope, correct_u, correct_J or needs_old_J)
     if correct_u:
         u = (1 - a_g) * (old.u - before[0]) + u  # step 8
     u = guard(oracle, u, old.u if correct_u else None)
     if correct_J:
         J = (1 - a_dg) * (old.J - before[1]) + J  # step 9
-    return u, J, before[1] if again else old.J
+    return u, J, before[1] if needs_old_J else old.J
 
 
 def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):

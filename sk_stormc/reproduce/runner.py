@@ -21,6 +21,7 @@ __all__ = [
     "Case",
     "Run",
     "check_methods",
+    "curves",
     "draw_runs",
     "format_table",
     "group_runs",
@@ -174,15 +175,23 @@ def group_runs(runs):
     return groups
 
 
-def draw_runs(runs, path, labels=("objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$")):
+def curves(by_case, relative=False):
+    """What `plot_curves` draws of runs by case and method: IFO, gaps (as parts of the case's scale) and gradients."""
+    return {
+        case: {
+            method: [(r.ifo, r.gap / r.case.scale if relative else r.gap, r.gradient_norm) for r in runs]
+            for method, runs in by_method.items()
+        }
+        for case, by_method in by_case.items()
+    }
+
+
+def draw_runs(runs, path):
     """Draw gaps and gradients against IFO, a row for each case, and save the picture."""
     from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
 
-    panels = {
-        case: {method: [(r.ifo, r.gap, r.gradient_norm) for r in seeds] for method, seeds in by_method.items()}
-        for case, by_method in group_runs(runs).items()
-    }
-    plot_curves(panels, list(labels)).savefig(path, dpi=150)
+    labels = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
+    plot_curves(curves(group_runs(runs)), labels).savefig(path, dpi=150)
 
 
 def summarize(runs, passes=True):

@@ -18,7 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.files import add_points_argument, read_points
-from sk_stormc.reproduce.runner import Case, check_methods, format_table, group_runs, progress_line, run_methods
+from sk_stormc.reproduce.runner import Case, check_methods, curves, format_table, group_runs, progress_line, run_methods
 from sk_stormc.utils.validation import check_int
 
 __all__ = [
@@ -152,11 +152,7 @@ def report(args):
             "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
             "other methods limit each point's step."
         )
-    curves = {
-        case: {m: [(r.ifo, r.gap / r.case.scale, r.gradient_norm) for r in seeds] for m, seeds in methods.items()}
-        for case, methods in group_runs(runs).items()
-    }
-    plot_curves(curves, LABELS).savefig(args.out, dpi=150)
+    plot_curves(curves(group_runs(runs), relative=True), LABELS).savefig(args.out, dpi=150)
     out = Path(args.out)
     scatter = out.with_name(f"{out.stem}_embedding{out.suffix}")
     panels = {f"{run.method}\nKL {run.gap[-1] / run.case.scale:.2f}": embedding_of(run) for run in maps}

@@ -5,7 +5,8 @@ import numpy as np
 from sk_stormc import __version__
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce.claims import CLAIMS, METHODS, NAMES, PARTS, RULE, TITLES, name_of, verdict
-from sk_stormc.reproduce.slopes import draw_slopes
+from sk_stormc.reproduce.complexity import draw_slopes
+from sk_stormc.reproduce.runner import curves
 from sk_stormc.reproduce.sne import LABELS
 from sk_stormc.reproduce.tuning import KEPT, VARIANTS
 
@@ -173,14 +174,11 @@ def draw(results, out):
     figures = {}
     for experiment, axes in AXES.items():
         for part in PARTS:
-            panels = {
-                case: {
-                    method: [(run.ifo, run.gap / run.case.scale, run.gradient_norm) for run in entry.runs]
-                    for method, entry in methods.items()
-                }
+            by_case = {
+                case: {method: entry.runs for method, entry in methods.items()}
                 for case, methods in results.part(experiment, part).items()
             }
-            figures[f"{experiment}_{part}"] = plot_curves(panels, axes)
+            figures[f"{experiment}_{part}"] = plot_curves(curves(by_case, relative=True), axes)
     figures["complexity"] = draw_slopes(results.complexity)
     for name, figure in figures.items():
         figure.savefig(out / f"{name}.png", dpi=110)

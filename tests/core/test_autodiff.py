@@ -143,8 +143,8 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none(jacobian):
 
     problem = problem_of(g, jacobian=jacobian)
     result = minimize(problem, random_state=0, tol=0, max_iter=300)
-    compiled = len(traces)
-    assert result.n_iter == 300 and compiled <= 8
+    compiled = len(traces)  # a function of both points calls g twice
+    assert result.n_iter == 300 and compiled <= 12
     minimize(problem, random_state=1, tol=0, max_iter=300)
     minimize(problem, "sarah-c", batch_size=16, learning_rate=0.1, random_state=1, tol=0, max_iter=300)
     assert len(traces) <= compiled + 2
@@ -260,7 +260,7 @@ REFUSED = [
     ({"sample_weight": np.ones(3)}, r"sample_weight must be of shape \(1500,\)"),
     ({"inner_data": None, "outer_data": None, "sample_weight": [1.0]}, "sample_weight must be None"),
     ({"metric": [1.0, 2.0]}, "metric must be a vector or matrix of 3 variables"),
-    ({"inner": branches}, r"inner must be written with jax.numpy, .* in line \d+: return x\[0\] if x\[0\] > 0"),
+    ({"inner": branches}, r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: return x"),
     ({"inner": lambda x, row: np.exp(row[0] @ x)}, "inner must be written with jax.numpy"),
     ({"inner": lambda x, row: x[x > 0].sum()}, "inner must be written with jax.numpy"),
     ({"outer": lambda x, u, row: float(u)}, "outer must be written with jax.numpy"),

@@ -1,6 +1,5 @@
 """Tests of the experiments of the command line: portfolio, streaming, bellman and sne."""
 
-import io
 import re
 import signal
 import sys
@@ -19,7 +18,7 @@ from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.reproduce import runner, streaming
 from sk_stormc.reproduce.bellman import run_bellman
 from sk_stormc.reproduce.portfolio import METHODS, minimum, run_portfolio
-from sk_stormc.reproduce.runner import progress_line, run_methods
+from sk_stormc.reproduce.runner import run_methods
 from sk_stormc.reproduce.sne import METHODS as SNE_METHODS
 from sk_stormc.reproduce.sne import RANK_ONE, embedding_of, run_sne, starts
 
@@ -127,13 +126,10 @@ def test_errors_are_one_line(capsys, args, message):
     assert re.search(message, last)
 
 
-@pytest.mark.parametrize(
-    "args, text", [(["--version"], f"sk_stormc {__version__}"), (["reproduce", "portfolio", "-h"], "--ifo N")]
-)
-def test_version_and_the_help_of_an_experiment(capsys, args, text):
+def test_version(capsys):
     with pytest.raises(SystemExit, match="^0$"):
-        main(args)
-    assert text in capsys.readouterr().out
+        main(["--version"])
+    assert f"sk_stormc {__version__}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
@@ -156,22 +152,6 @@ def test_control_c_ends_with_one_line(monkeypatch, capsys):
     assert reproduce("portfolio", "--data", "mine.npz") == 130
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines()[-1] == "interrupted" and "Traceback" not in err
-
-
-def test_progress_is_a_line_for_each_run_or_one_on_a_terminal(capsys, monkeypatch):
-    with progress_line() as show:
-        show("a", 0.0)
-        show("b", 0.5)
-    assert capsys.readouterr().err == "  0 %  a\n 50 %  b\n"
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with progress_line() as show:
-        show("something long", 0.0)
-        show("short", 0.25)
-    lines = terminal.getvalue().split("\r")
-    assert [line.rstrip() for line in lines] == ["", "  0 %  something long", " 25 %  short", "", ""]
-    assert len(lines[2]) == len(lines[1])  # covers what was there
 
 
 # --- the runs -----------------------------------------------------------------------------------------
@@ -204,9 +184,7 @@ def test_minimum_is_the_closed_form():
     assert minimum(PortfolioProblem(more)) == pytest.approx(minimum(PortfolioProblem(RETURNS)), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "returns", [np.column_stack([RETURNS, np.full(60, 0.01)]), RETURNS[:2], RETURNS[:1]], ids=["cash", "two", "one"]
-)
+@pytest.mark.parametrize("returns", [np.column_stack([RETURNS, np.full(60, 0.01)]), RETURNS[:1]], ids=["cash", "one"])
 def test_minimum_where_there_is_none(returns):
     with pytest.raises(ValueError, match="unbounded below"):
         minimum(PortfolioProblem(returns))

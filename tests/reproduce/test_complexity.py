@@ -6,8 +6,7 @@ from matplotlib import image
 
 from sk_stormc.__main__ import main
 from sk_stormc.problems import check_problem
-from sk_stormc.reproduce.complexity import METHODS, _run, run_complexity
-from sk_stormc.reproduce.slopes import fit_slope
+from sk_stormc.reproduce.complexity import METHODS, _run, fit_slope, run_complexity
 from sk_stormc.reproduce.valley import KINDS, FallingValley
 
 EPS = (0.4, 0.3, 0.2)

@@ -12,9 +12,8 @@ from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import report, streaming
 from sk_stormc.reproduce.claims import CLAIMS, METHODS, RULE, STORM, Entry, Results, verdict
 from sk_stormc.reproduce.complexity import METHODS as ROWS
-from sk_stormc.reproduce.complexity import Measured
-from sk_stormc.reproduce.runner import Case, Run, run_methods
-from sk_stormc.reproduce.slopes import fit_slope
+from sk_stormc.reproduce.complexity import Measured, fit_slope
+from sk_stormc.reproduce.runner import Case, Run
 from sk_stormc.reproduce.tuning import VARIANTS, largest_curvature, settings_of, tune
 
 TINY = {
@@ -250,13 +249,3 @@ def test_the_report_names_every_claim_and_its_pictures_are_there(tmp_path, monke
     assert all((path.parent / name).stat().st_size > 1000 for name in pictures)
     cells = [line.replace(r"\|", "").count("|") for line in text.splitlines() if line.startswith("|")]
     assert min(cells) >= 4  # no row is cut short
-
-
-def test_ctrl_c_is_not_taken_for_the_end_of_a_run():
-    case = streaming.stream_case("market", streaming.make_market(34.0))
-
-    def interrupt(text, fraction):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_methods([(case, {"storm-c": {}})], max_ifo=10_000, n_seeds=1, progress=interrupt)
