@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from http.client import HTTPException
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.request import urlopen
 
 import numpy as np
@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
 TIMEOUT = 60  # seconds
+
+Region: TypeAlias = Literal[
+    "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", "Developed_ex_US",
+    "Global_ex_US", "US",
+]  # fmt: skip
 
 # "Global" is the library's earlier name for "Developed".
 _REGIONS = {
@@ -100,8 +105,8 @@ def _read_zip(path):
 
 
 def fetch_french_portfolios(
-    region: str = "Europe",
-    sort: str = "OP",
+    region: Region = "Europe",
+    sort: Literal["OP", "BE-ME", "INV"] = "OP",
     *,
     data_home: str | os.PathLike | None = None,
     download_if_missing: bool = True,
