@@ -53,7 +53,7 @@ CASES = [  # kind, points, seeds, whether scikit-learn takes part
 CASES = {f"{case[0]} {case[1]}".replace(" ", "_"): case for case in CASES}
 DRAWN = (
     *("digits_500", "digits_1797", "augmented_digits_5000", SHOWN, "augmented_digits_70000"),
-    *("counts_1797", "counts_5000", "texts_5000", "far_clusters_4000", "uneven_clusters_4000", "blobs_1000"),
+    *("counts_1797", "counts_5000", "texts_5000", "far_clusters_4000", "uneven_clusters_500", "uneven_clusters_4000", "blobs_1000"),
     *(
         "hierarchy_1200",
         "swiss_roll_1000",
