@@ -18,7 +18,6 @@ from benchmarks._sne_kinds import KINDS
 from benchmarks._sne_panel import panel
 from benchmarks._sne_parts import FURTHER, METHODS
 from benchmarks._sne_pictures import draw_maps
-from benchmarks._sne_tables import SHOWN
 from sk_stormc.affinities import perplexity_affinities
 
 DURATION = "3 hours"
