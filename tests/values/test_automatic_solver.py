@@ -59,12 +59,6 @@ def test_with_more_features_it_is_storm_c(monkeypatch):
     assert traced.fit(**order).solver_ == clone(traced).partial_fit(**order).solver_ == "lstd"
 
 
-def test_parameters_of_a_solver_make_an_instance_of_storm_c():
-    for estimator in (BellmanValueEstimator(0.9), ActionValueEstimator(second, 0.9)):
-        estimator.set_params(solver__batch_size=16)
-        assert isinstance(estimator.solver, AutomaticSTORM) and estimator.solver.batch_size == 16
-
-
 @pytest.mark.parametrize("objective", ["bellman", "projected"])
 @pytest.mark.parametrize("alpha", [0.0, 0.1])
 def test_exact_solutions_leave_the_start_and_the_end(objective, alpha):
