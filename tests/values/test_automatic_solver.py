@@ -35,6 +35,8 @@ def test_the_default_is_the_exact_solution(objective):
     exact = BellmanValueEstimator(0.9, "lstd", objective=objective).fit(**parts)
     np.testing.assert_array_equal(value.coef_, exact.coef_)
     assert value.solver_ == "lstd" and value.condition_number_ == exact.condition_number_
+    sampled = value.set_params(solver__batch_size=16).solver
+    assert isinstance(sampled, AutomaticSTORM) and sampled.batch_size == 16
     parts = of_actions()
     q = ActionValueEstimator(second, 0.9).fit(**parts)
     np.testing.assert_array_equal(q.coef_, ActionValueEstimator(second, 0.9, "lstd").fit(**parts).coef_)
